@@ -1,0 +1,92 @@
+package backend
+
+import "fmt"
+
+// KVType is the element type of stored keys and values.
+type KVType uint8
+
+// The element types of a KV cache.
+const (
+	KVF32  KVType = iota + 1
+	KVBF16        // rounded to nearest even
+	KVInt8        // symmetric int8 per group of 64 of the head dimension, with an f32 scale a group
+)
+
+// KVGroup is the group size of KVInt8 along the head dimension; a head
+// dimension that it does not divide makes one shorter last group.
+const KVGroup = 64
+
+func (t KVType) String() string {
+	switch t {
+	case KVF32:
+		return "f32"
+	case KVBF16:
+		return "bf16"
+	case KVInt8:
+		return "int8"
+	}
+	return fmt.Sprintf("kvtype(%d)", uint8(t))
+}
+
+// ParseKVType reads "f32", "bf16" or "int8".
+func ParseKVType(s string) (KVType, error) {
+	for _, t := range []KVType{KVF32, KVBF16, KVInt8} {
+		if s == t.String() {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("kv dtype %q: want f32, bf16 or int8", s)
+}
+
+// KVLayout is the shape of one sequence's keys and values.
+type KVLayout struct {
+	Layers, KVHeads, HeadDim int
+	DType                    KVType
+	// Slots is how many indices the storage can hold at once, scratch rows of
+	// the current forward included.
+	Slots int
+	// Window, where not 0, makes the storage rotate: a row at index i sees the
+	// first Keep indices and the newest Window-Keep ones up to its own. A
+	// forward may then carry at most Slots-Window rows.
+	Window, Keep int
+}
+
+// BytesPerToken is 2 · layers · KV heads · bytes of one head's vector.
+func (l KVLayout) BytesPerToken() int64 {
+	head := int64(l.HeadDim)
+	switch l.DType {
+	case KVF32:
+		head *= 4
+	case KVBF16:
+		head *= 2
+	case KVInt8:
+		head += 4 * int64((l.HeadDim+KVGroup-1)/KVGroup)
+	}
+	return 2 * int64(l.Layers) * int64(l.KVHeads) * head
+}
+
+// Slot maps an index of the sequence to its physical slot.
+func (l KVLayout) Slot(index int) int {
+	if l.Window == 0 || index < l.Keep {
+		return index
+	}
+	return l.Keep + (index-l.Keep)%(l.Slots-l.Keep)
+}
+
+// Visible returns the index range that a row at index sees besides the first
+// Keep: [from, index]. Without rotation from is 0.
+func (l KVLayout) Visible(index int) (from int) {
+	if l.Window == 0 {
+		return 0
+	}
+	return max(l.Keep, index+1-(l.Window-l.Keep))
+}
+
+// KV is the key and value storage of one sequence.
+type KV interface {
+	Layout() KVLayout
+	// Bytes is what the storage takes now.
+	Bytes() int64
+	// Close frees it.
+	Close()
+}

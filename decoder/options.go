@@ -1,0 +1,169 @@
+package decoder
+
+import (
+	"context"
+
+	"windrow/model"
+)
+
+// Mode is a way to decode. All modes run the same weights.
+type Mode string
+
+// The modes.
+const (
+	AR       Mode = "ar"       // one token per forward: the reference
+	WeDLM    Mode = "wedlm"    // window decoding, arXiv 2512.22737
+	Verified Mode = "verified" // the window drafts, the next forward checks: ar's output
+)
+
+// Engine runs forwards: a *model.Model, or a script in tests.
+type Engine interface {
+	Forward(ctx context.Context, b *model.Batch) ([]model.Result, error)
+}
+
+// Options say how to decode.
+type Options struct {
+	Mode Mode
+	// Window is W, the number of slots (default 16).
+	Window int
+	// EntropyThreshold is τ in nats; nil fills one token per step.
+	EntropyThreshold *float32
+	// PosPenalty is λ, nats per slot of distance from the first mask.
+	PosPenalty float32
+	// MaxTokens bounds the generated tokens; it is never exceeded.
+	MaxTokens int
+	// StopIDs end the generation when committed; they are counted as
+	// generated but not shown.
+	StopIDs []int32
+	// StopStrings end the generation when they appear in the text, also
+	// across tokens; neither they nor what follows is shown.
+	StopStrings []string
+	Sampling    Sampling
+	Vocabulary  Vocabulary
+	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
+	PrefillRows int
+}
+
+// Sampling holds the sampling parameters under their OpenAI names (and the
+// common extensions). Temperature 0 is greedy.
+type Sampling struct {
+	Temperature       float32
+	TopK              int     // 0: off
+	TopP              float32 // 0 or 1: off
+	MinP              float32 // 0: off
+	RepetitionPenalty float32 // 0 or 1: off
+	PresencePenalty   float32
+	FrequencyPenalty  float32
+	LogitBias         map[int32]float32
+	Seed              uint64
+}
+
+// Vocabulary tells which ids may be chosen.
+type Vocabulary struct {
+	// Size is the tokenizer's size: ids from it on exist in the head only and
+	// are never chosen. 0: no limit.
+	Size int32
+	// MaskID is fed at mask slots and never chosen; negative: none.
+	MaskID int32
+}
+
+// Detokenizer turns ids into text piece by piece, never half a character.
+type Detokenizer interface {
+	Push(id int32) string
+	Flush() string
+}
+
+// Hooks are called as a generation goes on; each may be nil.
+type Hooks struct {
+	// Text is given what a committed token adds to the visible text (may be
+	// empty while a character or a possible stop string is incomplete).
+	Text func(piece string) error
+	// Token is called for every generated token, in order, stop ids included.
+	Token func(id int32)
+	// Prefill is called after each prefill chunk.
+	Prefill func(done, total int)
+	// Step is called after each decode forward, for traces and --watch.
+	Step func(Step)
+}
+
+// Slot is a place in the window. Filled, not the token id, tells a mask.
+type Slot struct {
+	Token  int32
+	Filled bool
+}
+
+// Step describes one decode forward.
+type Step struct {
+	// Slots is the window as it entered the forward, in logical order.
+	Slots []Slot
+	// Base is the logical position of Slots[0].
+	Base int
+	// Committed are the tokens that became permanent in this forward.
+	Committed []int32
+	// Entropy has one value for each mask left after the commit, in order.
+	Entropy []float32
+	// Filled are the slots filled from this forward, counted after the commit.
+	Filled []Fill
+	// Drafts and Accepted count verified mode's drafts checked in this forward.
+	Drafts, Accepted int
+}
+
+// Fill is a token put into a slot.
+type Fill struct {
+	Slot  int
+	Token int32
+}
+
+// FinishReason says why a generation ended, in OpenAI's words.
+type FinishReason string
+
+// The finish reasons.
+const (
+	FinishStop      FinishReason = "stop"   // a stop id or stop string
+	FinishLength    FinishReason = "length" // max tokens
+	FinishCancelled FinishReason = "cancelled"
+)
+
+// Summary is the result of a generation.
+type Summary struct {
+	// Tokens are the generated ids, a final stop id included.
+	Tokens []int32
+	// Text is the visible text: without stop id and stop string.
+	Text         string
+	FinishReason FinishReason
+	Stats        Stats
+}
+
+// Stats counts what a generation did. Forwards and rows are those after
+// prefill.
+type Stats struct {
+	PromptTokens, CachedTokens, Tokens int
+	Forwards, Rows                     int
+	Drafts, Accepted                   int
+	PrefillSeconds, DecodeSeconds      float64
+}
+
+// TokensPerForward is N_gen / forwards after prefill.
+func (s Stats) TokensPerForward() float64 { return ratio(float64(s.Tokens), float64(s.Forwards)) }
+
+// PCache is N_gen / N_fwd, where N_fwd counts every row processed after
+// prefill (arXiv 2512.22737).
+func (s Stats) PCache() float64 { return ratio(float64(s.Tokens), float64(s.Rows)) }
+
+// MeanRows is the mean number of rows of a decode forward.
+func (s Stats) MeanRows() float64 { return ratio(float64(s.Rows), float64(s.Forwards)) }
+
+// TokensPerSecond is generated tokens over decode time.
+func (s Stats) TokensPerSecond() float64 { return ratio(float64(s.Tokens), s.DecodeSeconds) }
+
+// PrefillTokensPerSecond is prompt tokens computed over prefill time.
+func (s Stats) PrefillTokensPerSecond() float64 {
+	return ratio(float64(s.PromptTokens-s.CachedTokens), s.PrefillSeconds)
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

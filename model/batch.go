@@ -1,0 +1,40 @@
+package model
+
+import "windrow/backend"
+
+// Batch is one forward: packed rows of one or more sequences. Prefill, a
+// single token, a window, and many windows of many requests are the same
+// thing with different rows.
+//
+// Row r of a span sees every permanent key of its sequence and rows 0..r of
+// its own span, in packed order; there is no other mask. After the forward
+// the caller commits how many of each span's first rows become permanent.
+type Batch struct {
+	// Tokens and Positions have one entry a row. Positions are logical and
+	// drive RoPE only.
+	Tokens, Positions []int32
+	// Spans partition the rows, in order.
+	Spans []Span
+	// Want says of which rows results are needed; the head runs on these only.
+	Want Want
+	// Hidden, where set, is called with the hidden states [rows × hidden]:
+	// index 0 after the embedding, i after layer i; the last after the final
+	// norm. It costs a synchronisation a layer: for validation only.
+	Hidden func(index int, states []float32)
+}
+
+// Span is the part of a batch that belongs to one sequence.
+type Span struct {
+	Cache       *Cache
+	First, Rows int
+}
+
+// The results' types are the backend's.
+type (
+	// Want says of which rows results are wanted.
+	Want = backend.Want
+	// Result is what a forward tells of one wanted row.
+	Result = backend.Result
+	// Candidate is a token id with its raw logit.
+	Candidate = backend.Candidate
+)
