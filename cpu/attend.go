@@ -1,0 +1,147 @@
+package cpu
+
+import (
+	"math"
+
+	"windrow/backend"
+)
+
+// attendRows is how many rows of a span one attention item takes, with all
+// query heads of one KV head: 16 rows keep the queries, accumulators and one
+// tile of keys and values within L2.
+const attendRows = 16
+
+// Attend computes causal attention, tiled over keys with an online softmax:
+// memory is bounded by a tile, never rows × context.
+//
+// Tiles are bounded by multiples of pageSlots of the key's index, whatever the
+// span's base, and a row's running maximum, sum and accumulator go through its
+// tiles in ascending order: a row's bits depend on its own index only.
+func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, scale float32) {
+	d, qb := dst.(*buffer), q.(*buffer)
+	if !p.checkSpans("attend", spans, layer) {
+		return
+	}
+	l := spans[0].KV.Layout()
+	if d.width != qb.width || qb.width%(l.KVHeads*l.HeadDim) != 0 {
+		p.fail("attend: widths %d and %d for %d kv heads of %d", d.width, qb.width, l.KVHeads, l.HeadDim)
+		return
+	}
+	items := 0
+	for _, s := range spans {
+		items += l.KVHeads * ((s.Rows + attendRows - 1) / attendRows)
+	}
+	p.b.pool.run(items, func(worker, i int) {
+		// Later rows see more keys: taken first, they leave the short items to
+		// even out the workers.
+		i = items - 1 - i
+		for si := range spans {
+			s := &spans[si]
+			blocks := (s.Rows + attendRows - 1) / attendRows
+			if i >= blocks*l.KVHeads {
+				i -= blocks * l.KVHeads
+				continue
+			}
+			block, head := i/l.KVHeads, i%l.KVHeads
+			r0 := block * attendRows
+			p.attendBlock(&p.b.scratch[worker], d, qb, s, layer, head, r0, min(r0+attendRows, s.Rows), scale)
+			return
+		}
+	})
+}
+
+// attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
+func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+	k := p.b.k
+	cache := span.KV.(*kv)
+	l := cache.layout
+	d := l.HeadDim
+	group := q.width / (l.KVHeads * d)
+	rows := r1 - r0
+	nq := rows * group
+
+	kvTile := s.floats(scratchKeys, 2*pageSlots*d)
+	keys, values := kvTile[:pageSlots*d], kvTile[pageSlots*d:]
+	work := s.floats(scratchQueries, 2*nq*d)
+	queries, acc := work[:nq*d], work[nq*d:2*nq*d]
+	state := s.floats(scratchScores, nq*(pageSlots+2))
+	scores, peak, sum := state[:nq*pageSlots], state[nq*pageSlots:nq*(pageSlots+1)], state[nq*(pageSlots+1):nq*(pageSlots+2)]
+
+	// Query i is row i/group, head i%group of this KV head.
+	for i := range nq {
+		at := (span.First+r0+i/group)*q.width + (head*group+i%group)*d
+		copy(queries[i*d:(i+1)*d], q.data[at:at+d])
+	}
+	k.scale(queries, scale)
+	clear(acc)
+	for i := range nq {
+		peak[i], sum[i] = float32(math.Inf(-1)), 0
+	}
+
+	// soft folds scores [lo, hi) of a row's queries into their running maxima
+	// and sums, and leaves the weights in place of the scores.
+	soft := func(r, lo, hi int) {
+		for i := r * group; i < (r+1)*group; i++ {
+			row := scores[i*pageSlots+lo : i*pageSlots+hi]
+			if m := k.maximum(row); m > peak[i] {
+				c := exp32(peak[i] - m)
+				peak[i] = m
+				sum[i] *= c
+				k.scale(acc[i*d:(i+1)*d], c)
+			}
+			sum[i] += k.expSum(row, peak[i])
+		}
+	}
+	// weigh adds the weighted values of tile places [lo, hi) to rows [a, b).
+	weigh := func(a, b, lo, hi int) {
+		if a < b && lo < hi {
+			k.attendValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, values[lo*d:], (b-a)*group, hi-lo, d)
+		}
+	}
+
+	first, last := span.Base+r0, span.Base+r1-1 // indices of the block's rows
+	for t := 0; t <= last; t += pageSlots {
+		// A rotating cache has a gap between the kept indices and the oldest
+		// that is still visible.
+		if t >= l.Keep && t+pageSlots <= l.Visible(first) {
+			continue
+		}
+		n := min(pageSlots, last+1-t)
+		cache.load(k, keys, layer, head, false, t, n)
+		cache.load(k, values, layer, head, true, t, n)
+		k.attendScores(scores, pageSlots, queries, keys, nq, n, d)
+		whole := -1 // first of a run of rows that see the whole tile
+		for r := range rows {
+			hi := min(n, first+r+1-t)
+			from := l.Visible(first+r) - t
+			if from <= 0 && hi == n {
+				soft(r, 0, n)
+				if whole < 0 {
+					whole = r
+				}
+				continue
+			}
+			if whole >= 0 {
+				weigh(whole, r, 0, n)
+				whole = -1
+			}
+			if kept := min(l.Keep-t, hi); from > 0 && kept > 0 {
+				soft(r, 0, kept)
+				weigh(r, r+1, 0, kept)
+			}
+			if from = max(from, 0); from < hi {
+				soft(r, from, hi)
+				weigh(r, r+1, from, hi)
+			}
+		}
+		if whole >= 0 {
+			weigh(whole, rows, 0, n)
+		}
+	}
+	for i := range nq {
+		at := (span.First+r0+i/group)*dst.width + (head*group+i%group)*d
+		out := dst.data[at : at+d]
+		copy(out, acc[i*d:(i+1)*d])
+		k.scale(out, 1/sum[i])
+	}
+}

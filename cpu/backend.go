@@ -1,0 +1,84 @@
+// Package cpu runs forwards on the processor: a reference in plain Go, and
+// kernels for amd64 (AMX, AVX-512, AVX2) and arm64 (NEON) chosen at run time.
+//
+// Whatever the kernels, a row's result is bit-identical whatever other rows
+// ride along (batch invariance), and independent of the number of threads.
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"windrow/backend"
+)
+
+// Options say how the backend runs.
+type Options struct {
+	// Threads is the number of workers; 0 means one for each CPU.
+	Threads int
+	// Exact keeps activations in f32 in every operation.
+	Exact bool
+	// Kernels names a kernel table (see KernelTables); "" means the best.
+	Kernels string
+}
+
+// Backend is the CPU as a backend.Backend.
+type Backend struct {
+	k       *kernels
+	exact   bool
+	pool    *pool
+	scratch []scratch // one a worker
+	pass    pass
+	free    []*buffer
+	packed  packed
+	// partials of the row statistics, kept between forwards
+	partials []partial
+}
+
+// maxThreads bounds --threads: more is surely a mistake.
+const maxThreads = 1024
+
+// New starts the workers.
+func New(o Options) (*Backend, error) {
+	k, err := kernelsByName(o.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	n := o.Threads
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	if n < 0 || n > maxThreads {
+		return nil, fmt.Errorf("threads: %d, want 1 to %d, or 0 for one a CPU", n, maxThreads)
+	}
+	return &Backend{k: k, exact: o.Exact, pool: newPool(n), scratch: make([]scratch, n)}, nil
+}
+
+// Name is "cpu".
+func (b *Backend) Name() string { return "cpu" }
+
+// Features describes the kernels in use.
+func (b *Backend) Features() backend.Features {
+	p := b.k.exact
+	if !b.exact && b.k.fast != nil {
+		p = b.k.fast
+	}
+	return backend.Features{
+		Description:        fmt.Sprintf("%s kernels, %d threads", p.name(), b.pool.workers),
+		Kernels:            p.name(),
+		Exact:              b.exact || b.k.fast == nil,
+		Threads:            b.pool.workers,
+		PrefillRows:        prefillRows,
+		BatchInvariantRows: 1 << 20,
+	}
+}
+
+// prefillRows is how many rows a prefill forward should carry.
+const prefillRows = 512
+
+// Close stops the workers. Matrices keep no memory of their own.
+func (b *Backend) Close() error {
+	b.pool.close()
+	b.free, b.packed = nil, packed{}
+	return nil
+}

@@ -1,0 +1,142 @@
+package cpu
+
+import (
+	"fmt"
+	"sort"
+
+	"windrow/backend"
+)
+
+// kernels is one instruction set's arithmetic: the table through which every
+// operation of the backend runs. generic() is the reference in plain Go; each
+// faster table starts as a copy of the best one below it and replaces entries.
+//
+// Every entry keeps batch invariance: what it computes for a row depends on
+// that row and on fixed sizes only, never on how many rows ride along or on
+// which worker runs it.
+type kernels struct {
+	name string
+
+	// exact multiplies with activations in f32; it takes every weight dtype.
+	exact projector
+	// fast multiplies bf16 weights with activations rounded to bf16; nil where
+	// the hardware has nothing faster than exact.
+	fast projector
+
+	vectorKernels
+}
+
+// vectorKernels are the operations on f32 vectors. Lengths are any; the fast
+// ones handle tails themselves.
+type vectorKernels struct {
+	// widenBF16 and widenF16 convert len(dst) elements of little-endian bytes.
+	widenBF16, widenF16 func(dst []float32, src []byte)
+	// narrowBF16 rounds to nearest even (NaN stays NaN), 2·len(src) bytes.
+	narrowBF16 func(dst []byte, src []float32)
+	// widenInt8 sets dst[i] = scale·int8(src[i]).
+	widenInt8 func(dst []float32, src []byte, scale float32)
+
+	// sumSquares returns Σ x².
+	sumSquares func(x []float32) float32
+	// scaleMul sets dst = x·s·w, elementwise: RMSNorm's second half.
+	scaleMul func(dst, x, w []float32, s float32)
+	// add sets dst += x.
+	add func(dst, x []float32)
+	// scale sets x *= s.
+	scale func(x []float32, s float32)
+	// rotate turns the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
+	rotate func(x, cos, sin []float32)
+	// siluMul sets dst = gate/(1+e^-gate)·up.
+	siluMul func(dst, gate, up []float32)
+
+	// maximum returns the largest element; -Inf for none. NaN may be lost.
+	maximum func(x []float32) float32
+	// expSum sets x = e^(x-shift) and returns the sum.
+	expSum func(x []float32, shift float32) float32
+	// expSums returns Σ e^(x-shift) and Σ e^(x-shift)·(x-shift).
+	expSums func(x []float32, shift float32) (s0, s1 float32)
+
+	// attendScores sets s[i·lds+j] = q[i]·k[j] for nq queries [nq, d] and nk
+	// keys [nk, d].
+	attendScores func(s []float32, lds int, q, k []float32, nq, nk, d int)
+	// attendValues adds Σ_j p[i·ldp+j]·v[j] to acc[i] for nq rows [nq, d] and
+	// nk values [nk, d], j ascending, one multiply-add after the other.
+	attendValues func(acc, p []float32, ldp int, v []float32, nq, nk, d int)
+}
+
+// projector is one arithmetic of y = x·wᵀ.
+type projector interface {
+	name() string
+	// takes tells whether a weight of this dtype and row length is in its
+	// reach; what is not goes to the next arithmetic, for all row counts.
+	takes(dt backend.DType, in int) bool
+	// packSize is what the packed form of rows × in activations needs.
+	packSize(rows, in int) (f32s, b16s int)
+	// packRows is the granularity in which rows can be packed independently.
+	packRows() int
+	// pack lays out rows [r0, r1) of x [rows, in]; r0 is a multiple of packRows.
+	pack(p *packed, x []float32, r0, r1 int)
+	// chunk is how many outputs one work item should carry. It may depend on
+	// rows: results must not depend on it.
+	chunk(rows, in int) int
+	// project sets y[r·ldy + o-o0] = Σ_k x[r][k]·w[o][k] for all packed rows and
+	// o in [o0, o1). Memory that it needs besides is taken from s.
+	project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch)
+}
+
+// packed holds activations in a projector's layout.
+type packed struct {
+	rows, in int
+	f32      []float32
+	b16      []uint16
+}
+
+// scratch is one worker's memory, grown on demand and kept.
+type scratch struct {
+	f32 [6][]float32
+	b16 [2][]uint16
+}
+
+// floats returns buffer i with at least n elements, contents undefined.
+func (s *scratch) floats(i, n int) []float32 {
+	if len(s.f32[i]) < n {
+		s.f32[i] = make([]float32, n)
+	}
+	return s.f32[i][:n]
+}
+
+// kernelTables maps names to tables that this machine can run; the
+// architecture's files add theirs.
+var kernelTables = map[string]func() *kernels{
+	"go": genericKernels,
+}
+
+// bestKernels is the name of the fastest table here; set by the architecture.
+var bestKernels = func() string { return "go" }
+
+// kernelsByName returns the named table; "" means the best one.
+func kernelsByName(name string) (*kernels, error) {
+	if name == "" {
+		name = bestKernels()
+	}
+	make, ok := kernelTables[name]
+	if !ok {
+		var have []string
+		for n := range kernelTables {
+			have = append(have, n)
+		}
+		sort.Strings(have)
+		return nil, fmt.Errorf("cpu kernels %q: this machine runs %v", name, have)
+	}
+	return make(), nil
+}
+
+// KernelTables lists the kernel tables that this machine can run.
+func KernelTables() []string {
+	var names []string
+	for n := range kernelTables {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}

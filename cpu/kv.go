@@ -1,0 +1,133 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// pageSlots is the number of slots in a page, and the number of keys in an
+// attention tile: a tile of a cache that does not rotate is one page.
+const pageSlots = 64
+
+// kv is one sequence's keys and values, in pages that are made when first
+// written: memory follows the tokens held, not the capacity.
+//
+// A page holds, for each layer and KV head, pageSlots keys and then pageSlots
+// values, so that attention reads runs of pageSlots · head bytes.
+type kv struct {
+	layout backend.KVLayout
+	row    int // bytes of one head's vector
+	pages  [][]byte
+}
+
+// NewKV reserves nothing yet but the page table.
+func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
+	if l.Layers <= 0 || l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.Slots <= 0 {
+		return nil, fmt.Errorf("kv layout %+v: layers, heads, an even head dimension and slots must be positive", l)
+	}
+	if l.Window != 0 && (l.Keep < 0 || l.Keep >= l.Window || l.Slots <= l.Window) {
+		return nil, fmt.Errorf("kv layout %+v: want 0 ≤ keep < window < slots", l)
+	}
+	per := l.BytesPerToken() / int64(2*l.Layers*l.KVHeads)
+	if per == 0 {
+		return nil, fmt.Errorf("kv dtype %v: want f32, bf16 or int8", l.DType)
+	}
+	return &kv{layout: l, row: int(per), pages: make([][]byte, (l.Slots+pageSlots-1)/pageSlots)}, nil
+}
+
+func (c *kv) Layout() backend.KVLayout { return c.layout }
+
+func (c *kv) pageBytes() int {
+	return 2 * c.layout.Layers * c.layout.KVHeads * pageSlots * c.row
+}
+
+// Bytes counts the pages made so far.
+func (c *kv) Bytes() (n int64) {
+	for _, p := range c.pages {
+		n += int64(len(p))
+	}
+	return n
+}
+
+func (c *kv) Close() { c.pages = nil }
+
+// reserve makes the pages for indices [from, to).
+func (c *kv) reserve(from, to int) {
+	for i := from; i < to; i++ {
+		if p := c.layout.Slot(i) / pageSlots; c.pages[p] == nil {
+			c.pages[p] = make([]byte, c.pageBytes())
+		}
+	}
+}
+
+// run returns the bytes of n keys (or values) of a head from an index on; the
+// n indices must lie in one page and not wrap.
+func (c *kv) run(layer, head int, values bool, index, n int) []byte {
+	slot := c.layout.Slot(index)
+	at := (layer*c.layout.KVHeads + head) * 2
+	if values {
+		at++
+	}
+	at = (at*pageSlots + slot%pageSlots) * c.row
+	return c.pages[slot/pageSlots][at : at+n*c.row]
+}
+
+// store encodes one head's vector.
+func (c *kv) store(k *kernels, layer, head int, values bool, index int, x []float32) {
+	dst := c.run(layer, head, values, index, 1)
+	switch c.layout.DType {
+	case backend.KVF32:
+		for i, v := range x {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	case backend.KVBF16:
+		k.narrowBF16(dst, x)
+	case backend.KVInt8:
+		var q [backend.KVGroup]int8
+		scales := dst[len(x):]
+		for g := 0; g*backend.KVGroup < len(x); g++ {
+			group := x[g*backend.KVGroup : min((g+1)*backend.KVGroup, len(x))]
+			s := quant.Int8Scale(group)
+			quant.Int8(q[:], group, s)
+			for i := range group {
+				dst[g*backend.KVGroup+i] = byte(q[i])
+			}
+			binary.LittleEndian.PutUint32(scales[4*g:], math.Float32bits(s))
+		}
+	}
+}
+
+// load widens n consecutive indices of a head into dst [n, head dim].
+func (c *kv) load(k *kernels, dst []float32, layer, head int, values bool, index, n int) {
+	d := c.layout.HeadDim
+	for n > 0 {
+		// One run ends at the page's end, at the last kept slot, and at the
+		// ring's end.
+		slot := c.layout.Slot(index)
+		m := min(n, pageSlots-slot%pageSlots, c.layout.Slots-slot)
+		if c.layout.Window != 0 && index < c.layout.Keep {
+			m = min(m, c.layout.Keep-index)
+		}
+		src := c.run(layer, head, values, index, m)
+		switch c.layout.DType {
+		case backend.KVF32:
+			widenF32(dst[:m*d], src)
+		case backend.KVBF16:
+			k.widenBF16(dst[:m*d], src)
+		case backend.KVInt8:
+			for i := range m {
+				row, out := src[i*c.row:(i+1)*c.row], dst[i*d:(i+1)*d]
+				for g := 0; g*backend.KVGroup < d; g++ {
+					a, b := g*backend.KVGroup, min((g+1)*backend.KVGroup, d)
+					s := math.Float32frombits(binary.LittleEndian.Uint32(row[d+4*g:]))
+					k.widenInt8(out[a:b], row[a:b], s)
+				}
+			}
+		}
+		dst, index, n = dst[m*d:], index+m, n-m
+	}
+}

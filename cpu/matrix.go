@@ -1,0 +1,82 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"windrow/backend"
+)
+
+// matrix is a weight [out, in] as its checkpoint holds it: data is kept, not
+// copied, and of any alignment.
+type matrix struct {
+	label   string
+	dt      backend.DType
+	out, in int
+	data    []byte
+	proj    projector
+}
+
+func (m *matrix) Out() int { return m.out }
+func (m *matrix) In() int  { return m.in }
+
+// stride is the bytes of one row.
+func (m *matrix) stride() int { return m.in * m.dt.Size() }
+
+// widenRow converts row o to f32.
+func (m *matrix) widenRow(dst []float32, o int, bf16, f16 func([]float32, []byte)) {
+	src := m.data[o*m.stride() : (o+1)*m.stride()]
+	switch m.dt {
+	case backend.BF16:
+		bf16(dst[:m.in], src)
+	case backend.F16:
+		f16(dst[:m.in], src)
+	default:
+		widenF32(dst[:m.in], src)
+	}
+}
+
+// vector is a weight [n], widened to f32.
+type vector []float32
+
+func (v vector) Len() int { return len(v) }
+
+// Matrix keeps t.Data; nothing is copied.
+func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
+	if len(t.Shape) != 2 {
+		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
+	}
+	out, in := t.Shape[0], t.Shape[1]
+	size := t.DType.Size()
+	if size == 0 || out <= 0 || in <= 0 || len(t.Data) != out*in*size {
+		return nil, fmt.Errorf("tensor %s: %d bytes of %v, want %v elements of f32, f16 or bf16", t.Name, len(t.Data), t.DType, t.Shape)
+	}
+	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, proj: b.k.exact}
+	if !b.exact && b.k.fast != nil && b.k.fast.takes(t.DType, in) {
+		m.proj = b.k.fast
+	}
+	if !m.proj.takes(t.DType, in) {
+		m.proj = genericProjector{}
+	}
+	return m, nil
+}
+
+// Vector widens t to f32 and refuses what is not finite.
+func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
+	if len(t.Shape) != 1 {
+		return nil, fmt.Errorf("tensor %s: shape %v, want one dimension", t.Name, t.Shape)
+	}
+	n := t.Shape[0]
+	if size := t.DType.Size(); size == 0 || n <= 0 || len(t.Data) != n*size {
+		return nil, fmt.Errorf("tensor %s: %d bytes of %v, want %v elements of f32, f16 or bf16", t.Name, len(t.Data), t.DType, t.Shape)
+	}
+	m := matrix{dt: t.DType, out: 1, in: n, data: t.Data}
+	v := make(vector, n)
+	m.widenRow(v, 0, genericWidenBF16, genericWidenF16)
+	for i, x := range v {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return nil, fmt.Errorf("tensor %s: element %d is %v, want a finite number", t.Name, i, x)
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,10 @@
+//go:build !amd64
+
+package cpu
+
+import "runtime"
+
+// pause yields while a worker spins.
+func pause() {
+	runtime.Gosched()
+}
