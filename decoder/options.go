@@ -16,7 +16,9 @@ const (
 	Verified Mode = "verified" // the window drafts, the next forward checks: ar's output
 )
 
-// Engine runs forwards: a *model.Model, or a script in tests.
+// Engine runs forwards: a *model.Model, or a script in tests. Forward returns
+// one result for each wanted row, in order; where the context ends first, its
+// error, and the batch's caches keep their permanent tokens.
 type Engine interface {
 	Forward(ctx context.Context, b *model.Batch) ([]model.Result, error)
 }
@@ -24,9 +26,10 @@ type Engine interface {
 // Options say how to decode.
 type Options struct {
 	Mode Mode
-	// Window is W, the number of slots (default 16).
+	// Window is W, the number of slots: 1 to MaxWindow (16 in DefaultOptions).
 	Window int
-	// EntropyThreshold is τ in nats; nil fills one token per step.
+	// EntropyThreshold is τ in nats; nil fills one token per step (in verified:
+	// drafts nothing). +Inf is allowed: it drafts or fills every mask.
 	EntropyThreshold *float32
 	// PosPenalty is λ, nats per slot of distance from the first mask.
 	PosPenalty float32
@@ -76,7 +79,8 @@ type Detokenizer interface {
 // Hooks are called as a generation goes on; each may be nil.
 type Hooks struct {
 	// Text is given what a committed token adds to the visible text (may be
-	// empty while a character or a possible stop string is incomplete).
+	// empty while a character or a possible stop string is incomplete). Its
+	// error ends the generation and is returned.
 	Text func(piece string) error
 	// Token is called for every generated token, in order, stop ids included.
 	Token func(id int32)
@@ -100,11 +104,14 @@ type Step struct {
 	Base int
 	// Committed are the tokens that became permanent in this forward.
 	Committed []int32
-	// Entropy has one value for each mask left after the commit, in order.
+	// Entropy has one value for each mask left after the commit, in order; none
+	// after the last commit, nor in verified after a rejection.
 	Entropy []float32
-	// Filled are the slots filled from this forward, counted after the commit.
+	// Filled are the slots filled from this forward, counted after the commit:
+	// in ar the next token, in verified the causal token and the drafts.
 	Filled []Fill
-	// Drafts and Accepted count verified mode's drafts checked in this forward.
+	// Drafts and Accepted count verified mode's drafts fed in this forward, and
+	// those of them that were committed.
 	Drafts, Accepted int
 }
 
@@ -124,7 +131,8 @@ const (
 	FinishCancelled FinishReason = "cancelled"
 )
 
-// Summary is the result of a generation.
+// Summary is the result of a generation. FinishReason is empty only beside an
+// error.
 type Summary struct {
 	// Tokens are the generated ids, a final stop id included.
 	Tokens []int32
@@ -143,7 +151,8 @@ type Stats struct {
 	PrefillSeconds, DecodeSeconds      float64
 }
 
-// TokensPerForward is N_gen / forwards after prefill.
+// TokensPerForward is N_gen / forwards after prefill. In ar it is N/(N-1): the
+// prefill gives the first token.
 func (s Stats) TokensPerForward() float64 { return ratio(float64(s.Tokens), float64(s.Forwards)) }
 
 // PCache is N_gen / N_fwd, where N_fwd counts every row processed after

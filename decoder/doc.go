@@ -1,0 +1,39 @@
+// Package decoder generates tokens from a language model: one per forward
+// (ar), in a window (wedlm, arXiv 2512.22737), or in a window whose drafts the
+// same weights verify in the next forward (verified).
+//
+// It is pure Go over two contracts: an [Engine] that runs packed rows and a
+// [model.Cache] that counts what is permanent. It plans rows and absorbs
+// results, so it runs on scripted engines in tests as it does on a model.
+// [Generate] is the entry; [CacheSize] tells how large a cache it needs.
+//
+// # One step
+//
+// A mode is a stepper: it plans the rows of one forward, then absorbs their
+// results: emits tokens, says how many rows become permanent, and fills
+// slots. Planning changes nothing, so a cancelled forward leaves no trace and
+// may be planned again. The modes are in ar.go, wedlm.go and verified.go,
+// each as readable as its pseudo-code:
+//
+//   - ar feeds the last token; its row gives the next one. The prompt's last
+//     row gives the first, so N tokens take N-1 forwards.
+//   - wedlm feeds the window's filled slots, then its masks. The filled slots
+//     from the left edge become permanent, then masks whose entropy, plus a
+//     penalty for distance, is under the threshold are filled.
+//   - verified feeds a token that is right by construction, drafts, and masks.
+//     The filled rows' own causal predictions check the drafts.
+//
+// # Sampling
+//
+// Every mode maps a row's raw logits to a distribution by one function, in
+// one order: repetition, presence and frequency penalties; logit bias; barred
+// ids; top-k; top-p and min-p on the untempered probabilities of what is left;
+// temperature. So sampled verified has ar's distribution whatever the
+// parameters (Leviathan et al., arXiv 2211.17192). Temperature 0 takes the
+// largest adjusted logit, the lowest id on a tie. Entropies, which decide the
+// fills, are of the raw logits.
+//
+// The repetition penalty counts prompt and output, presence and frequency
+// count the output, as vLLM has it. For a mask row of wedlm the output is what
+// the row sees: committed tokens and every filled slot, also to its right.
+package decoder

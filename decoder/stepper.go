@@ -1,0 +1,69 @@
+package decoder
+
+import "windrow/model"
+
+// A stepper is one mode's state for one sequence. It knows slots, not caches:
+// a slot's number counts from the cache's base.
+//
+// start is called once after prefill. Then, until an emit returns false, come
+// pairs of plan and absorb, one pair a forward. plan changes nothing, so that
+// a forward that was cancelled may be planned again.
+type stepper interface {
+	// start begins with the result of the prompt's last row; needsPrompt says
+	// whether that result is wanted, else it is zero.
+	start(last model.Result, emit emitter) error
+	needsPrompt() bool
+	// plan appends the rows of the next forward.
+	plan(r *rows)
+	// absorb takes one result for each wanted row, in order.
+	absorb(results []model.Result, emit emitter) (outcome, error)
+}
+
+// An emitter takes the next generated token. It returns false when that token
+// ends the generation: whatever would follow is dropped.
+type emitter func(token int32) bool
+
+// outcome is what a stepper made of a forward.
+type outcome struct {
+	// commit is how many of the first rows become permanent.
+	commit int
+	// The rest is for Step, as described there.
+	entropy          []float32
+	filled           []Fill
+	drafts, accepted int
+}
+
+// rows collects one sequence's rows of a forward, in packed order.
+type rows struct {
+	base, mask int32
+	batch      *model.Batch
+	// slots and at are the rows' slots and their numbers; wanted counts wants.
+	slots  []Slot
+	at     []int
+	wanted int
+}
+
+// add appends the row of slot number i, at logical position base + i.
+func (r *rows) add(i int, s Slot, want bool) {
+	token := s.Token
+	if !s.Filled {
+		token = r.mask
+	}
+	if want {
+		r.batch.Want.Rows = append(r.batch.Want.Rows, int32(len(r.batch.Tokens)))
+		r.wanted++
+	}
+	r.batch.Tokens = append(r.batch.Tokens, token)
+	r.batch.Positions = append(r.batch.Positions, r.base+int32(i))
+	r.slots = append(r.slots, s)
+	r.at = append(r.at, i)
+}
+
+// window is the rows in logical order.
+func (r *rows) window() []Slot {
+	w := make([]Slot, len(r.slots))
+	for row, i := range r.at {
+		w[i] = r.slots[row]
+	}
+	return w
+}

@@ -1,0 +1,131 @@
+package decoder
+
+import (
+	"slices"
+
+	"windrow/model"
+)
+
+// verified lets the window draft and the same weights check: the output is
+// ar's, token for token (greedy) or in distribution (sampled).
+//
+//	start: prefill gives g, the causal token after the prompt. fill = [g]
+//	step:  rows = fill, then min(W, what max tokens leaves) masks
+//	       p_r = the causal distribution of row r
+//	       ok = 1; while draft fill[ok] is accepted against p_{ok-1}: ok++
+//	       commit fill[0..ok)
+//	       fill' = [a], drawn from p_{ok-1}, or from the residual after a rejection
+//	       if nothing was rejected: append drafts of masks 1, 2, … while H_j + λ·j < τ
+//
+// Greedy distributions are points, for which accept and residual mean "equal"
+// and "the causal argmax": one code serves both forms.
+//
+// Rows that cannot change a committed token are left out: masks whose λ·j
+// alone reaches τ, and what lies right of a drafted stop id.
+type verified struct {
+	s      *sampler
+	rule   fillRule
+	window int
+	stops  []int32
+	fill   []draft // fill[0] is right by construction
+	left   int     // tokens that may still be emitted: never fewer than fill
+}
+
+// draft is a token with the distribution q that it was drawn from.
+type draft struct {
+	token int32
+	q     distribution
+}
+
+func newVerified(o Options, s *sampler) *verified {
+	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, left: o.MaxTokens}
+	// Mask 0 only holds the place of the causal token: without a mask 1 that
+	// could pass τ there is nothing to draft.
+	for v.window < o.Window && v.rule.below(0, v.window) {
+		v.window++
+	}
+	if v.window == 1 {
+		v.window = 0
+	}
+	return v
+}
+
+func (v *verified) needsPrompt() bool { return true }
+
+func (v *verified) start(last model.Result, _ emitter) error {
+	p, err := v.s.distribution(last, nil)
+	if err != nil {
+		return err
+	}
+	v.fill = []draft{{token: v.s.draw(p)}}
+	return nil
+}
+
+// masks is how many masks follow the filled rows.
+func (v *verified) masks() int {
+	if v.stop(v.fill[len(v.fill)-1].token) {
+		return 0
+	}
+	return min(v.window, v.left-len(v.fill))
+}
+
+func (v *verified) stop(token int32) bool { return slices.Contains(v.stops, token) }
+
+func (v *verified) plan(r *rows) {
+	for i, d := range v.fill {
+		r.add(i, Slot{Token: d.token, Filled: true}, true)
+	}
+	for j := range v.masks() {
+		r.add(len(v.fill)+j, Slot{}, true)
+	}
+}
+
+func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error) {
+	checked := v.fill
+	mask := results[len(checked):]
+	out := outcome{drafts: len(checked) - 1}
+	for {
+		out.accepted = out.commit
+		out.commit++ // right by construction, or accepted below
+		if !emit(checked[out.commit-1].token) {
+			return out, nil
+		}
+		// Row commit-1 saw prompt and emitted tokens only: it is ar's row.
+		p, err := v.s.distribution(results[out.commit-1], nil)
+		if err != nil {
+			return out, err
+		}
+		all := out.commit == len(checked)
+		if all || !v.s.accept(p, checked[out.commit]) {
+			if !all {
+				p = residual(p, checked[out.commit].q)
+			}
+			v.left -= out.commit
+			v.fill = []draft{{token: v.s.draw(p)}}
+			if all {
+				out.entropy = entropies(mask)
+				err = v.draft(mask)
+			}
+			for i, d := range v.fill {
+				out.filled = append(out.filled, Fill{i, d.token})
+			}
+			return out, err
+		}
+	}
+}
+
+// draft appends to fill, which holds the causal token in mask 0's place, what
+// the masks propose while they pass τ.
+func (v *verified) draft(mask []model.Result) error {
+	ahead := []int32{v.fill[0].token}
+	for j := 1; j < len(mask) && v.rule.below(mask[j].Entropy, j) && !v.stop(ahead[j-1]); j++ {
+		q, err := v.s.distribution(mask[j], ahead)
+		if err != nil {
+			return err
+		}
+		d := draft{v.s.draw(q), q}
+		v.fill = append(v.fill, d)
+		ahead = append(ahead, d.token)
+	}
+	return nil
+}
