@@ -20,7 +20,7 @@ const (
 )
 
 // MaxHeadDim bounds Config.HeadDim; published models use 64 to 256.
-const MaxHeadDim = 4096
+const MaxHeadDim = 1024
 
 // Config describes a rotation, under the names of a Hugging Face config.json.
 // A zero in an optional field stands for "not given".
