@@ -51,7 +51,8 @@ type KVLayout struct {
 	Window, Keep int
 }
 
-// BytesPerToken is 2 · layers · KV heads · bytes of one head's vector.
+// BytesPerToken is 2 · layers · KV heads · bytes of one head's vector; 0
+// for an unknown element type.
 func (l KVLayout) BytesPerToken() int64 {
 	head := int64(l.HeadDim)
 	switch l.DType {
@@ -61,6 +62,8 @@ func (l KVLayout) BytesPerToken() int64 {
 		head *= 2
 	case KVInt8:
 		head += 4 * int64((l.HeadDim+KVGroup-1)/KVGroup)
+	default:
+		return 0
 	}
 	return 2 * int64(l.Layers) * int64(l.KVHeads) * head
 }

@@ -79,3 +79,38 @@ func (c *Cache) Close() {
 		c.kv = nil
 	}
 }
+
+// CacheOptions say how a sequence's keys and values are kept.
+type CacheOptions struct {
+	// Capacity is how many tokens may become permanent; MaxRows how many rows
+	// one forward may add.
+	Capacity, MaxRows int
+	DType             backend.KVType
+	// Window, where not 0, bounds the memory: the first Keep tokens and the
+	// newest Window-Keep are kept. Capacity may then be larger than Window.
+	Window, Keep int
+}
+
+// NewCache makes an empty cache for one sequence. Its memory grows with the
+// tokens it holds.
+func (m *Model) NewCache(o CacheOptions) (*Cache, error) {
+	c := m.config
+	if o.Capacity <= 0 || o.MaxRows <= 0 {
+		return nil, fmt.Errorf("cache: capacity %d, rows %d: want positive numbers", o.Capacity, o.MaxRows)
+	}
+	if o.Capacity > c.MaxPositions {
+		return nil, fmt.Errorf("cache: %d tokens, the model's context is %d", o.Capacity, c.MaxPositions)
+	}
+	if o.Window < 0 || o.Keep < 0 || (o.Window > 0 && o.Keep >= o.Window) {
+		return nil, fmt.Errorf("cache: window %d, keep %d: want 0 ≤ keep < window", o.Window, o.Keep)
+	}
+	l := backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: o.DType, Slots: o.Capacity + o.MaxRows}
+	if o.Window > 0 && o.Window < o.Capacity {
+		l.Window, l.Keep, l.Slots = o.Window, o.Keep, o.Window+o.MaxRows
+	}
+	kv, err := m.backend.NewKV(l)
+	if err != nil {
+		return nil, err
+	}
+	return &Cache{kv: kv, capacity: o.Capacity, maxRows: o.MaxRows}, nil
+}

@@ -1,0 +1,351 @@
+// Package backendtest is the suite that every backend passes: each operation
+// at odd shapes against a float64 reference, batch invariance, refusals, and
+// whole forwards against golden tensors.
+package backendtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/backend"
+)
+
+// The tolerances, as relative norms over an operation's whole output.
+const (
+	// tolF32: f32 arithmetic over sums of up to a few hundred terms.
+	tolF32 = 2e-6
+	// tolBF16: activations rounded to bf16, 2⁻⁹ each at most, which averages
+	// to about 2⁻⁹/√3 of the norm.
+	tolBF16 = 3e-3
+	// tolInt8KV: keys and values rounded to 1/127 of their group's largest.
+	tolInt8KV = 2e-2
+)
+
+// Run passes a backend through the suite. open is called for each part;
+// golden is the folder of golden models ("" leaves the whole forwards out).
+func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
+	part := func(name string, f func(t *testing.T, b backend.Backend)) {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			defer func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			f(t, b)
+		})
+	}
+	part("embed", testEmbed)
+	part("rms norm", testRMSNorm)
+	part("project", testProject)
+	part("gated project", testGatedProject)
+	part("attention", testAttention)
+	part("rotating attention", testRotating)
+	part("results", testResults)
+	part("not finite", testNotFinite)
+	part("invariance", testInvariance)
+	part("refusals", testRefusals)
+	if golden != "" {
+		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open) })
+	}
+}
+
+// tolerance of a projection with weights of a dtype.
+func tolerance(b backend.Backend, dt backend.DType) float64 {
+	if !b.Features().Exact && dt == backend.BF16 {
+		return tolBF16
+	}
+	return tolF32
+}
+
+func matrix(t *testing.T, b backend.Backend, a array) backend.Matrix {
+	t.Helper()
+	m, err := b.Matrix(a.tensor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func vector(t *testing.T, b backend.Backend, a array) backend.Vector {
+	t.Helper()
+	v, err := b.Vector(a.tensor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func begin(t *testing.T, b backend.Backend, rows int) backend.Pass {
+	t.Helper()
+	p, err := b.Begin(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func end(t *testing.T, p backend.Pass) {
+	t.Helper()
+	if err := p.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// load puts an f32 array [rows, width] into a buffer, by way of Embed.
+func load(t *testing.T, b backend.Backend, p backend.Pass, a array) backend.Buffer {
+	t.Helper()
+	ids := make([]int32, a.tensor.Shape[0])
+	for i := range ids {
+		ids[i] = int32(i)
+	}
+	buf := p.Buffer(a.tensor.Shape[1])
+	p.Embed(buf, matrix(t, b, a), ids)
+	return buf
+}
+
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+
+var dtypes = []backend.DType{backend.F32, backend.F16, backend.BF16}
+
+func testEmbed(t *testing.T, b backend.Backend) {
+	r := seeded(1)
+	for _, dt := range dtypes {
+		for _, width := range []int{1, 3, 64, 130} {
+			a := random(r, "table", dt, 1, 11, width)
+			ids := []int32{10, 0, 3, 3, 7}
+			p := begin(t, b, len(ids))
+			buf := p.Buffer(width)
+			p.Embed(buf, matrix(t, b, a), ids)
+			var want []float64
+			for _, id := range ids {
+				want = append(want, a.values[int(id)*width:int(id+1)*width]...)
+			}
+			compare(t, fmt.Sprintf("%v width %d", dt, width), p.Read(buf), want, 0)
+			end(t, p)
+		}
+	}
+}
+
+func testRMSNorm(t *testing.T, b backend.Backend) {
+	r := seeded(2)
+	for _, width := range []int{1, 5, 64, 384, 1027} {
+		x := random(r, "x", backend.F32, 3, 9, width)
+		w := random(r, "w", backend.BF16, 1, width)
+		p := begin(t, b, 9)
+		buf, out := load(t, b, p, x), p.Buffer(width)
+		p.RMSNorm(out, buf, vector(t, b, w), 1e-6)
+		var want []float64
+		for i := range 9 {
+			want = append(want, rmsNorm(x.values[i*width:(i+1)*width], w.values, 1e-6)...)
+		}
+		compare(t, fmt.Sprintf("width %d", width), p.Read(out), want, tolF32)
+		end(t, p)
+	}
+}
+
+// shapes are outputs and inputs: odd ones, and ones that kernels like.
+var shapes = []struct{ out, in int }{{1, 1}, {3, 5}, {16, 32}, {17, 33}, {31, 96}, {48, 64}, {100, 130}, {129, 384}, {257, 512}}
+
+func testProject(t *testing.T, b backend.Backend) {
+	r := seeded(3)
+	for _, dt := range dtypes {
+		for _, s := range shapes {
+			for _, rows := range []int{1, 2, 7, 16, 17, 33, 70} {
+				name := fmt.Sprintf("%v %d×%d, %d rows", dt, s.out, s.in, rows)
+				x := random(r, "x", backend.F32, 1, rows, s.in)
+				w := random(r, "w", dt, 1/math.Sqrt(float64(s.in)), s.out, s.in)
+				w2 := random(r, "w2", dt, 1/math.Sqrt(float64(s.in)), s.out+3, s.in)
+				bias := random(r, "bias", backend.BF16, 1, s.out)
+				sum := random(r, "sum", backend.F32, 1, rows, s.out+3)
+				p := begin(t, b, rows)
+				buf, y, y2 := load(t, b, p, x), p.Buffer(s.out), load(t, b, p, sum)
+				p.Project([]backend.Buffer{y}, buf, []backend.Linear{{Weight: matrix(t, b, w), Bias: vector(t, b, bias)}})
+				p.ProjectAdd(y2, buf, backend.Linear{Weight: matrix(t, b, w2)})
+				want := matmul(x.values, w.values, rows, s.in, s.out)
+				want2 := matmul(x.values, w2.values, rows, s.in, s.out+3)
+				for i := range want {
+					want[i] += bias.values[i%s.out]
+				}
+				for i := range want2 {
+					want2[i] += sum.values[i]
+				}
+				compare(t, name, p.Read(y), want, tolerance(b, dt))
+				compare(t, name+", added", p.Read(y2), want2, tolerance(b, dt))
+				end(t, p)
+			}
+		}
+	}
+}
+
+func testGatedProject(t *testing.T, b backend.Backend) {
+	r := seeded(4)
+	for _, dt := range dtypes {
+		for _, s := range shapes {
+			for _, rows := range []int{1, 6, 33} {
+				x := random(r, "x", backend.F32, 1, rows, s.in)
+				scale := 1 / math.Sqrt(float64(s.in))
+				g, u := random(r, "gate", dt, 2*scale, s.out, s.in), random(r, "up", dt, scale, s.out, s.in)
+				p := begin(t, b, rows)
+				buf, y := load(t, b, p, x), p.Buffer(s.out)
+				p.GatedProject(y, buf, backend.Linear{Weight: matrix(t, b, g)}, backend.Linear{Weight: matrix(t, b, u)})
+				want := matmul(x.values, g.values, rows, s.in, s.out)
+				for i, v := range matmul(x.values, u.values, rows, s.in, s.out) {
+					want[i] = silu(want[i]) * v
+				}
+				compare(t, fmt.Sprintf("%v %d×%d, %d rows", dt, s.out, s.in, rows), p.Read(y), want, 2*tolerance(b, dt))
+				end(t, p)
+			}
+		}
+	}
+}
+
+func testResults(t *testing.T, b backend.Backend) {
+	r := seeded(5)
+	for _, dt := range dtypes {
+		for _, vocab := range []int{1, 7, 512, 513, 2000} {
+			const width, rows = 64, 40
+			x := random(r, "x", backend.F32, 1, rows, width)
+			norm := random(r, "norm", backend.F32, 1, width)
+			head := random(r, "head", dt, 0.4, vocab, width)
+			p := begin(t, b, rows)
+			buf := load(t, b, p, x)
+			for _, logits := range []bool{true, false} {
+				want := backend.Want{TopK: 5, Logits: logits, Except: -1}
+				for i := range rows {
+					if i%3 != 1 {
+						want.Rows = append(want.Rows, int32(i))
+					}
+				}
+				limit := vocab
+				if vocab > 2 {
+					limit = vocab - 1
+					want.Limit = int32(limit)
+					want.Except = int32(vocab / 2)
+				}
+				got, err := p.Results(buf, vector(t, b, norm), 1e-6, matrix(t, b, head), want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, row := range want.Rows {
+					h := rmsNorm(x.values[int(row)*width:int(row+1)*width], norm.values, 1e-6)
+					z := matmul(h, head.values, 1, width, vocab)
+					checkResult(t, fmt.Sprintf("%v vocabulary %d row %d", dt, vocab, row), got[i], z, want, limit, tolerance(b, dt))
+				}
+			}
+			end(t, p)
+		}
+	}
+}
+
+// checkResult compares a row's result with the logits it should have.
+func checkResult(t *testing.T, what string, got backend.Result, z []float64, w backend.Want, limit int, tol float64) {
+	t.Helper()
+	peak := math.Inf(-1)
+	for _, v := range z {
+		peak = max(peak, v)
+	}
+	var s0, s1 float64
+	for _, v := range z {
+		s0 += math.Exp(v - peak)
+		s1 += math.Exp(v-peak) * (v - peak)
+	}
+	slack := 20 * tol * math.Sqrt(float64(len(z))) // of logits with deviation about 3
+	slack = min(slack, 100*tol)
+	if h := math.Log(s0) - s1/s0; math.Abs(float64(got.Entropy)-h) > slack {
+		t.Errorf("%s: entropy %v, want %v", what, got.Entropy, h)
+	}
+	if l := peak + math.Log(s0); math.Abs(float64(got.LogSumExp)-l) > slack {
+		t.Errorf("%s: log-sum-exp %v, want %v", what, got.LogSumExp, l)
+	}
+	if w.Logits {
+		compare(t, what, got.Logits, z, 4*tol) // the norm's error adds to the head's
+	} else if got.Logits != nil {
+		t.Errorf("%s: logits that were not asked for", what)
+	}
+	allowed := 0
+	for id := range limit {
+		if int32(id) != w.Except {
+			allowed++
+		}
+	}
+	if len(got.Top) != min(w.TopK, allowed) {
+		t.Fatalf("%s: %d top candidates, want %d", what, len(got.Top), min(w.TopK, allowed))
+	}
+	if got.Argmax != got.Top[0].ID {
+		t.Errorf("%s: argmax %d, top %v", what, got.Argmax, got.Top)
+	}
+	for i, c := range got.Top {
+		if c.ID == w.Except || int(c.ID) >= limit {
+			t.Errorf("%s: barred id %d among the top", what, c.ID)
+		}
+		better := 0
+		for id := range limit {
+			if int32(id) != w.Except && z[id] > z[c.ID]+slack {
+				better++
+			}
+		}
+		if better > i {
+			t.Errorf("%s: candidate %d is id %d, but %d ids are better", what, i, c.ID, better)
+		}
+		if i > 0 && c.Logit > got.Top[i-1].Logit {
+			t.Errorf("%s: top %v is not in order", what, got.Top)
+		}
+	}
+}
+
+func testNotFinite(t *testing.T, b backend.Backend) {
+	r := seeded(6)
+	x := random(r, "x", backend.F32, 1, 2, 32)
+	norm := random(r, "norm", backend.F32, 1, 32)
+	head := random(r, "head", backend.F32, 1, 600, 32)
+	for i := range 4 {
+		head.tensor.Data[4*(550*32)+i] = 0xff // a NaN
+	}
+	p := begin(t, b, 2)
+	buf := load(t, b, p, x)
+	if _, err := p.Results(buf, vector(t, b, norm), 1e-6, matrix(t, b, head), backend.Want{Rows: []int32{0, 1}, Except: -1}); err == nil {
+		t.Error("logits of NaN: want an error")
+	}
+	p.End()
+	bad := random(r, "v", backend.F32, 1, 4)
+	copy(bad.tensor.Data, []byte{0, 0, 0x80, 0x7f})
+	if _, err := b.Vector(bad.tensor); err == nil {
+		t.Error("an infinite norm weight: want an error")
+	}
+}
+
+func testRefusals(t *testing.T, b backend.Backend) {
+	r := seeded(7)
+	ok := random(r, "w", backend.F32, 1, 4, 6)
+	short := ok.tensor
+	short.Data = short.Data[:90]
+	flat := ok.tensor
+	flat.Shape = []int{24}
+	for _, bad := range []backend.Tensor{short, flat, {Name: "none"}} {
+		if _, err := b.Matrix(bad); err == nil {
+			t.Errorf("matrix %v of %d bytes: want an error", bad.Shape, len(bad.Data))
+		}
+	}
+	if _, err := b.Begin(0); err == nil {
+		t.Error("a forward of no rows: want an error")
+	}
+	for _, l := range []backend.KVLayout{{}, {Layers: 1, KVHeads: 1, HeadDim: 3, DType: backend.KVF32, Slots: 4},
+		{Layers: 1, KVHeads: 1, HeadDim: 4, Slots: 4}, {Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 4, Window: 4, Keep: 1}} {
+		if _, err := b.NewKV(l); err == nil {
+			t.Errorf("kv %+v: want an error", l)
+		}
+	}
+	p := begin(t, b, 2)
+	x, y := p.Buffer(6), p.Buffer(5)
+	p.Embed(x, matrix(t, b, ok), []int32{0, 9})
+	p.Project([]backend.Buffer{y}, x, []backend.Linear{{Weight: matrix(t, b, ok)}})
+	if err := p.End(); err == nil {
+		t.Error("a token past the table: want an error")
+	}
+	if err := p.End(); err == nil {
+		t.Error("a second End: want an error")
+	}
+}

@@ -1,0 +1,109 @@
+package backendtest
+
+import (
+	"fmt"
+	"testing"
+
+	"windrow/backend"
+)
+
+// companions are the row counts among which a row must keep its bits.
+var companions = []int{2, 7, 16, 33, 512}
+
+// testInvariance holds a row's bits alone against the same row among others,
+// through a whole block: norm, projections, rotation, attention over a cached
+// prefix, gated MLP, residuals, head.
+func testInvariance(t *testing.T, b backend.Backend) {
+	for _, dt := range dtypes {
+		for _, kvType := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+			t.Run(fmt.Sprintf("%v, kv %v", dt, kvType), func(t *testing.T) { blockInvariance(t, b, dt, kvType) })
+		}
+	}
+}
+
+func blockInvariance(t *testing.T, b backend.Backend, dt backend.DType, kvType backend.KVType) {
+	const hidden, qHeads, kvHeads, dim, mlp, vocab, prefix = 96, 4, 2, 32, 160, 700, 37
+	r := seeded(uint64(dt)*10 + uint64(kvType))
+	most := companions[len(companions)-1]
+	if n := b.Features().BatchInvariantRows; most > n {
+		most = n
+	}
+	x := random(r, "x", backend.F32, 1, prefix+most, hidden)
+	linear := func(out, in int) backend.Linear {
+		return backend.Linear{Weight: matrix(t, b, random(r, "w", dt, 0.15, out, in))}
+	}
+	norm, headNorm := vector(t, b, random(r, "norm", backend.F32, 1, hidden)), vector(t, b, random(r, "head norm", backend.F32, 1, dim))
+	wq, wk, wv, wo := linear(qHeads*dim, hidden), linear(kvHeads*dim, hidden), linear(kvHeads*dim, hidden), linear(hidden, qHeads*dim)
+	gate, up, down := linear(mlp, hidden), linear(mlp, hidden), linear(hidden, mlp)
+	head := matrix(t, b, random(r, "head", dt, 0.3, vocab, hidden))
+	table := matrix(t, b, x)
+
+	// block runs rows [from, to) of the sequence as one batch over what the
+	// storage holds; it returns hidden states and results.
+	block := func(kv backend.KV, from, to int) ([]float32, []backend.Result) {
+		n := to - from
+		p := begin(t, b, n)
+		defer end(t, p)
+		ids := make([]int32, n)
+		want := backend.Want{TopK: 3, Logits: true, Except: -1}
+		hs := backend.Heads{QNorm: headNorm, KNorm: headNorm, Eps: 1e-6}
+		for i := range ids {
+			ids[i] = int32(from + i)
+			want.Rows = append(want.Rows, int32(i))
+			for c := range dim / 2 {
+				hs.Cos = append(hs.Cos, 1/float32(1+(from+i+c)%5))
+				hs.Sin = append(hs.Sin, float32((from+i)%7)/7)
+			}
+		}
+		res, h := p.Buffer(hidden), p.Buffer(hidden)
+		q, k, v, a := p.Buffer(qHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(qHeads*dim)
+		m := p.Buffer(mlp)
+		spans := []backend.Span{{KV: kv, Base: from, Rows: n}}
+		p.Embed(res, table, ids)
+		p.RMSNorm(h, res, norm, 1e-6)
+		p.Project([]backend.Buffer{q, k, v}, h, []backend.Linear{wq, wk, wv})
+		p.RotateStore(q, k, v, hs, spans, 0)
+		p.Attend(a, q, spans, 0, 0.17)
+		p.ProjectAdd(res, a, wo)
+		p.RMSNorm(h, res, norm, 1e-6)
+		p.GatedProject(m, h, gate, up)
+		p.ProjectAdd(res, m, down)
+		results, err := p.Results(res, norm, 1e-6, head, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Read(res), results
+	}
+	open := func() backend.KV {
+		kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: kvHeads, HeadDim: dim, DType: kvType, Slots: prefix + most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		block(kv, 0, prefix)
+		return kv
+	}
+	one := open()
+	defer one.Close()
+	var states [][]float32
+	var results []backend.Result
+	for i := prefix; i < prefix+most; i++ {
+		s, rs := block(one, i, i+1)
+		states, results = append(states, s), append(results, rs[0])
+	}
+	for _, n := range companions {
+		if n > most {
+			continue
+		}
+		kv := open()
+		s, rs := block(kv, prefix, prefix+n)
+		for i := range n {
+			what := fmt.Sprintf("row %d of %d", i, n)
+			equalBits(t, what, s[i*hidden:(i+1)*hidden], states[i])
+			equalBits(t, what+", logits", rs[i].Logits, results[i].Logits)
+			if rs[i].Entropy != results[i].Entropy || rs[i].LogSumExp != results[i].LogSumExp || rs[i].Argmax != results[i].Argmax {
+				t.Fatalf("%s: result %v %v, alone %v %v", what, rs[i].Entropy, rs[i].Argmax, results[i].Entropy, results[i].Argmax)
+			}
+		}
+		kv.Close()
+	}
+}

@@ -1,0 +1,128 @@
+package backendtest
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// array is a random tensor with the values that its stored form really has.
+type array struct {
+	tensor backend.Tensor
+	values []float64
+}
+
+// random makes a tensor of normal values; scale is their deviation.
+func random(r *rand.Rand, name string, dt backend.DType, scale float64, shape ...int) array {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	a := array{tensor: backend.Tensor{Name: name, DType: dt, Shape: shape}, values: make([]float64, n)}
+	data := make([]byte, n*dt.Size())
+	for i := range a.values {
+		f := float32(r.NormFloat64() * scale)
+		switch dt {
+		case backend.F32:
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(f))
+		case backend.BF16:
+			b := quant.F32ToBF16(f)
+			binary.LittleEndian.PutUint16(data[2*i:], b)
+			f = quant.BF16ToF32(b)
+		case backend.F16:
+			b := quant.F32ToF16(f)
+			binary.LittleEndian.PutUint16(data[2*i:], b)
+			f = quant.F16ToF32(b)
+		}
+		a.values[i] = float64(f)
+	}
+	a.tensor.Data = data
+	return a
+}
+
+// matmul is x [rows, in] · wᵀ, w [out, in].
+func matmul(x, w []float64, rows, in, out int) []float64 {
+	y := make([]float64, rows*out)
+	for r := range rows {
+		for o := range out {
+			var s float64
+			for k := range in {
+				s += x[r*in+k] * w[o*in+k]
+			}
+			y[r*out+o] = s
+		}
+	}
+	return y
+}
+
+func rmsNorm(x, w []float64, eps float64) []float64 {
+	var s float64
+	for _, v := range x {
+		s += v * v
+	}
+	inv := 1 / math.Sqrt(s/float64(len(x))+eps)
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = v * inv * w[i]
+	}
+	return y
+}
+
+// rotated turns half-split pairs.
+func rotated(x, cos, sin []float64) []float64 {
+	n := len(x) / 2
+	y := make([]float64, len(x))
+	for i := range n {
+		y[i] = x[i]*cos[i] - x[i+n]*sin[i]
+		y[i+n] = x[i+n]*cos[i] + x[i]*sin[i]
+	}
+	return y
+}
+
+func silu(g float64) float64 { return g / (1 + math.Exp(-g)) }
+
+// compare fails where got is further from want than tolerance, by relative
+// norm; and where one element is off by more than ten times that of the
+// largest.
+func compare(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	var diff, norm, worst, largest float64
+	at := 0
+	for i, w := range want {
+		d := math.Abs(float64(got[i]) - w)
+		if math.IsNaN(d) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], w)
+		}
+		diff += d * d
+		norm += w * w
+		if d > worst {
+			worst, at = d, i
+		}
+		largest = max(largest, math.Abs(w))
+	}
+	if rel := math.Sqrt(diff / max(norm, 1e-300)); rel > tolerance {
+		t.Errorf("%s: relative norm %.3g, want at most %.3g", what, rel, tolerance)
+	} else if worst > 10*tolerance*largest {
+		t.Errorf("%s: element %d is %v, want %v", what, at, got[at], want[at])
+	}
+}
+
+// equalBits fails where two rows differ in any bit.
+func equalBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d is %v, alone it is %v", what, i, got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package cpu_test
+
+import (
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/backendtest"
+	"windrow/cpu"
+)
+
+// TestConformance passes every kernel table of this machine through the suite,
+// in both arithmetics.
+func TestConformance(t *testing.T) {
+	for _, name := range cpu.KernelTables() {
+		for _, exact := range []bool{true, false} {
+			kind := "default"
+			if exact {
+				kind = "exact"
+			}
+			t.Run(name+" "+kind, func(t *testing.T) {
+				backendtest.Run(t, "../model/testdata/golden", func(t *testing.T) backend.Backend {
+					b, err := cpu.New(cpu.Options{Kernels: name, Exact: exact, Threads: 2})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return b
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"windrow/backend"
+	"windrow/rope"
+)
+
+// Model is a dense Qwen-style transformer whose weights a backend has taken.
+//
+// A Model runs one forward at a time.
+type Model struct {
+	config  *Config
+	backend backend.Backend
+	rope    *rope.Table
+
+	embed  backend.Matrix // [vocabulary, hidden]
+	layers []layer
+	norm   backend.Vector
+	head   backend.Matrix // [vocabulary, hidden]; the embedding's where tied
+
+	cos, sin []float32 // of the current forward's rows
+	spans    []backend.Span
+}
+
+// layer is one transformer block, pre-norm: attention, then SwiGLU.
+type layer struct {
+	inputNorm, postNorm backend.Vector
+	q, k, v, o          backend.Linear
+	qNorm, kNorm        backend.Vector // per head, before RoPE; nil in Qwen2
+	gate, up, down      backend.Linear
+}
+
+// Load hands src's weights to a backend. Which tensors are there decides on
+// q/k norms and biases; the config is held against it.
+//
+// The source must stay open for the model's life: a backend may keep its bytes.
+func Load(b backend.Backend, src Source) (*Model, error) {
+	c := src.Config()
+	table, err := rope.New(c.Rope)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{config: c, backend: b, rope: table}
+	l := loader{b: b, src: src}
+	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	for i := range c.Layers {
+		at := fmt.Sprintf("model.layers.%d.", i)
+		var y layer
+		y.inputNorm = l.vector(at+"input_layernorm.weight", c.HiddenSize)
+		y.q = l.linear(at+"self_attn.q_proj", q, c.HiddenSize)
+		y.k = l.linear(at+"self_attn.k_proj", kv, c.HiddenSize)
+		y.v = l.linear(at+"self_attn.v_proj", kv, c.HiddenSize)
+		y.o = l.linear(at+"self_attn.o_proj", c.HiddenSize, q)
+		y.qNorm = l.optionalVector(at+"self_attn.q_norm.weight", c.HeadDim)
+		y.kNorm = l.optionalVector(at+"self_attn.k_norm.weight", c.HeadDim)
+		if (y.qNorm == nil) != (y.kNorm == nil) {
+			l.fail(fmt.Errorf("layer %d: has only one of q_norm and k_norm", i))
+		}
+		y.postNorm = l.vector(at+"post_attention_layernorm.weight", c.HiddenSize)
+		y.gate = l.linear(at+"mlp.gate_proj", c.IntermediateSize, c.HiddenSize)
+		y.up = l.linear(at+"mlp.up_proj", c.IntermediateSize, c.HiddenSize)
+		y.down = l.linear(at+"mlp.down_proj", c.HiddenSize, c.IntermediateSize)
+		m.layers = append(m.layers, y)
+		if l.err != nil {
+			return nil, l.err
+		}
+		if c.Architecture == "qwen3" && y.qNorm == nil {
+			return nil, fmt.Errorf("layer %d: q_norm and k_norm are missing, which %s has", i, c.Architecture)
+		}
+	}
+	m.norm = l.vector("model.norm.weight", c.HiddenSize)
+	// A checkpoint may carry the tied head as a tensor of its own, too.
+	if _, ok := src.Tensor("lm_head.weight"); ok && !c.TieEmbeddings {
+		m.head = l.matrix("lm_head.weight", c.VocabSize, c.HiddenSize)
+	} else if c.TieEmbeddings {
+		m.head = m.embed
+	} else {
+		l.fail(errors.New("tensor lm_head.weight is missing and tie_word_embeddings is false"))
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	return m, nil
+}
+
+// Config is the model's configuration.
+func (m *Model) Config() *Config { return m.config }
+
+// Backend is the backend that holds the weights.
+func (m *Model) Backend() backend.Backend { return m.backend }
+
+// WeightBytes is how many bytes of weights a forward reads: all but the
+// embedding's rows that are not looked up.
+func (m *Model) WeightBytes(src Source) (n int64) {
+	for _, name := range src.Names() {
+		t, ok := src.Tensor(name)
+		if ok && (name != "model.embed_tokens.weight" || m.head == m.embed) {
+			n += int64(len(t.Data))
+		}
+	}
+	return n
+}
+
+// loader fetches tensors and keeps the first error.
+type loader struct {
+	b   backend.Backend
+	src Source
+	err error
+}
+
+func (l *loader) fail(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+func (l *loader) tensor(name string, shape ...int) (t backend.Tensor, ok bool) {
+	if l.err != nil {
+		return t, false
+	}
+	t, ok = l.src.Tensor(name)
+	if !ok {
+		l.fail(fmt.Errorf("tensor %s is missing", name))
+		return t, false
+	}
+	if fmt.Sprint(t.Shape) != fmt.Sprint(shape) {
+		l.fail(fmt.Errorf("tensor %s: shape %v, the config says %v", name, t.Shape, shape))
+		return t, false
+	}
+	return t, true
+}
+
+func (l *loader) matrix(name string, out, in int) backend.Matrix {
+	t, ok := l.tensor(name, out, in)
+	if !ok {
+		return nil
+	}
+	m, err := l.b.Matrix(t)
+	if err != nil {
+		l.fail(err)
+		return nil
+	}
+	return m
+}
+
+func (l *loader) vector(name string, n int) backend.Vector {
+	t, ok := l.tensor(name, n)
+	if !ok {
+		return nil
+	}
+	v, err := l.b.Vector(t)
+	if err != nil {
+		l.fail(err)
+		return nil
+	}
+	return v
+}
+
+func (l *loader) optionalVector(name string, n int) backend.Vector {
+	if _, ok := l.src.Tensor(name); !ok {
+		return nil
+	}
+	return l.vector(name, n)
+}
+
+func (l *loader) linear(name string, out, in int) backend.Linear {
+	return backend.Linear{Weight: l.matrix(name+".weight", out, in), Bias: l.optionalVector(name+".bias", out)}
+}
