@@ -1,0 +1,55 @@
+# make demo    builds and answers a word problem with the embedded model
+# make test    everything that CI runs: build, vet, staticcheck, tests, race, arm64, fuzz, cross-builds
+#
+# Parts of make test that need a tool which is not there (qemu-aarch64 for arm64,
+# a C compiler for the race detector) are left out with a line that says so;
+# with CI set they must be there.
+
+export CGO_ENABLED ?= 0
+GO ?= go
+FUZZTIME ?= 4s
+
+.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow clean
+
+build:
+	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
+
+demo: build
+	./bin/windrow generate --mode verified --stats "A box holds 12 pens. Maria buys 7 boxes and gives 15 pens away. How many pens does she have left?"
+
+test: build vet staticcheck unit race arm64 fuzz cross
+	@echo "make test: all parts passed"
+
+vet:
+	$(GO) vet ./...
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt needed:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+
+staticcheck:
+	$(GO) tool staticcheck ./...
+
+unit:
+	$(GO) test ./...
+
+race:
+	@if command -v gcc >/dev/null || command -v cc >/dev/null; then \
+		set -x; CGO_ENABLED=1 $(GO) test -race -short ./decoder ./eval ./model ./tokenizer && CGO_ENABLED=1 $(GO) test -race -short -run 'Pool|Race|Concurrent|Pass' ./cpu; \
+	else echo "race: no C compiler, left out"; test -z "$$CI"; fi
+
+arm64:
+	GO="$(GO)" sh scripts/arm64-tests.sh
+
+fuzz:
+	GO="$(GO)" FUZZTIME="$(FUZZTIME)" sh scripts/fuzz-all.sh
+
+cross:
+	@for t in darwin/arm64 darwin/amd64 linux/arm64 linux/amd64 windows/amd64; do \
+		echo "cross $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/windrow && \
+		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./cpu ./model || exit 1; done
+	$(GO) build -tags windrow_nomodel -o /dev/null ./cmd/windrow
+
+# slow runs the long tiers: the whole held-out set, long property tests.
+slow:
+	WINDROW_SLOW=1 $(GO) test -timeout 60m ./...
+
+clean:
+	rm -rf bin dist
