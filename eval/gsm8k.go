@@ -1,0 +1,159 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"windrow/decoder"
+)
+
+// GSM8K says what to evaluate and how.
+type GSM8K struct {
+	// Data is the whole data set; Offset and Limit (0: all) choose from it.
+	Data          *Dataset
+	Offset, Limit int
+	// Settings are compared with the first of them.
+	Settings []Setting
+	// Options hold for all settings, but for what a Setting replaces. The
+	// sampling seed of problem i is Seed + i.
+	Options decoder.Options
+	// FewShot is how many problems of the training set, 8 at most, are shown
+	// as earlier turns.
+	FewShot int
+	// System is the system message; empty: none.
+	System string
+	// Raw asks in plain text ("Question: …\nAnswer:") and not in chat turns:
+	// for base models.
+	Raw bool
+	// Model names the model, and Arithmetic what else may change a token
+	// (backend, kernels, KV type): both go into the report, and an output file
+	// made with others is refused.
+	Model, Arithmetic string
+	// Output is the path of the output file; empty: none. If it exists, the
+	// run resumes from it.
+	Output string
+	// Progress may be nil.
+	Progress Progress
+}
+
+// rawStop ends an answer in raw mode, where a base model would go on with a
+// question of its own.
+const rawStop = "\nQuestion:"
+
+// RunGSM8K answers the problems in every setting, problem by problem, so that
+// timings of settings are taken in the same minutes.
+//
+// If ctx is cancelled or an answer fails, it returns the report of what was
+// done so far together with the error; the report is nil only if nothing could
+// begin.
+func RunGSM8K(ctx context.Context, r Runner, c GSM8K) (report *Report, err error) {
+	settings, err := checkSettings(c.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if c.Data == nil {
+		return nil, errors.New("no data set to evaluate on")
+	}
+	problems, err := c.Data.Slice(c.Offset, c.Limit)
+	if err != nil {
+		return nil, err
+	}
+	shots, err := FewShotExamples(c.FewShot)
+	if err != nil {
+		return nil, err
+	}
+	options := c.Options
+	if options.MaxTokens == 0 {
+		options.MaxTokens = DefaultMaxTokens
+	}
+	if c.Raw {
+		options.StopStrings = append(options.StopStrings[:len(options.StopStrings):len(options.StopStrings)], rawStop)
+	}
+	run, err := c.fingerprint(options)
+	if err != nil {
+		return nil, err
+	}
+
+	all := newResults(problems, settings)
+	var out *output
+	if c.Output != "" {
+		if out, err = openOutput(c.Output, c.Data, run); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, out.Close()) }()
+		for _, it := range out.resumed {
+			all.add(it)
+		}
+	}
+	resumed := all.done
+	err = all.fill(problems, settings, func(p Problem, s Setting) (Item, error) {
+		o := s.Options(options)
+		o.Sampling.Seed += uint64(p.Index)
+		sum, err := r.Run(ctx, prompt(c, shots, p), o)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && sum.FinishReason == decoder.FinishCancelled {
+			err = context.Canceled
+		}
+		if err != nil {
+			return Item{}, fmt.Errorf("problem %d (%s): %w", p.Index, s.Name(), err)
+		}
+		it := newItem(p, s, sum, run)
+		if out != nil {
+			if err := out.append(it); err != nil {
+				return Item{}, err
+			}
+		}
+		return it, nil
+	}, c.Progress)
+
+	report = all.report(settings)
+	report.Data, report.DataProblems = c.Data.Name, len(c.Data.Problems)
+	report.Offset, report.Selected = c.Offset, len(problems)
+	report.Model, report.Arithmetic = c.Model, c.Arithmetic
+	report.FewShot, report.MaxTokens = c.FewShot, options.MaxTokens
+	report.Temperature = options.Sampling.Temperature
+	report.Resumed = resumed
+	report.Complete = err == nil
+	return report, err
+}
+
+// fingerprint covers what the answers depend on besides the setting.
+func (c GSM8K) fingerprint(o decoder.Options) (string, error) {
+	return fingerprint(c.Data, c.Model+"\n"+c.Arithmetic, struct {
+		FewShot     int
+		System      string
+		Raw         bool
+		MaxTokens   int
+		StopIDs     []int32
+		StopStrings []string
+		Sampling    decoder.Sampling
+		Vocabulary  decoder.Vocabulary
+	}{c.FewShot, c.System, c.Raw, o.MaxTokens, o.StopIDs, o.StopStrings, o.Sampling, o.Vocabulary})
+}
+
+// prompt asks one problem after the examples.
+func prompt(c GSM8K, shots []Problem, p Problem) Prompt {
+	if c.Raw {
+		var b strings.Builder
+		if c.System != "" {
+			b.WriteString(c.System + "\n\n")
+		}
+		for _, s := range shots {
+			b.WriteString("Question: " + s.Question + "\nAnswer: " + s.Answer + "\n\n")
+		}
+		b.WriteString("Question: " + p.Question + "\nAnswer:")
+		return Prompt{Raw: b.String()}
+	}
+	var m []Message
+	if c.System != "" {
+		m = append(m, Message{"system", c.System})
+	}
+	for _, s := range shots {
+		m = append(m, Message{"user", s.Question}, Message{"assistant", s.Answer})
+	}
+	return Prompt{Messages: append(m, Message{"user", p.Question})}
+}
