@@ -1,0 +1,3 @@
+package tokenizer
+
+type chatTemplate struct{ source string }
