@@ -1,0 +1,232 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"windrow/backend"
+)
+
+// amxProjector multiplies bf16 weights with activations rounded to bf16 on the
+// matrix unit, 16 outputs × 16 rows × 32 elements an instruction.
+//
+// The weights are the A operand as they lie in the file: a tile is 32 elements
+// of 16 rows, loaded with the file's own stride. The activations are the B
+// operand, packed once a projection: for each group of 16 rows (the last may
+// have fewer, n) and each 32 elements, 16 × n pairs (x[2j], x[2j+1]), pair j
+// major. So each output is one chain over the steps of 32 in ascending order,
+// whatever the row count, the place in a tile, or the K blocking, in which
+// sums go through memory in full: batch invariance needs no further care.
+//
+// The unit's arithmetic: products exact, even and odd elements summed apart
+// within a step, every addition rounded to f32, denormals taken and given as 0.
+type amxProjector struct{}
+
+const (
+	// tileSpan is the rows of a tile, and tileStep the elements of a step.
+	tileSpan = 16
+	tileStep = 32
+	// tileAhead is how many steps ahead of their use weights are prefetched.
+	tileAhead = 6
+	// tileResume is the steps after which many rows change to the next outputs:
+	// 32 rows × 512 elements of activations (32 KB) stay in L1.
+	tileResume = 16
+)
+
+// tileConfig is the operand of LDTILECFG.
+type tileConfig struct {
+	palette, start uint8
+	_              [14]uint8
+	bytes          [16]uint16
+	rows           [16]uint8
+}
+
+// tileCall is what the assembly works through: blocks of 16 outputs (32 in
+// tilesWide), in super-blocks of phases blocks. Offsets are in bytes, and
+// named in amx_amd64.s.
+type tileCall struct {
+	cfg                   *tileConfig
+	a                     unsafe.Pointer
+	astride, aphase, asup int
+	b0                    unsafe.Pointer
+	b0stride, b0step      int
+	b1                    unsafe.Pointer
+	b1stride, b1step      int
+	c                     unsafe.Pointer
+	cstride, cphase, csup int
+	steps, supers, phases int
+	ahead                 int
+	resume                int
+}
+
+//go:noescape
+func tilesNarrow(t *tileCall)
+
+//go:noescape
+func tilesWide(t *tileCall)
+
+//go:noescape
+func tilePack(dst *uint16, x *float32, stride, rows, steps int)
+
+//go:noescape
+func tileTranspose(y *float32, ldy int, c *float32, ldc, outs, rows int)
+
+// hasAMX tells whether the processor has the unit and the system lets this
+// process use it.
+func hasAMX() bool {
+	return hasAVX512BF16() && cpuid.CPU.Supports(cpuid.AMXTILE, cpuid.AMXBF16) && permitTiles()
+}
+
+func (amxProjector) name() string { return "amx-bf16" }
+
+func (amxProjector) takes(dt backend.DType, in int) bool {
+	return dt == backend.BF16 && in > 0 && in%tileStep == 0
+}
+
+func (amxProjector) packSize(rows, in int) (int, int) { return 0, rows * in }
+func (amxProjector) packRows() int                    { return tileSpan }
+
+func (amxProjector) chunk(rows, in int) int {
+	if rows <= 2*tileSpan {
+		return 64
+	}
+	return 256
+}
+
+func (amxProjector) pack(p *packed, x []float32, r0, r1 int) {
+	for r := r0; r < r1; r += tileSpan {
+		n := min(tileSpan, r1-r)
+		dst, src := p.b16[r*p.in:(r+n)*p.in], x[r*p.in:(r+n)*p.in]
+		tilePack(&dst[0], &src[0], 4*p.in, n, p.in/tileStep)
+	}
+}
+
+// tilePhases is how many neighbouring rows of weights a stream reads one after
+// the other. The 16 rows of a tile are 16 streams, and the prefetcher follows
+// one stream in a page of 4 KiB: rows of 2 KiB taken one by one read 11 GB/s,
+// in pairs 16 (one thread of a Sapphire Rapids at 10 GB/s for a linear read).
+// span is the outputs of a block.
+func tilePhases(stride, outs, span int) int {
+	q := 1
+	for stride*q < 4096 && q < 4 && outs%(2*q*span) == 0 {
+		q *= 2
+	}
+	return q
+}
+
+func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+	outs, stride := o1-o0, 2*w.in
+	if outs <= 0 || p.rows <= 0 {
+		return
+	}
+	a := w.data[o0*stride : o1*stride]
+	_ = y[(p.rows-1)*ldy+outs-1]
+	if p.rows == 1 {
+		pr.narrow(&y[0], 4, a, stride, outs, p, 0, 1)
+		return
+	}
+	// Sums of one group pair, [outs][2*tileSpan].
+	const ldc = 2 * tileSpan
+	c := s.floats(scratchProject, (outs+tileSpan-1)/tileSpan*tileSpan*ldc)
+	for r := 0; r < p.rows; r += ldc {
+		n := min(ldc, p.rows-r)
+		if n <= tileSpan && p.rows <= tileSpan {
+			pr.narrow(&c[0], 4*ldc, a, stride, outs, p, r, n)
+		} else {
+			pr.wide(c, a, stride, outs, p, r, n)
+		}
+		tileTranspose(&y[r*ldy], 4*ldy, &c[0], 4*ldc, outs, min(n, tileSpan))
+		if n > tileSpan {
+			tileTranspose(&y[(r+tileSpan)*ldy], 4*ldy, &c[tileSpan], 4*ldc, outs, n-tileSpan)
+		}
+	}
+}
+
+// narrow multiplies n ≤ 16 rows from row r; ldc is in bytes.
+func (amxProjector) narrow(c *float32, ldc int, a []byte, stride, outs int, p *packed, r, n int) {
+	steps := p.in / tileStep
+	cfg := tileConfig{palette: 1}
+	cfg.tiles(tileSpan, n, 0)
+	t := tileCall{
+		cfg: &cfg, a: unsafe.Pointer(&a[0]),
+		b0: unsafe.Pointer(&p.b16[r*p.in]), b0stride: 4 * n, b0step: 64 * n,
+		c: unsafe.Pointer(c), steps: steps, ahead: min(tileAhead, steps),
+	}
+	if full := outs / tileSpan * tileSpan; full > 0 {
+		q := tilePhases(stride, full, tileSpan)
+		t.astride, t.aphase, t.asup = q*stride, stride, tileSpan*q*stride
+		t.cstride, t.cphase, t.csup = q*ldc, ldc, tileSpan*q*ldc
+		t.supers, t.phases = full/tileSpan/q, q
+		tilesNarrow(&t)
+		outs -= full
+		if outs == 0 {
+			return
+		}
+		t.a = unsafe.Pointer(&a[full*stride])
+		t.c = unsafe.Add(t.c, full*ldc)
+	}
+	cfg.tiles(outs, n, 0)
+	t.astride, t.cstride, t.supers, t.phases = stride, ldc, 1, 1
+	tilesNarrow(&t)
+}
+
+// wide multiplies n ≤ 32 rows from row r into c [outs][32].
+func (pr amxProjector) wide(c []float32, a []byte, stride, outs int, p *packed, r, n int) {
+	const ldc = 4 * 2 * tileSpan
+	steps := p.in / tileStep
+	n0, n1 := min(n, tileSpan), n-tileSpan
+	b0 := p.b16[r*p.in:]
+	b1 := b0
+	if n1 > 0 {
+		b1 = p.b16[(r+tileSpan)*p.in:]
+	} else {
+		// One column for the second tile, whose sums nobody reads, costs the
+		// same as a kernel for one tile of activations.
+		n1 = 1
+	}
+	full := outs / (2 * tileSpan) * (2 * tileSpan)
+	if full > 0 {
+		cfg := tileConfig{palette: 1}
+		cfg.tiles(tileSpan, n0, n1)
+		q := tilePhases(stride, full, 2*tileSpan)
+		t := tileCall{
+			cfg: &cfg, astride: q * stride, aphase: stride, asup: 2 * tileSpan * q * stride,
+			b0stride: 4 * n0, b0step: 64 * n0, b1stride: 4 * n1, b1step: 64 * n1,
+			c: unsafe.Pointer(&c[0]), cstride: q * ldc, cphase: ldc, csup: 2 * tileSpan * q * ldc,
+			supers: full / (2 * tileSpan) / q, phases: q,
+		}
+		block := steps
+		if p.rows > 2*tileSpan {
+			block = tileResume
+		}
+		for k := 0; k < steps; k += block {
+			t.a = unsafe.Pointer(&a[64*k])
+			t.b0, t.b1 = unsafe.Pointer(&b0[k*32*n0]), unsafe.Pointer(&b1[k*32*n1])
+			t.steps = min(block, steps-k)
+			tilesWide(&t)
+			t.resume = 1
+		}
+	}
+	if full < outs {
+		pr.narrow(&c[full*2*tileSpan], ldc, a[full*stride:], stride, outs-full, p, r, n0)
+		if n > tileSpan {
+			pr.narrow(&c[full*2*tileSpan+tileSpan], ldc, a[full*stride:], stride, outs-full, p, r+tileSpan, n-tileSpan)
+		}
+	}
+}
+
+// tiles sets the shapes: C tiles 0..3 of m × (n0, n1), B tiles 4, 5 of n0 and
+// n1 columns, A tiles 6, 7 of m rows. Only those of n0 count where n1 is 0.
+func (c *tileConfig) tiles(m, n0, n1 int) {
+	for t := range 8 {
+		c.rows[t], c.bytes[t] = tileSpan, 64
+	}
+	for t := range 4 {
+		c.rows[t] = uint8(m)
+	}
+	c.rows[6], c.rows[7] = uint8(m), uint8(m)
+	n1 = max(n1, 1)
+	c.bytes[0], c.bytes[2], c.bytes[4] = uint16(4*n0), uint16(4*n0), uint16(4*n0)
+	c.bytes[1], c.bytes[3], c.bytes[5] = uint16(4*n1), uint16(4*n1), uint16(4*n1)
+}

@@ -1,0 +1,396 @@
+#include "textflag.h"
+#include "amx_amd64.h"
+
+// Offsets in tileCall.
+#define CFG     0
+#define A       8
+#define ASTRIDE 16
+#define PHASEA  24
+#define SUPERA  32
+#define B0      40
+#define B0STRIDE 48
+#define B0STEP  56
+#define B1      64
+#define B1STRIDE 72
+#define B1STEP  80
+#define C       88
+#define CSTRIDE 96
+#define PHASEC  104
+#define SUPERC  112
+#define STEPS   120
+#define SUPERS  128
+#define PHASES  136
+#define AHEAD   144
+#define RESUME  152
+
+// PREFETCH16: the 16 rows at DI; BX is the row stride, R9, R10, R11 are 3, 5
+// and 7 times it.
+#define PREFETCH8(base) \
+	PREFETCHT0 (base); \
+	PREFETCHT0 (base)(BX*1); \
+	PREFETCHT0 (base)(BX*2); \
+	PREFETCHT0 (base)(R9*1); \
+	PREFETCHT0 (base)(BX*4); \
+	PREFETCHT0 (base)(R10*1); \
+	PREFETCHT0 (base)(R9*2); \
+	PREFETCHT0 (base)(R11*1)
+
+// func tilesNarrow(t *tileCall)
+//
+// One A tile and one B tile at a time: C = A * B over all steps.
+TEXT ·tilesNarrow(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), R15
+	MOVQ CFG(R15), AX
+	LDTILECFG_AX
+	MOVQ ASTRIDE(R15), BX
+	LEAQ (BX)(BX*2), R9
+	LEAQ (BX)(BX*4), R10
+	LEAQ (R9)(BX*4), R11
+	MOVQ B0STRIDE(R15), DX
+	XORQ R13, R13                // phase
+	MOVQ SUPERS(R15), R8         // super-blocks left
+	MOVQ A(R15), R14             // super-block's A
+	MOVQ C(R15), R12             // super-block's C
+
+narrowBlock:
+	// AX: this block's A; DI: the prefetch pointer; CX: B; SI: steps left.
+	MOVQ  PHASEA(R15), AX
+	IMULQ R13, AX
+	ADDQ  R14, AX
+	MOVQ  AHEAD(R15), DI
+	MOVQ  STEPS(R15), SI
+	SUBQ  DI, SI
+	SHLQ  $6, DI
+	ADDQ  AX, DI
+	MOVQ  B0(R15), CX
+	TILEZERO(0)
+	CMPQ  SI, $0
+	JE    narrowTail
+
+narrowStep:
+	TILELOADD(1, 2, 4)
+	TILELOADD(0, 3, 6)
+	PREFETCH8(DI)
+	LEAQ  (DI)(BX*8), DI
+	PREFETCH8(DI)
+	TDPBF16PS(4, 6, 0)
+	NEGQ  BX
+	LEAQ  64(DI)(BX*8), DI
+	NEGQ  BX
+	ADDQ  $64, AX
+	ADDQ  B0STEP(R15), CX
+	DECQ  SI
+	JNZ   narrowStep
+
+narrowTail:
+	// The last AHEAD steps prefetch the start of the next block, or their own
+	// if there is none.
+	MOVQ  AHEAD(R15), SI
+	CMPQ  SI, $0
+	JE    narrowStore
+	MOVQ  R13, DI
+	INCQ  DI
+	CMPQ  DI, PHASES(R15)
+	JNE   narrowNext
+	CMPQ  R8, $1
+	JE    narrowLast
+	MOVQ  SUPERA(R15), DI
+	ADDQ  R14, DI
+	JMP   narrowTailStep
+
+narrowLast:
+	MOVQ  AX, DI
+	JMP   narrowTailStep
+
+narrowNext:
+	IMULQ PHASEA(R15), DI
+	ADDQ  R14, DI
+
+narrowTailStep:
+	TILELOADD(1, 2, 4)
+	TILELOADD(0, 3, 6)
+	PREFETCH8(DI)
+	LEAQ  (DI)(BX*8), DI
+	PREFETCH8(DI)
+	TDPBF16PS(4, 6, 0)
+	NEGQ  BX
+	LEAQ  64(DI)(BX*8), DI
+	NEGQ  BX
+	ADDQ  $64, AX
+	ADDQ  B0STEP(R15), CX
+	DECQ  SI
+	JNZ   narrowTailStep
+
+narrowStore:
+	MOVQ  PHASEC(R15), DI
+	IMULQ R13, DI
+	ADDQ  R12, DI
+	MOVQ  CSTRIDE(R15), SI
+	TILESTORED(0, 7, 6)
+	INCQ  R13
+	CMPQ  R13, PHASES(R15)
+	JNE   narrowBlock
+	XORQ  R13, R13
+	ADDQ  SUPERA(R15), R14
+	ADDQ  SUPERC(R15), R12
+	DECQ  R8
+	JNZ   narrowBlock
+	TILERELEASE
+	RET
+
+// func tilesWide(t *tileCall)
+//
+// Two A tiles, 16 rows of stride ASTRIDE apart, and two B tiles at a time:
+// four chains of C, resumed from memory where RESUME is set.
+TEXT ·tilesWide(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), R15
+	MOVQ CFG(R15), AX
+	LDTILECFG_AX
+	MOVQ ASTRIDE(R15), BX
+	XORQ R13, R13
+	MOVQ SUPERS(R15), R8
+	MOVQ A(R15), R14
+	MOVQ C(R15), R12
+
+wideBlock:
+	// DI, R9: C of the two A tiles; SI: C stride.
+	MOVQ  PHASEC(R15), DI
+	IMULQ R13, DI
+	ADDQ  R12, DI
+	MOVQ  CSTRIDE(R15), SI
+	MOVQ  SI, R9
+	SHLQ  $4, R9
+	ADDQ  DI, R9
+	CMPQ  RESUME(R15), $0
+	JNE   wideResume
+	TILEZERO(0)
+	TILEZERO(1)
+	TILEZERO(2)
+	TILEZERO(3)
+	JMP   wideBegin
+
+wideResume:
+	TILELOADD(7, 6, 0)
+	TILELOADD(9, 6, 2)
+	ADDQ  $64, DI
+	ADDQ  $64, R9
+	TILELOADD(7, 6, 1)
+	TILELOADD(9, 6, 3)
+
+wideBegin:
+	// AX, R10: A; CX, R11: B; DX, R9: B strides.
+	MOVQ  PHASEA(R15), AX
+	IMULQ R13, AX
+	ADDQ  R14, AX
+	MOVQ  BX, R10
+	SHLQ  $4, R10
+	ADDQ  AX, R10
+	MOVQ  B0(R15), CX
+	MOVQ  B1(R15), R11
+	MOVQ  B0STRIDE(R15), DX
+	MOVQ  B1STRIDE(R15), R9
+	MOVQ  STEPS(R15), SI
+
+wideStep:
+	TILELOADD(1, 2, 4)
+	TILELOADD(0, 3, 6)
+	TILELOADD(11, 9, 5)
+	TDPBF16PS(4, 6, 0)
+	TILELOADD(10, 3, 7)
+	TDPBF16PS(5, 6, 1)
+	TDPBF16PS(4, 7, 2)
+	TDPBF16PS(5, 7, 3)
+	ADDQ  $64, AX
+	ADDQ  $64, R10
+	ADDQ  B0STEP(R15), CX
+	ADDQ  B1STEP(R15), R11
+	DECQ  SI
+	JNZ   wideStep
+
+	MOVQ  PHASEC(R15), DI
+	IMULQ R13, DI
+	ADDQ  R12, DI
+	MOVQ  CSTRIDE(R15), SI
+	MOVQ  SI, R9
+	SHLQ  $4, R9
+	ADDQ  DI, R9
+	TILESTORED(0, 7, 6)
+	TILESTORED(2, 9, 6)
+	ADDQ  $64, DI
+	ADDQ  $64, R9
+	TILESTORED(1, 7, 6)
+	TILESTORED(3, 9, 6)
+	INCQ  R13
+	CMPQ  R13, PHASES(R15)
+	JNE   wideBlock
+	XORQ  R13, R13
+	ADDQ  SUPERA(R15), R14
+	ADDQ  SUPERC(R15), R12
+	DECQ  R8
+	JNZ   wideBlock
+	TILERELEASE
+	RET
+
+// func tilePack(dst *uint16, x *float32, stride, rows, steps int)
+//
+// Packs rows 1..16 of x (stride bytes apart), 32 elements a step, into tiles
+// of 16 x rows dwords.
+#define PACKROW(z) \
+	VMOVUPS 0(AX), Z16; \
+	VMOVUPS 64(AX), Z17; \
+	VCVTNE2PS2BF16(16, 17, z); \
+	CMPQ    CX, $1; \
+	CMOVQEQ R9, DX; \
+	ADDQ    DX, AX; \
+	SUBQ    R10, CX
+
+TEXT ·tilePack(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), DI
+	MOVQ  x+8(FP), SI
+	MOVQ  stride+16(FP), BX
+	MOVQ  rows+24(FP), R8
+	MOVQ  steps+32(FP), R11
+	XORQ  R9, R9
+	MOVQ  $1, R10
+	MOVQ  R8, CX
+	MOVQ  $1, AX
+	SHLQ  CX, AX
+	DECQ  AX
+	KMOVW AX, K1
+	LEAQ  (R8*4), R12
+
+packStep:
+	// The rows past the last are the last again; the mask drops them.
+	MOVQ SI, AX
+	MOVQ R8, CX
+	MOVQ BX, DX
+	PACKROW(0)
+	PACKROW(1)
+	PACKROW(2)
+	PACKROW(3)
+	PACKROW(4)
+	PACKROW(5)
+	PACKROW(6)
+	PACKROW(7)
+	PACKROW(8)
+	PACKROW(9)
+	PACKROW(10)
+	PACKROW(11)
+	PACKROW(12)
+	PACKROW(13)
+	PACKROW(14)
+	PACKROW(15)
+	TRANSPOSE16
+	VMOVUPS Z0, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z1, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z2, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z3, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z4, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z5, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z6, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z7, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z8, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z9, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z10, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z11, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z12, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z13, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z14, K1, (DI)
+	ADDQ R12, DI
+	VMOVUPS Z15, K1, (DI)
+	ADDQ R12, DI
+	ADDQ $128, SI
+	DECQ R11
+	JNZ  packStep
+	VZEROUPPER
+	RET
+
+// func tileTranspose(y *float32, ldy int, c *float32, ldc, outs, rows int)
+//
+// y[r*ldy + o] = c[o*ldc + r] for o < outs, r < rows <= 16; strides in bytes.
+// c must be readable up to a multiple of 16 outs and 16 rows.
+#define STOREROW(z) \
+	VMOVUPS z, K1, (AX); \
+	ADDQ    BX, AX; \
+	DECQ    CX; \
+	JZ      transposeNext
+
+TEXT ·tileTranspose(SB), NOSPLIT, $0-48
+	MOVQ y+0(FP), DI
+	MOVQ ldy+8(FP), BX
+	MOVQ c+16(FP), SI
+	MOVQ ldc+24(FP), DX
+	MOVQ outs+32(FP), R8
+	LEAQ (DX)(DX*2), R9
+	LEAQ (DX)(DX*4), R10
+	LEAQ (R9)(DX*4), R11
+
+transposeBlock:
+	MOVL  $0xFFFF, AX
+	CMPQ  R8, $16
+	JGE   transposeMask
+	MOVQ  R8, CX
+	MOVL  $1, AX
+	SHLL  CX, AX
+	DECL  AX
+
+transposeMask:
+	KMOVW   AX, K1
+	VMOVUPS (SI), Z0
+	VMOVUPS (SI)(DX*1), Z1
+	VMOVUPS (SI)(DX*2), Z2
+	VMOVUPS (SI)(R9*1), Z3
+	VMOVUPS (SI)(DX*4), Z4
+	VMOVUPS (SI)(R10*1), Z5
+	VMOVUPS (SI)(R9*2), Z6
+	VMOVUPS (SI)(R11*1), Z7
+	LEAQ    (SI)(DX*8), SI
+	VMOVUPS (SI), Z8
+	VMOVUPS (SI)(DX*1), Z9
+	VMOVUPS (SI)(DX*2), Z10
+	VMOVUPS (SI)(R9*1), Z11
+	VMOVUPS (SI)(DX*4), Z12
+	VMOVUPS (SI)(R10*1), Z13
+	VMOVUPS (SI)(R9*2), Z14
+	VMOVUPS (SI)(R11*1), Z15
+	LEAQ    (SI)(DX*8), SI
+	TRANSPOSE16
+	MOVQ    DI, AX
+	MOVQ    rows+40(FP), CX
+	STOREROW(Z0)
+	STOREROW(Z1)
+	STOREROW(Z2)
+	STOREROW(Z3)
+	STOREROW(Z4)
+	STOREROW(Z5)
+	STOREROW(Z6)
+	STOREROW(Z7)
+	STOREROW(Z8)
+	STOREROW(Z9)
+	STOREROW(Z10)
+	STOREROW(Z11)
+	STOREROW(Z12)
+	STOREROW(Z13)
+	STOREROW(Z14)
+	STOREROW(Z15)
+
+transposeNext:
+	ADDQ $64, DI
+	SUBQ $16, R8
+	JG   transposeBlock
+	VZEROUPPER
+	RET

@@ -1,0 +1,131 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// bf16Projectors are the projectors of this machine that round activations to
+// bf16.
+func bf16Projectors() map[string]projector {
+	ps := map[string]projector{}
+	if hasAMX() {
+		ps["amx"] = amxProjector{}
+	}
+	return ps
+}
+
+// bf16Matrix is a random weight of elements of about 1/√in, in data that
+// starts at the given misalignment.
+func bf16Matrix(rng *rand.Rand, out, in, misalign int) *matrix {
+	data := make([]byte, misalign+2*out*in)[misalign:]
+	scale := 1 / math.Sqrt(float64(in))
+	for i := 0; i < len(data); i += 2 {
+		h := quant.F32ToBF16(float32(rng.NormFloat64() * scale))
+		data[i], data[i+1] = byte(h), byte(h>>8)
+	}
+	return &matrix{label: "w", dt: backend.BF16, out: out, in: in, data: data}
+}
+
+func randomRows(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// runProjector packs x and projects outputs [o0, o1), in parts of the given
+// size.
+func runProjector(pr projector, w *matrix, x []float32, rows, o0, o1, part int) []float32 {
+	p := packed{rows: rows, in: w.in}
+	f, h := pr.packSize(rows, w.in)
+	p.f32, p.b16 = make([]float32, f), make([]uint16, h)
+	for r := 0; r < rows; r += pr.packRows() {
+		pr.pack(&p, x, r, min(rows, r+pr.packRows()))
+	}
+	var s scratch
+	y := make([]float32, rows*(o1-o0))
+	for o := o0; o < o1; o += part {
+		pr.project(y[o-o0:], o1-o0, &p, w, o, min(o1, o+part), &s)
+	}
+	return y
+}
+
+// bf16Want computes in float64 what the projection of x, rounded to bf16,
+// should be, with Σ|x·w| as the measure of its rounding error.
+func bf16Want(w *matrix, x []float32, r, o int) (sum, size float64) {
+	for k := range w.in {
+		a := float64(quant.BF16ToF32(quant.F32ToBF16(x[r*w.in+k])))
+		i := 2 * (o*w.in + k)
+		b := float64(quant.BF16ToF32(uint16(w.data[i]) | uint16(w.data[i+1])<<8))
+		sum += a * b
+		size += math.Abs(a * b)
+	}
+	return sum, size
+}
+
+// bf16Tolerance is the error allowed, of Σ|x·w|. Products of bf16 are exact in
+// f32, and each of the in additions rounds by at most 2^-24 of a partial sum:
+// in·2^-24 at worst, and √in·2^-24 with a few standard deviations in practice.
+func bf16Tolerance(in int) float64 { return 4 * math.Sqrt(float64(in)) * 0x1p-24 }
+
+func TestBF16Projectors(t *testing.T) {
+	for name, pr := range bf16Projectors() {
+		for _, c := range []struct{ out, in int }{
+			{1, 32}, {3, 32}, {15, 64}, {16, 96}, {17, 128}, {31, 32}, {33, 544}, {48, 1024},
+			{64, 1024}, {100, 1056}, {128, 512}, {65, 2048}, {35, 3072}, {18, 6144},
+		} {
+			rng := rand.New(rand.NewPCG(1, uint64(c.out*c.in)))
+			w := bf16Matrix(rng, c.out, c.in, c.out%2)
+			for _, rows := range []int{1, 2, 7, 15, 16, 17, 31, 33, 100} {
+				x := randomRows(rng, rows*c.in)
+				y := runProjector(pr, w, x, rows, 0, c.out, c.out)
+				for r := range rows {
+					for o := range c.out {
+						want, size := bf16Want(w, x, r, o)
+						if got := float64(y[r*c.out+o]); !(math.Abs(got-want) <= bf16Tolerance(c.in)*size) {
+							t.Fatalf("%s %dx%d rows %d: y[%d][%d] = %v, want %v", name, c.out, c.in, rows, r, o, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Row counts and the split of outputs must not change a bit.
+func TestBF16BatchInvariance(t *testing.T) {
+	for name, pr := range bf16Projectors() {
+		for _, in := range []int{32, 544, 1024, 2048} {
+			const out, most = 200, 512
+			rng := rand.New(rand.NewPCG(2, uint64(in)))
+			w := bf16Matrix(rng, out, in, 1)
+			x := randomRows(rng, most*in)
+			want := make([]float32, 0, most*out)
+			for r := range most {
+				want = append(want, runProjector(pr, w, x[r*in:], 1, 0, out, out)...)
+			}
+			for _, c := range []struct{ rows, o0, o1, part int }{
+				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {33, 0, out, 40}, {100, 1, 2, 1}, {512, 0, out, out}, {512, 3, 100, 13}, {1, 7, 81, 5},
+			} {
+				t.Run(fmt.Sprintf("%s/%d/%dx%d-%d", name, in, c.rows, c.o0, c.o1), func(t *testing.T) {
+					y := runProjector(pr, w, x, c.rows, c.o0, c.o1, c.part)
+					n := c.o1 - c.o0
+					for r := range c.rows {
+						for o := range n {
+							if y[r*n+o] != want[r*out+c.o0+o] {
+								t.Fatalf("y[%d][%d] = %v, alone %v", r, c.o0+o, y[r*n+o], want[r*out+c.o0+o])
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
