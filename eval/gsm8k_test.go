@@ -30,7 +30,7 @@ func TestRunGSM8K(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "report.json", append(text, '\n'))
-	if len(progress) != 4*scriptedProblems+1 || progress[0] != "0/48 " || progress[48] != "48/48 wedlm W8 τ0.7 λ0 1/12" {
+	if len(progress) != 4*scriptedProblems+1 || progress[0] != "0/48 " || progress[48] != "48/48 wedlm W8 τ0.7 λ0 3/12" {
 		t.Errorf("progress: %q", progress)
 	}
 	// Settings take turns, and each problem has a seed of its own.

@@ -44,6 +44,8 @@ func TestOutputGolden(t *testing.T) {
 // lines, as an interruption might, and resumes: the file must come out the
 // same to the byte, and only the missing items may be asked for.
 func TestOutputCut(t *testing.T) {
+	syncFile = func(*os.File) error { return nil }
+	defer func() { syncFile = (*os.File).Sync }()
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := runTo(t, few(path))
 	lines := bytes.SplitAfter(whole, []byte("\n"))

@@ -84,10 +84,10 @@ func (s *scripted) Run(ctx context.Context, p Prompt, o decoder.Options) (decode
 	case o.Mode == decoder.WeDLM:
 		// A bolder threshold is faster and wrong more often.
 		tau := int(*o.EntropyThreshold * 10)
-		stats.Forwards = 16/(tau+1) + 1
+		stats.Forwards = 16/(tau+1) + 16/o.Window
 		stats.Rows = stats.Forwards * (o.Window + 16/stats.Forwards)
 		stats.DecodeSeconds = float64(stats.Forwards) * 0.002
-		if i%7 < tau-2 {
+		if i%7 < tau-2-8/o.Window {
 			answer++
 		}
 	}

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -10,13 +11,26 @@ import (
 // WriteTable writes a report as plain aligned text: a heading, one line a
 // setting, and notes on what the columns do not say.
 func WriteTable(w io.Writer, r *Report) error {
-	paired := len(r.Settings) > 1
 	t := table{left: 1}
-	header := []string{"setting", "correct", "accuracy", "95 % interval", "tokens/forward", "p_cache", "rows/forward", "tokens/s"}
-	if paired {
+	header, rows := r.columns()
+	t.row(header...)
+	for _, row := range rows {
+		t.row(row...)
+	}
+	_, err := io.WriteString(w, r.heading()+"\n\n"+t.String()+"\n"+paragraph(r.notes()))
+	return err
+}
+
+// columns are the summary's header and its rows, one a setting.
+func (r *Report) columns() (header []string, rows [][]string) {
+	header = []string{"setting", "correct", "accuracy", "95 % interval", "tokens/forward", "p_cache", "rows/forward", "tokens/s"}
+	truncated := slices.ContainsFunc(r.Settings, func(s SettingReport) bool { return s.Truncated > 0 })
+	if truncated {
+		header = append(header, "cut off")
+	}
+	if len(r.Settings) > 1 {
 		header = append(header, "equal to "+r.Settings[0].Name, "+ −", "p")
 	}
-	t.row(header...)
 	for _, s := range r.Settings {
 		row := []string{
 			s.Name + frontierMark(s, len(r.Settings)),
@@ -25,13 +39,18 @@ func WriteTable(w io.Writer, r *Report) error {
 			fmt.Sprintf("%.2f", s.TokensPerForward), fmt.Sprintf("%.3f", s.PCache),
 			fmt.Sprintf("%.1f", s.MeanRows), fmt.Sprintf("%.1f", s.TokensPerSecond),
 		}
+		if truncated {
+			row = append(row, fmt.Sprint(s.Truncated))
+		}
 		if c := s.ToFirst; c != nil {
 			row = append(row, fmt.Sprintf("%d/%d", c.EqualOutputs, c.N), discordant(c.McNemar), pValue(c.McNemar))
 		}
-		t.row(row...)
+		for len(row) < len(header) {
+			row = append(row, "")
+		}
+		rows = append(rows, row)
 	}
-	_, err := io.WriteString(w, r.heading()+"\n\n"+t.String()+"\n"+paragraph(r.notes()))
-	return err
+	return header, rows
 }
 
 // WritePCacheTable writes a p_cache report as plain aligned text: for each
@@ -86,14 +105,8 @@ func (r *Report) notes() []string {
 	if r.Resumed > 0 {
 		notes = append(notes, fmt.Sprintf("Answers taken from the output file: %d.", r.Resumed))
 	}
-	var cut []string
-	for _, s := range r.Settings {
-		if s.Truncated > 0 {
-			cut = append(cut, fmt.Sprintf("%s: %d", s.Name, s.Truncated))
-		}
-	}
-	if len(cut) > 0 {
-		notes = append(notes, fmt.Sprintf("Answers cut off at %d tokens: %s.", r.MaxTokens, strings.Join(cut, ", ")))
+	if slices.ContainsFunc(r.Settings, func(s SettingReport) bool { return s.Truncated > 0 }) {
+		notes = append(notes, fmt.Sprintf("cut off: answers that reached the limit of %d tokens.", r.MaxTokens))
 	}
 	if len(r.Settings) > 1 {
 		notes = append(notes, fmt.Sprintf("+ − : problems that only this setting has right, and that only %s has; p: McNemar's paired test on them.", r.Settings[0].Name))
@@ -113,7 +126,7 @@ func frontierMark(s SettingReport, settings int) string {
 }
 
 func (s SettingReport) interval() string {
-	return fmt.Sprintf("%.1f–%.1f %%", 100*s.AccuracyLow, 100*s.AccuracyHigh)
+	return fmt.Sprintf("%.1f–%.1f", 100*s.AccuracyLow, 100*s.AccuracyHigh)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
