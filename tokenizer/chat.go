@@ -1,3 +1,169 @@
 package tokenizer
 
-type chatTemplate struct{ source string }
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nikolalohinski/gonja/v2/exec"
+)
+
+// Message is one message of a conversation, under the names that chat
+// templates use.
+type Message struct {
+	Role    string // "system", "user", "assistant", "tool"
+	Content string
+	// ReasoningContent is an assistant's thinking, for templates that take it
+	// apart from the content. "": not given.
+	ReasoningContent string
+	// ToolCalls is a JSON list of calls, passed on with its keys in order:
+	// [{"type": "function", "function": {"name": …, "arguments": {…}}}].
+	ToolCalls json.RawMessage
+	// Name and ToolCallID are passed on where they are not empty.
+	Name, ToolCallID string
+}
+
+// ChatOptions say how a conversation is rendered.
+type ChatOptions struct {
+	// AddGenerationPrompt ends the text where the assistant's answer begins.
+	AddGenerationPrompt bool
+	// EnableThinking is Qwen3's switch; nil leaves it to the template.
+	EnableThinking *bool
+	// Tools is a JSON list of function descriptions, passed on with its keys
+	// in order. nil: none.
+	Tools json.RawMessage
+	// Variables are further variables of the template, as JSON. The standard
+	// ones (messages, tools, …) go before them.
+	Variables map[string]json.RawMessage
+}
+
+// ErrNoChatTemplate is returned by RenderChat for a model without a template.
+var ErrNoChatTemplate = errors.New("the model has no chat template: neither chat_template in tokenizer_config.json nor chat_template.jinja")
+
+// chatTemplate is a template's source, compiled at its first use: a third of a
+// millisecond that a start without a chat does not pay.
+type chatTemplate struct {
+	source   string
+	once     sync.Once
+	compiled *exec.Template
+	err      error
+}
+
+// HasChatTemplate tells whether the model came with a chat template.
+func (t *Tokenizer) HasChatTemplate() bool { return t.template.source != "" }
+
+// ChatTemplate returns the source of the model's chat template, or "".
+func (t *Tokenizer) ChatTemplate() string { return t.template.source }
+
+// RenderChat renders a conversation with the model's chat template, as
+// transformers' apply_chat_template does; Encode turns the text into ids.
+// It fails with [ErrNoChatTemplate] where there is no template, with the
+// template's own message where it raises one, and after two seconds.
+//
+// The text of messages goes in as it is: "<|im_end|>" in a user's message will
+// end the turn once encoded. Programs that take text from strangers should
+// encode with [Tokenizer.EncodeChat].
+func (t *Tokenizer) RenderChat(messages []Message, o ChatOptions) (string, error) {
+	return t.renderChat(messages, o, func(s string) string { return s })
+}
+
+// EncodeChat renders a conversation and returns its ids. Special tokens come
+// only from the template: their text in messages, tools and variables is
+// encoded as ordinary text, so that no message can end its own turn or begin
+// another's. For messages without such text the ids are those of
+// Encode(RenderChat(…)).
+func (t *Tokenizer) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
+	text, err := t.renderChat(messages, o, t.guardSpecial)
+	if err != nil {
+		return nil, err
+	}
+	return t.encode(text, true, true)
+}
+
+// renderChat renders; each text of the caller's goes through onText first.
+func (t *Tokenizer) renderChat(messages []Message, o ChatOptions, onText func(string) string) (string, error) {
+	if !t.HasChatTemplate() {
+		return "", ErrNoChatTemplate
+	}
+	t.template.once.Do(func() { t.template.compiled, t.template.err = compileTemplate(t.template.source) })
+	if t.template.err != nil {
+		return "", fmt.Errorf("chat template: %w", t.template.err)
+	}
+	variables, err := t.chatVariables(messages, o, onText)
+	if err != nil {
+		return "", err
+	}
+	text, err := renderTemplate(t.template.compiled, variables)
+	if err != nil {
+		return "", fmt.Errorf("chat template: %w", err)
+	}
+	return text, nil
+}
+
+// chatVariables are the variables that transformers gives to a template.
+func (t *Tokenizer) chatVariables(messages []Message, o ChatOptions, onText func(string) string) (map[string]any, error) {
+	variables := make(map[string]any)
+	for name, raw := range o.Variables {
+		v, err := decodeValue(raw, onText)
+		if err != nil {
+			return nil, fmt.Errorf("template variable %q: %w", name, err)
+		}
+		variables[name] = v
+	}
+	all := make(list, len(messages))
+	for i, m := range messages {
+		d, err := m.dict(onText)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", i+1, err)
+		}
+		all[i] = d
+	}
+	tools, err := decodeValue(o.Tools, onText)
+	if err != nil {
+		return nil, fmt.Errorf("tools: %w", err)
+	}
+	if _, isList := tools.(list); tools != nil && !isList {
+		return nil, errors.New("tools: a JSON list is expected")
+	}
+	variables["messages"] = all
+	variables["tools"] = tools
+	variables["documents"] = nil
+	variables["add_generation_prompt"] = o.AddGenerationPrompt
+	if o.EnableThinking != nil {
+		variables["enable_thinking"] = *o.EnableThinking
+	}
+	for name, token := range map[string]string{"bos_token": t.config.bos, "eos_token": t.config.eos, "pad_token": t.config.pad, "unk_token": t.config.unknown} {
+		if token != "" {
+			variables[name] = token
+		}
+	}
+	return variables, nil
+}
+
+// dict is the message as a template sees it.
+func (m Message) dict(onText func(string) string) (*exec.Dict, error) {
+	d := exec.NewDict()
+	set := func(key string, value any) {
+		d.Pairs = append(d.Pairs, &exec.Pair{Key: exec.AsValue(key), Value: exec.AsValue(value)})
+	}
+	set("role", onText(m.Role))
+	set("content", onText(m.Content))
+	if m.ReasoningContent != "" {
+		set("reasoning_content", onText(m.ReasoningContent))
+	}
+	calls, err := decodeValue(m.ToolCalls, onText)
+	if err != nil {
+		return nil, fmt.Errorf("tool calls: %w", err)
+	}
+	if calls != nil {
+		set("tool_calls", calls)
+	}
+	if m.Name != "" {
+		set("name", onText(m.Name))
+	}
+	if m.ToolCallID != "" {
+		set("tool_call_id", onText(m.ToolCallID))
+	}
+	return d, nil
+}

@@ -12,16 +12,16 @@ import (
 //
 // An error is possible only where the model brings an expression of its own
 // for cutting text into words, and that takes too long.
-func (t *Tokenizer) Encode(text string) ([]int32, error) { return t.encode(text, true) }
+func (t *Tokenizer) Encode(text string) ([]int32, error) { return t.encode(text, true, false) }
 
 // EncodePlain is Encode without added tokens: "<|im_end|>" in text is six
 // ordinary tokens that spell it, and cannot end a turn.
-func (t *Tokenizer) EncodePlain(text string) ([]int32, error) { return t.encode(text, false) }
+func (t *Tokenizer) EncodePlain(text string) ([]int32, error) { return t.encode(text, false, false) }
 
-func (t *Tokenizer) encode(text string, added bool) ([]int32, error) {
+func (t *Tokenizer) encode(text string, added, guarded bool) ([]int32, error) {
 	// Between three and four bytes of English make a token.
 	ids := make([]int32, 0, len(text)/3+1)
-	err := t.walk(text, added,
+	err := t.walk(text, added, guarded,
 		func(word string) error {
 			ids = t.bpe.append(ids, word)
 			return nil
@@ -37,12 +37,18 @@ func (t *Tokenizer) encode(text string, added bool) ([]int32, error) {
 }
 
 // walk cuts text and calls onWord with each word, normalized, and onToken with
-// each added token (none if added is false), in order.
-func (t *Tokenizer) walk(text string, added bool, onWord func(string) error, onToken func(int32) error) error {
+// each added token (none if added is false), in order. guarded says that text
+// holds guards (see guard.go), which are taken out once added tokens are cut.
+func (t *Tokenizer) walk(text string, added, guarded bool, onWord func(string) error, onToken func(int32) error) error {
 	if !utf8.ValidString(text) {
 		text = lossy(text)
 	}
-	words := func(piece string) error { return splitAll(t.splitters, piece, onWord) }
+	words := func(piece string) error {
+		if guarded {
+			piece = strings.ReplaceAll(piece, guard, "")
+		}
+		return splitAll(t.splitters, piece, onWord)
+	}
 	if !added {
 		return words(t.normalize(text))
 	}

@@ -36,7 +36,7 @@ func (p sugarPreTokenizer) PreTokenize(text *sugarme.PreTokenizedString) (*sugar
 	var failed error
 	text = text.Split(func(_ int, s *normalizer.NormalizedString) []sugarme.SplitIdx {
 		var splits []sugarme.SplitIdx
-		err := p.t.walk(s.GetNormalized(), true,
+		err := p.t.walk(s.GetNormalized(), true, false,
 			func(word string) error {
 				mapped := string(appendAlphabet(nil, word))
 				splits = append(splits, sugarme.SplitIdx{Normalized: normalizer.NewNormalizedFrom(mapped)})

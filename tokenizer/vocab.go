@@ -31,6 +31,8 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 		v.err = errors.New("an object of tokens and ids is expected")
 		return nil
 	}
+	entries := strings.Count(r.text, ":") // or somewhat more
+	v.tokens, v.ids = make([]string, 0, entries), make([]int64, 0, entries)
 	for r.peek() == '"' {
 		token := r.str()
 		r.skip(':')
@@ -68,6 +70,7 @@ func (m *mergesJSON) UnmarshalJSON(data []byte) error {
 		m.err = errors.New("a list is expected")
 		return nil
 	}
+	m.parts = make([]string, 0, strings.Count(r.text, ",")+2) // or somewhat more
 	for r.peek() != ']' && r.at < len(r.text) {
 		switch r.peek() {
 		case '"':
