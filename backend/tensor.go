@@ -1,45 +1,189 @@
 package backend
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // DType is the element type of a tensor as a checkpoint stores it.
 type DType uint8
 
-// The element types, named as in safetensors.
+// The element types. Floats are named as in safetensors. Affine4 and Affine8
+// are MLX's groups with a scale and a bias each; the others are GGUF's blocks,
+// named as there.
 const (
 	F32 DType = iota + 1
 	F16
 	BF16
+
+	// Affine4 and Affine8 hold whole numbers q of 4 or 8 bits, packed into
+	// little-endian uint32 words, low bits first; the weight is
+	// q·scale + bias, with a scale and a bias for each group of a row.
+	Affine4
+	Affine8
+
+	Q8_0 // blocks of 32: an f16 scale, 32 int8
+	Q4_0 // blocks of 32: an f16 scale, 32 · 4 bits less 8
+	Q4_K // blocks of 256: f16 scale and minimum, 8 · 6 bits of each, 256 · 4 bits
+	Q6_K // blocks of 256: 256 · 6 bits less 32, 16 int8 scales, an f16 scale
 )
 
-// Size is the number of bytes of one element.
+// dtypes describes the storage of each element type: block elements take
+// bytes bytes.
+var dtypes = [...]struct {
+	name         string
+	block, bytes int
+}{
+	F32: {"f32", 1, 4}, F16: {"f16", 1, 2}, BF16: {"bf16", 1, 2},
+	Affine4: {"affine4", 8, 4}, Affine8: {"affine8", 4, 4},
+	Q8_0: {"q8_0", 32, 34}, Q4_0: {"q4_0", 32, 18}, Q4_K: {"q4_k", 256, 144}, Q6_K: {"q6_k", 256, 210},
+}
+
+func (d DType) known() bool { return d >= F32 && int(d) < len(dtypes) }
+
+// Size is the number of bytes of one element of a float type; 0 for the
+// quantised ones, whose elements have no bytes of their own.
 func (d DType) Size() int {
+	if !d.known() || d.Quantized() {
+		return 0
+	}
+	return dtypes[d].bytes
+}
+
+// Quantized tells the affine groups and GGUF's blocks from floats.
+func (d DType) Quantized() bool { return d.known() && d > BF16 }
+
+// Affine tells the types that have scales and biases beside their data.
+func (d DType) Affine() bool { return d == Affine4 || d == Affine8 }
+
+// BlockSize is the number of elements that are stored together: 1 for floats,
+// those of one uint32 word for affine types, those of a block for GGUF's. A
+// row is a whole number of them.
+func (d DType) BlockSize() int {
+	if !d.known() {
+		return 0
+	}
+	return dtypes[d].block
+}
+
+// BlockBytes is the number of bytes of BlockSize elements, scales and biases
+// of affine groups not counted.
+func (d DType) BlockBytes() int {
+	if !d.known() {
+		return 0
+	}
+	return dtypes[d].bytes
+}
+
+// RowBytes is the number of bytes of a row of that many elements, scales and
+// biases of affine groups not counted; 0 where in is no multiple of
+// BlockSize.
+func (d DType) RowBytes(in int) int {
+	if !d.known() || in < 0 || in%dtypes[d].block != 0 {
+		return 0
+	}
+	return in / dtypes[d].block * dtypes[d].bytes
+}
+
+// Bits is the width of a stored number: 32, 16, 8, 6 or 4, without what its
+// block or group adds.
+func (d DType) Bits() int {
 	switch d {
 	case F32:
-		return 4
+		return 32
 	case F16, BF16:
-		return 2
+		return 16
+	case Affine8, Q8_0:
+		return 8
+	case Q6_K:
+		return 6
+	case Affine4, Q4_0, Q4_K:
+		return 4
 	}
 	return 0
 }
 
 func (d DType) String() string {
-	switch d {
-	case F32:
-		return "f32"
-	case F16:
-		return "f16"
-	case BF16:
-		return "bf16"
+	if !d.known() {
+		return fmt.Sprintf("dtype(%d)", uint8(d))
 	}
-	return fmt.Sprintf("dtype(%d)", uint8(d))
+	return dtypes[d].name
 }
 
 // Tensor is a weight as its checkpoint holds it: little-endian elements, row
-// after row. Data may be memory-mapped, read-only and of any alignment.
+// after row. Data, Scales and Biases may be memory-mapped, read-only and of
+// any alignment.
 type Tensor struct {
 	Name  string
 	DType DType
+	// Shape is the logical one: [out, in] in elements, whatever the storage.
 	Shape []int
 	Data  []byte
+	// Group is the length of an affine group along in: 32, 64 or 128.
+	Group int
+	// Scales and Biases of affine types are [out, in/Group] in bf16.
+	Scales, Biases []byte
+}
+
+// Elements is the number of weights; 0 where the shape does not fit an int.
+func (t Tensor) Elements() int {
+	n := uint64(1)
+	for _, d := range t.Shape {
+		high, low := bits.Mul64(n, uint64(d))
+		if d <= 0 || high != 0 || low > 1<<(bits.UintSize-2) {
+			return 0
+		}
+		n = low
+	}
+	return int(n)
+}
+
+// Bytes is what the tensor takes, scales and biases included.
+func (t Tensor) Bytes() int { return len(t.Data) + len(t.Scales) + len(t.Biases) }
+
+// BitsPerWeight is what one weight takes, scales and biases included.
+func (t Tensor) BitsPerWeight() float64 {
+	if n := t.Elements(); n > 0 {
+		return 8 * float64(t.Bytes()) / float64(n)
+	}
+	return 0
+}
+
+// Check holds the sizes of Data, Scales and Biases against type, shape and
+// group. Backends call it on each tensor that they are given: after it every
+// row is there.
+func (t Tensor) Check() error {
+	n := t.Elements()
+	switch {
+	case !t.DType.known():
+		return fmt.Errorf("tensor %s: unknown %v", t.Name, t.DType)
+	case len(t.Shape) == 0 || n == 0:
+		return fmt.Errorf("tensor %s: shape %v, want positive dimensions", t.Name, t.Shape)
+	case t.DType.Quantized() && len(t.Shape) != 2:
+		return fmt.Errorf("tensor %s: %v of shape %v, want [out, in]", t.Name, t.DType, t.Shape)
+	}
+	in := t.Shape[len(t.Shape)-1]
+	if in%t.DType.BlockSize() != 0 {
+		return fmt.Errorf("tensor %s: rows of %d, want a multiple of %d for %v", t.Name, in, t.DType.BlockSize(), t.DType)
+	}
+	if want := n / in * t.DType.RowBytes(in); len(t.Data) != want {
+		return fmt.Errorf("tensor %s: %d bytes of %v, want %d for shape %v", t.Name, len(t.Data), t.DType, want, t.Shape)
+	}
+	if !t.DType.Affine() {
+		if t.Group != 0 || len(t.Scales) != 0 || len(t.Biases) != 0 {
+			return fmt.Errorf("tensor %s: %v with groups of %d, want none", t.Name, t.DType, t.Group)
+		}
+		return nil
+	}
+	if t.Group != 32 && t.Group != 64 && t.Group != 128 {
+		return fmt.Errorf("tensor %s: groups of %d, want 32, 64 or 128", t.Name, t.Group)
+	}
+	if in%t.Group != 0 {
+		return fmt.Errorf("tensor %s: rows of %d, want a multiple of the group %d", t.Name, in, t.Group)
+	}
+	if want := n / t.Group * 2; len(t.Scales) != want || len(t.Biases) != want {
+		return fmt.Errorf("tensor %s: %d bytes of scales and %d of biases, want %d of each for shape %v in groups of %d",
+			t.Name, len(t.Scales), len(t.Biases), want, t.Shape, t.Group)
+	}
+	return nil
 }
