@@ -179,16 +179,22 @@ func (d *Dataset) Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// FewShotExamples returns the first n problems of GSM8K's training set, 8 at
-// most. The calculator annotations (<<48/2=24>>) are removed: they were made
+// MaxFewShot is how many worked examples are embedded.
+const MaxFewShot = 8
+
+// FewShotExamples returns the first n problems of GSM8K's training set,
+// MaxFewShot at most. The calculator annotations (<<48/2=24>>) are removed: they were made
 // for a tool, and a model that copies them spends tokens on them.
 func FewShotExamples(n int) ([]Problem, error) {
+	if n < 0 || n > MaxFewShot {
+		return nil, fmt.Errorf("few-shot %d: want 0 to %d", n, MaxFewShot)
+	}
+	if n == 0 {
+		return nil, nil
+	}
 	d, err := loadEmbedded("gsm8k train", "data/gsm8k_train_first8.jsonl")
 	if err != nil {
 		return nil, err
-	}
-	if n < 0 || n > len(d.Problems) {
-		return nil, fmt.Errorf("few-shot %d: want 0 to %d", n, len(d.Problems))
 	}
 	for i := range d.Problems {
 		d.Problems[i].Answer = withoutAnnotations(d.Problems[i].Answer)

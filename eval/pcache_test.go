@@ -35,7 +35,7 @@ func bySurety(_ context.Context, p Prompt, o decoder.Options) (decoder.Summary, 
 	perForward := 1
 	if o.Mode != decoder.AR {
 		question := p.Messages[len(p.Messages)-1].Content
-		for prefix, n := range map[string]int{"Count": 12, "What is": 6, "Compute": 6, "Calculate": 6, "A ": 4, "Nora": 4, "Omar": 4} {
+		for prefix, n := range map[string]int{"Count": 12, "What is": 6, "Compute": 6, "Calculate": 6, "A ": 4, "Vera": 4, "Hana": 4} {
 			if strings.HasPrefix(question, prefix) {
 				perForward = n
 			}

@@ -11,9 +11,9 @@ import (
 
 // The plot's size and margins, in SVG units (pixels at full width).
 const (
-	plotWidth, plotHeight  = 860.0, 440.0
+	plotWidth, plotHeight  = 860.0, 450.0
 	plotLeft, plotRight    = 70.0, 24.0
-	plotTop, plotBottom    = 18.0, 58.0
+	plotTop, plotBottom    = 30.0, 58.0
 	markerSize             = 5.5
 	labelSize, labelHeight = 6.3, 15.0 // width of a character at 12 px, height of a line
 )
