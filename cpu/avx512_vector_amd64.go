@@ -11,7 +11,7 @@ func init() {
 // avx512Kernels works on 16 lanes; it needs F, BW, DQ and VL (Skylake server,
 // Ice Lake, Zen 4 and later).
 func avx512Kernels() *kernels {
-	return &kernels{name: "avx512", exact: genericProjector{}, vectorKernels: avx512Vector.table()}
+	return &kernels{name: "avx512", exact: avx512Projector, vectorKernels: avx512Vector.table()}
 }
 
 var avx512Vector = &vectorCode{

@@ -1,0 +1,273 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"windrow/backend"
+)
+
+// tileArgs is what a tile's assembly reads: it computes groups of a fixed
+// number of outs, for a fixed number of rows, over steps of k.
+type tileArgs struct {
+	y   unsafe.Pointer // [rows][groups·outs] f32, or nil: keep the accumulators
+	ldy int            // bytes from row to row of y
+	acc unsafe.Pointer // [groups][rows][outs] vectors, used if y is nil or resume is set
+	w   unsafe.Pointer // [groups·outs] rows of bf16, or of f32 in split order
+	ldw int            // bytes from out to out of w
+	x   unsafe.Pointer // [rows] of f32 in split order
+	ldx int            // bytes from row to row of x
+
+	rows, f32     int // which tile: 1..maxTileRows rows; f32 not 0: split f32 weights
+	steps, groups int
+	resume        int // not 0: start from acc
+	// ahead is what to prefetch: four cache lines a step, then aheadStep bytes
+	// on. It may point past the weights.
+	ahead     uintptr
+	aheadStep int
+}
+
+// tileProjector is the exact projector of one instruction set: activations and
+// accumulators in f32, weights widened on the fly.
+//
+// Its order, the same for every row count, tile and chunk: each (row, out) has
+// one accumulator of `lanes` lanes; k ascends in steps of 2·lanes, in each the
+// even elements are added first and then the odd ones, by fused multiply-add;
+// then lanes i and i + lanes/2 are added, and so on down to one. What in lacks
+// to a whole step counts as zeros.
+//
+// Even and odd are separate because a bf16 pair in 32 bits becomes two f32
+// with one shift and one mask, without shuffles; activations are split to
+// match, once, when they are packed.
+type tileProjector struct {
+	label string
+	lanes int
+	// outs is the outs of a group for a tile of 1..maxTileRows rows.
+	outs [maxTileRows + 1]int
+	// split reorders steps·2·lanes f32s of any alignment.
+	split  func(dst *float32, src *byte, steps int)
+	vector *vectorCode
+}
+
+const (
+	maxTileRows = 6
+	// maxTileOuts is the most outs of a group.
+	maxTileOuts = 4
+	// panelOuts is how many outs are worked on before the next rows: with 4 KiB
+	// rows 128 KiB of bf16, in L2 beside a tile of activations.
+	panelOuts = 64
+	// blockSize is the elements of k that one call covers where there are many
+	// rows: 6 rows of 1,024 f32 are 24 KiB, half of L1.
+	blockSize = 1024
+	// nearBytes is the size of activations up to which all rows pass over four
+	// outs before the next four: they stay in L2, and the weights, which come
+	// from memory once, in L1. Beyond it rows go tile by tile.
+	nearBytes = 512 << 10
+	// chunkBytes is how much weight one work item reads: 13 µs at 9.6 GB/s.
+	chunkBytes = 128 << 10
+)
+
+func (t *tileProjector) name() string                  { return t.label }
+func (t *tileProjector) takes(backend.DType, int) bool { return true }
+func (t *tileProjector) packRows() int                 { return 1 }
+
+// padded is in rounded up to whole steps.
+func (t *tileProjector) padded(in int) int {
+	step := 2 * t.lanes
+	return (in + step - 1) / step * step
+}
+
+func (t *tileProjector) packSize(rows, in int) (int, int) { return rows * t.padded(in), 0 }
+
+func (t *tileProjector) chunk(rows, in int) int {
+	return max(maxTileOuts, min(panelOuts, chunkBytes/2/max(in, 1))&^(maxTileOuts-1))
+}
+
+func (t *tileProjector) pack(p *packed, x []float32, r0, r1 int) {
+	n := t.padded(p.in)
+	for r := r0; r < r1; r++ {
+		t.splitRow(p.f32[r*n:(r+1)*n], x[r*p.in:(r+1)*p.in])
+	}
+}
+
+// splitRow writes src in split order, padded with zeros to len(dst).
+func (t *tileProjector) splitRow(dst, src []float32) {
+	step := 2 * t.lanes
+	full := len(src) / step
+	if full > 0 {
+		_ = dst[full*step-1]
+		t.split(&dst[0], (*byte)(unsafe.Pointer(&src[0])), full)
+	}
+	if tail := src[full*step:]; len(tail) > 0 {
+		d := dst[full*step : (full+1)*step]
+		clear(d)
+		for i, v := range tail {
+			d[i&1*t.lanes+i/2] = v
+		}
+	}
+}
+
+// panel is a run of outs in the form that a tile reads.
+type panel struct {
+	w    unsafe.Pointer
+	f32  int // 1: widened, in split order; 0: bf16 as in the file
+	ldw  int // bytes of an out
+	step int // bytes of a step of one out
+	outs int
+	// next is where the following outs' weights begin in memory, and nextBytes
+	// how many bytes of them the next four outs are.
+	next      uintptr
+	nextBytes int
+}
+
+func (t *tileProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+	if p.rows == 0 || o0 >= o1 {
+		return
+	}
+	_ = y[(p.rows-1)*ldy+o1-o0-1]
+	_ = p.f32[p.rows*t.padded(p.in)-1]
+	data := w.data[o0*w.stride() : o1*w.stride()]
+	direct := w.dt == backend.BF16 && w.in%(2*t.lanes) == 0
+	outs := panelOuts
+	if !direct && p.rows <= maxTileRows {
+		outs = maxTileOuts // the widened weights are used once: keep them in L1
+	}
+	wide := 0
+	if !direct {
+		wide = (min(outs, o1-o0) + 1) * t.padded(w.in)
+	}
+	const edge = maxTileRows * maxTileOuts
+	accs := panelOuts * maxTileRows * t.lanes
+	mem := s.floats(scratchProject, edge+accs+wide)
+	run := tileRun{t: t, p: p, n: t.padded(p.in), edge: mem[:edge], acc: mem[edge : edge+accs]}
+	for o := 0; o < o1-o0; o += outs {
+		rest := data[o*w.stride():]
+		pn := panel{outs: min(outs, o1-o0-o), nextBytes: maxTileOuts * w.stride()}
+		if direct {
+			pn.ldw, pn.step = w.stride(), 4*t.lanes
+			pn.w = unsafe.Pointer(&rest[0])
+			pn.next = uintptr(pn.w)
+		} else {
+			pn.f32, pn.ldw, pn.step = 1, 4*run.n, 8*t.lanes
+			m := mem[edge+accs:]
+			t.widen(m, rest, w, pn.outs)
+			pn.w = unsafe.Pointer(&m[0])
+			pn.next = uintptr(unsafe.Pointer(&rest[0])) + uintptr((pn.outs-maxTileOuts)*w.stride())
+		}
+		run.panel(y[o:], ldy, &pn)
+	}
+}
+
+// widen fills wide with outs rows of data in split order; the row behind them
+// is used for the order of the file.
+func (t *tileProjector) widen(wide []float32, data []byte, w *matrix, outs int) {
+	n, step := t.padded(w.in), 2*t.lanes
+	row := wide[outs*n:][:w.in]
+	for o := range outs {
+		src := data[o*w.stride() : (o+1)*w.stride()]
+		dst := wide[o*n : (o+1)*n]
+		switch w.dt {
+		case backend.BF16:
+			t.vector.widenBF16(&row[0], &src[0], w.in)
+			t.splitRow(dst, row)
+		case backend.F16:
+			t.vector.widenF16(&row[0], &src[0], w.in)
+			t.splitRow(dst, row)
+		default:
+			full := w.in / step
+			if full > 0 {
+				t.split(&dst[0], &src[0], full)
+			}
+			tail := row[:w.in%step]
+			for i := range tail {
+				tail[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*(full*step+i):]))
+			}
+			t.splitRow(dst[full*step:], tail)
+		}
+	}
+}
+
+// tileRun is one call of project: the rows that all its panels meet.
+type tileRun struct {
+	t    *tileProjector
+	p    *packed
+	n    int // elements of a packed row
+	edge []float32
+	acc  []float32
+}
+
+// panel multiplies all rows with one panel, y being its first out. Rows are
+// divided evenly over tiles: 16 make 6, 5 and 5, which beats 6, 6 and 4.
+func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
+	tiles := (r.p.rows + maxTileRows - 1) / maxTileRows
+	most := (r.p.rows + tiles - 1) / tiles
+	outs := r.t.outs[most]
+	groups := pn.outs / outs
+	steps := r.n / (2 * r.t.lanes)
+	switch {
+	case tiles == 1:
+		r.tile(y, ldy, pn, 0, r.p.rows, 0, groups, 0, steps, pn.next+uintptr(pn.nextBytes), pn.nextBytes/steps)
+	case r.p.rows*r.n*4 <= nearBytes:
+		for g := range groups {
+			// The tiles share the prefetch of the next group.
+			ahead := pn.next + uintptr((g+1)*outs*pn.ldw)
+			share := outs * pn.ldw / tiles
+			for i := range tiles {
+				r.tile(y, ldy, pn, r.p.rows*i/tiles, r.p.rows*(i+1)/tiles, g, 1, 0, steps,
+					ahead+uintptr(i*share), share/steps)
+			}
+		}
+	default:
+		for i := range tiles {
+			for k := 0; k < steps; k += blockSize / (2 * r.t.lanes) {
+				r.tile(y, ldy, pn, r.p.rows*i/tiles, r.p.rows*(i+1)/tiles, 0, groups,
+					k, min(steps, k+blockSize/(2*r.t.lanes)), uintptr(pn.w), 0)
+			}
+		}
+	}
+	r.leftover(y, ldy, pn, tiles, groups*outs, steps)
+}
+
+// tile runs rows [r0, r1) over groups [g, g+groups) and steps [k0, k1).
+func (r *tileRun) tile(y []float32, ldy int, pn *panel, r0, r1, g, groups, k0, k1 int, ahead uintptr, aheadStep int) {
+	if groups == 0 {
+		return
+	}
+	rows := r1 - r0
+	outs := r.t.outs[rows]
+	a := tileArgs{
+		ldy: 4 * ldy, acc: unsafe.Pointer(&r.acc[0]),
+		w: unsafe.Add(pn.w, g*outs*pn.ldw+k0*pn.step), ldw: pn.ldw,
+		x: unsafe.Pointer(&r.p.f32[r0*r.n+k0*2*r.t.lanes]), ldx: 4 * r.n,
+		rows: rows, f32: pn.f32, steps: k1 - k0, groups: groups, resume: k0,
+		ahead: ahead, aheadStep: aheadStep,
+	}
+	if k1*2*r.t.lanes == r.n {
+		a.y = unsafe.Pointer(&y[r0*ldy+g*outs])
+	}
+	// Static calls, so that a stays on the stack.
+	if r.t.lanes == 16 {
+		avx512Tile(&a)
+	} else {
+		avx2Tile(&a)
+	}
+}
+
+// leftover computes the outs that are no whole group, one at a time: a group
+// with a stride of 0 computes it in every place.
+func (r *tileRun) leftover(y []float32, ldy int, pn *panel, tiles, o, steps int) {
+	for ; o < pn.outs; o++ {
+		one := *pn
+		one.w, one.ldw = unsafe.Add(pn.w, o*pn.ldw), 0
+		for i := range tiles {
+			r0, r1 := r.p.rows*i/tiles, r.p.rows*(i+1)/tiles
+			sub := *r
+			sub.p = &packed{rows: r1 - r0, in: r.p.in, f32: r.p.f32[r0*r.n : r1*r.n]}
+			sub.tile(r.edge, maxTileOuts, &one, 0, r1-r0, 0, 1, 0, steps, uintptr(pn.w), 0)
+			for row := r0; row < r1; row++ {
+				y[row*ldy+o] = r.edge[(row-r0)*maxTileOuts]
+			}
+		}
+	}
+}

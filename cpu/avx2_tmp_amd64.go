@@ -1,0 +1,3 @@
+package cpu
+
+func avx2Tile(a *tileArgs) {}
