@@ -63,12 +63,12 @@ type patternJSON struct {
 
 // parse fills t from tokenizer.json.
 func (t *Tokenizer) parse(data []byte) error {
-	if !utf8.Valid(data) {
-		return errors.New("the file is not valid UTF-8")
-	}
 	var f fileJSON
 	if err := json.Unmarshal(data, &f); err != nil {
 		return describeJSON(err, len(data))
+	}
+	if !utf8.Valid(data) {
+		return errors.New("the file is not valid UTF-8")
 	}
 	if err := t.parseModel(f.Model); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (qwenSplitter) split(text string, emit func(string) error) error {
 
 // splitTime bounds the work of an expression on one text: an expression from
 // a model's file may backtrack without end.
-const splitTime = 5 * time.Second
+const splitTime = 2 * time.Second
 
 // regexpSplitter cuts by any expression, on a backtracking engine: right for
 // expressions that qwenSplitter does not know, and slow.

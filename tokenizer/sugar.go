@@ -9,8 +9,9 @@ import (
 )
 
 // Sugar returns the tokenizer as one of github.com/sugarme/tokenizer, for code
-// written against that package. Its EncodeSingle gives the ids of Encode, for
-// valid UTF-8; offsets in its encodings mean nothing.
+// written against that package. Its EncodeSingle gives the ids of Encode; on
+// text that is not valid UTF-8 that package panics before it calls this one.
+// Offsets in its encodings mean nothing.
 //
 // That package's own parts are by-passed, being wrong for Qwen's files in
 // several ways (version 0.3.0: lookahead panics, special tokens are lost,
