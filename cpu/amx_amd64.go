@@ -98,6 +98,10 @@ func (amxProjector) pack(p *packed, x []float32, r0, r1 int) {
 	for r := r0; r < r1; r += tileSpan {
 		n := min(tileSpan, r1-r)
 		dst, src := p.b16[r*p.in:(r+n)*p.in], x[r*p.in:(r+n)*p.in]
+		if n == 1 {
+			packBF16(&dst[0], &src[0], p.in/tileStep)
+			continue
+		}
 		tilePack(&dst[0], &src[0], 4*p.in, n, p.in/tileStep)
 	}
 }

@@ -17,6 +17,10 @@ func bf16Projectors() map[string]projector {
 	if hasAMX() {
 		ps["amx"] = amxProjector{}
 	}
+	if hasAVX512BF16() {
+		ps["avx512"] = bf16Projector{}
+		ps["avx512 linear"] = bf16Projector{linear: true}
+	}
 	return ps
 }
 

@@ -10,6 +10,11 @@ func init() {
 	if hasAMX() {
 		kernelTables["amx"] = func() *kernels { return withFast("amx", amxProjector{}) }
 	}
+	if hasAVX512BF16() {
+		kernelTables["avx512bf16"] = func() *kernels {
+			return withFast("avx512bf16", bf16Projector{linear: cpuid.CPU.VendorID == cpuid.AMD})
+		}
+	}
 	bestKernels = func() string {
 		for _, name := range amd64Tables {
 			if _, ok := kernelTables[name]; ok {
