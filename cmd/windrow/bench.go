@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/backend"
+	"windrow/cpu"
+	"windrow/decoder"
+	"windrow/eval"
+	"windrow/model"
+)
+
+func benchCommand() *cli.Command {
+	flags := append(modelFlags(),
+		&cli.StringFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model: " + strings.Join(model.ShapeNames(), ", ")},
+		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16 or f32"},
+	)
+	for _, f := range decodeFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm and verified)"}) {
+		if !slices.Contains([]string{"stop", "logit-bias"}, f.Names()[0]) {
+			flags = append(flags, f)
+		}
+	}
+	return command(&cli.Command{
+		Name:  "bench",
+		Usage: "measure speed: prefill, steps of some rows, and the modes side by side",
+		Description: "What is compared alternates within one run: a repetition measures everything once. Figures are medians\n" +
+			"with the least and the largest value. The memory's read bandwidth is taken in the same seconds.",
+		Flags: append(flags,
+			&cli.IntFlag{Name: "reps", Category: categoryOutput, Value: 5, Usage: "`N` repetitions"},
+			&cli.StringFlag{Name: "prefill", Category: categoryOutput, Value: "512", Usage: "prompt `SIZES` to prefill"},
+			&cli.StringFlag{Name: "rows", Category: categoryOutput, Value: "1,2,4,8,16,32", Usage: "`ROWS` of a step"},
+			&cli.IntFlag{Name: "context", Category: categoryOutput, Value: 512, Usage: "`TOKENS` in the cache during these steps"},
+			&cli.StringFlag{Name: "contexts", Category: categoryOutput, Value: "0,2048", Usage: "`CONTEXTS` for steps of one row"},
+			&cli.StringFlag{Name: "data", Category: categoryOutput, Value: "tinygsm", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE`"},
+			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts (0: no modes)"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
+		),
+		Action: bench,
+	}, "windrow bench --reps 3", "windrow bench --shape qwen3-0.6b --threads 1 --json")
+}
+
+// benchPlan is what to measure.
+type benchPlan struct {
+	reps          int
+	prefill, rows []int
+	context       int
+	contexts      []int
+	prompts       [][]int32
+	modes         []decoder.Options
+}
+
+// timed is how long a measurement of something quick goes on: long enough
+// that the clock and the scheduler do not matter.
+const timed = 60 * time.Millisecond
+
+// bandwidthTime is how long one reading of the bandwidth takes.
+const bandwidthTime = 150 * time.Millisecond
+
+func bench(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("takes no arguments, got %q", c.Args().First())
+	}
+	machine, err := parseMachine(c)
+	if err != nil {
+		return err
+	}
+	plan, err := parseBenchPlan(c)
+	if err != nil {
+		return err
+	}
+	o, err := parseDecode(c)
+	if err != nil {
+		return err
+	}
+	e, src, err := openBenchModel(c, machine)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if err := plan.fit(e.model.Config().MaxPositions); err != nil {
+		return err
+	}
+	if c.String("shape") == "" && c.Int("prompts") > 0 {
+		if err := plan.addModes(c, e, o); err != nil {
+			return err
+		}
+	}
+	bar := newProgress(c.App.ErrWriter, "bench")
+	r, err := plan.run(c.Context, e, src, bar)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, r)
+	}
+	return r.table(c.App.Writer)
+}
+
+func parseBenchPlan(c *cli.Context) (p benchPlan, err error) {
+	if p.reps = c.Int("reps"); p.reps < 1 || p.reps > 10000 {
+		return p, usagef("--reps %d: want 1 to 10000", p.reps)
+	}
+	if p.context = c.Int("context"); p.context < 0 {
+		return p, usagef("--context %d: want 0 or more", p.context)
+	}
+	if n := c.Int("prompts"); n < 0 {
+		return p, usagef("--prompts %d: want 0 or more", n)
+	}
+	if p.prefill, err = parseSizes(c, "prefill", 1); err != nil {
+		return p, err
+	}
+	if p.rows, err = parseSizes(c, "rows", 1); err != nil {
+		return p, err
+	}
+	if p.contexts, err = parseSizes(c, "contexts", 0); err != nil {
+		return p, err
+	}
+	// c(rows) is relative to one row.
+	if len(p.rows) > 0 && p.rows[0] != 1 {
+		p.rows = append([]int{1}, p.rows...)
+	}
+	return p, nil
+}
+
+// parseSizes reads a list such as "1,2,4", ascending and without repeats in
+// the result.
+func parseSizes(c *cli.Context, flag string, least int) ([]int, error) {
+	var sizes []int
+	for s := range strings.SplitSeq(c.String(flag), ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > 1<<20 {
+			return nil, usagef("--%s %q: want numbers from %d, such as %d,%d", flag, c.String(flag), least, least, 512)
+		}
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes), nil
+}
+
+// openBenchModel opens --model or makes --shape.
+func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Source, error) {
+	shape := c.String("shape")
+	if shape == "" {
+		if c.IsSet("dtype") {
+			return nil, nil, usagef("--dtype: a model has its own; it goes with --shape")
+		}
+		e, err := openEngine(c.String("model"), machine, true)
+		if err != nil {
+			return nil, nil, err
+		}
+		return e, e.checkpoint, nil
+	}
+	if c.String("model") != "" {
+		return nil, nil, usagef("--shape and --model: want one of them")
+	}
+	config, ok := model.ShapeConfig(shape)
+	if !ok {
+		return nil, nil, usagef("--shape %q: want one of %s", shape, strings.Join(model.ShapeNames(), ", "))
+	}
+	dtypes := map[string]backend.DType{"bf16": backend.BF16, "f16": backend.F16, "f32": backend.F32}
+	dtype, ok := dtypes[c.String("dtype")]
+	if !ok {
+		return nil, nil, usagef("--dtype %q: want bf16, f16 or f32", c.String("dtype"))
+	}
+	src := model.RandomSource(config, dtype, 1)
+	e := &engine{name: shape, machine: machine}
+	if err := e.load(src); err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	return e, src, nil
+}
+
+// fit refuses what the model's context cannot hold.
+func (p *benchPlan) fit(context int) error {
+	rows := 1
+	if len(p.rows) > 0 {
+		rows = p.rows[len(p.rows)-1]
+	}
+	for _, n := range slices.Concat(p.prefill, p.contexts, []int{p.context}) {
+		if n+rows > context {
+			return usagef("%d tokens and %d rows: the model's context is %d", n, rows, context)
+		}
+	}
+	return nil
+}
+
+// addModes plans the modes that the model can run, on the first prompts.
+func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options) error {
+	modes := []decoder.Mode{decoder.AR}
+	if e.adapt(o, decoder.AR).Vocabulary.MaskID >= 0 {
+		modes = append(modes, decoder.WeDLM, decoder.Verified)
+	}
+	if c.IsSet("mode") {
+		modes = nil
+		for _, s := range c.StringSlice("mode") {
+			m, err := decoder.ParseMode(s)
+			if err != nil {
+				return optionError(err)
+			}
+			modes = append(modes, m)
+		}
+	}
+	for _, m := range modes {
+		mo := e.adapt(o, m)
+		if !c.IsSet("max-tokens") {
+			mo.MaxTokens = e.defaultMaxTokens()
+		}
+		if err := e.checkMode(mo); err != nil {
+			return err
+		}
+		p.modes = append(p.modes, mo)
+	}
+	data, err := eval.Load(c.String("data"))
+	if err != nil {
+		return err
+	}
+	problems, err := data.Slice(0, c.Int("prompts"))
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		ids, err := e.encode(conversation("", problem.Question), !e.tokens.HasChatTemplate())
+		if err != nil {
+			return err
+		}
+		for _, mo := range p.modes {
+			if len(ids)+mo.MaxTokens > e.model.Config().MaxPositions {
+				return usagef("a prompt of %d tokens and --max-tokens %d: the context of %s is %d", len(ids), mo.MaxTokens, e.name, e.model.Config().MaxPositions)
+			}
+		}
+		p.prompts = append(p.prompts, ids)
+	}
+	return nil
+}
+
+// run measures everything once a repetition.
+func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *progress) (*benchReport, error) {
+	s := newStopwatch(e, timed)
+	defer s.Close()
+	m := newMeasurements(len(p.modes))
+	parts := len(p.prefill) + len(p.rows) + len(p.contexts) + len(p.prompts)*len(p.modes)
+	done := 0
+	step := func(note string) { bar.update(done, parts*p.reps, note); done++ }
+	bandwidth := func() float64 {
+		b := cpu.MeasureBandwidth(e.backend.Features().Threads, bandwidthTime)
+		m.bandwidth = append(m.bandwidth, b)
+		return b
+	}
+	for range p.reps {
+		for _, n := range p.prefill {
+			step(fmt.Sprintf("prefill of %d", n))
+			rate, err := s.prefill(ctx, n)
+			if err != nil {
+				return nil, err
+			}
+			m.prefill[n] = append(m.prefill[n], rate)
+		}
+		for _, rows := range p.rows {
+			step(fmt.Sprintf("%d rows at context %d", rows, p.context))
+			before := 0.0
+			if rows == 1 {
+				before = bandwidth()
+			}
+			t, err := s.step(ctx, rows, p.context)
+			if err != nil {
+				return nil, err
+			}
+			m.steps[rows] = append(m.steps[rows], 1000*t)
+			m.c[rows] = append(m.c[rows], 1000*t/m.steps[1][len(m.steps[1])-1])
+			if rows == 1 {
+				read := float64(s.stepBytes(src, p.context)) / t / 1e9
+				if mean := (before + bandwidth()) / 2; mean > 0 {
+					m.share = append(m.share, read/mean)
+				}
+			}
+		}
+		for _, context := range p.contexts {
+			step(fmt.Sprintf("one row at context %d", context))
+			t, err := s.step(ctx, 1, context)
+			if err != nil {
+				return nil, err
+			}
+			m.contexts[context] = append(m.contexts[context], 1000*t)
+		}
+		sums := make([]modeRun, len(p.modes))
+		for _, ids := range p.prompts {
+			for i, o := range p.modes {
+				step("mode " + string(o.Mode))
+				if err := sums[i].answer(ctx, e, ids, o); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for i, sum := range sums {
+			m.modes[i] = append(m.modes[i], sum)
+		}
+	}
+	return p.report(e, src, s, m), nil
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/decoder"
+	"windrow/model"
+	"windrow/tokenizer"
+)
+
+func chatCommand() *cli.Command {
+	flags := slices.Concat(modelFlags(), promptFlags(), decodeFlags(modeFlag()))
+	return command(&cli.Command{
+		Name:  "chat",
+		Usage: "talk with a model in a terminal",
+		Description: "Reads a message a line and answers it; the keys and values of earlier turns are reused.\n" +
+			"Lines that start with / are commands: " + chatHelp,
+		Flags: append(flags,
+			&cli.BoolFlag{Name: "stats", Category: categoryOutput, Usage: "print speed and counters after each answer"},
+		),
+		Action: chat,
+	}, "windrow chat --mode verified --system \"You are a maths tutor.\"")
+}
+
+const chatHelp = "/reset forgets the conversation, /mode auto|ar|wedlm|verified, /stats, /help, /exit; ctrl-C stops an answer, ctrl-D leaves."
+
+func chat(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("takes no arguments, got %q: messages are read from standard input", c.Args().First())
+	}
+	o, mode, machine, err := parseGeneration(c)
+	if err != nil {
+		return err
+	}
+	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if !e.tokens.HasChatTemplate() {
+		return fmt.Errorf("%s has no chat template: use windrow generate --raw", e.name)
+	}
+	if err := e.checkMode(e.adapt(withMaxTokens(o), mode)); err != nil {
+		return err
+	}
+	s := &chatSession{
+		engine: e, options: o, mode: mode, maxTokensGiven: c.IsSet("max-tokens"),
+		system: c.String("system"), showStats: c.Bool("stats"), out: c.App.Writer, err: c.App.ErrWriter,
+	}
+	defer s.reset()
+	lines := newLineSource(c.App.Reader, c.App.ErrWriter)
+	defer lines.Close()
+	return s.run(c.Context, lines)
+}
+
+// withMaxTokens makes options checkable before a prompt is known.
+func withMaxTokens(o decoder.Options) decoder.Options {
+	if o.MaxTokens == 0 {
+		o.MaxTokens = 1
+	}
+	return o
+}
+
+// chatSession is one conversation and the cache that holds it.
+type chatSession struct {
+	engine         *engine
+	options        decoder.Options
+	mode           decoder.Mode // as given: empty for auto
+	maxTokensGiven bool
+	system         string
+	showStats      bool
+	out, err       io.Writer
+
+	messages []tokenizer.Message
+	cache    *model.Cache
+	held     []int32 // the ids whose keys and values are permanent in cache
+	last     *decoder.Summary
+	lastMode decoder.Mode
+}
+
+// run reads and answers until the input ends.
+func (s *chatSession) run(ctx context.Context, lines lineSource) error {
+	// Interrupts end answers here, not the program, so what the rest of the
+	// program makes of them is left out; a request to terminate still ends it.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	for {
+		line, err := lines.next(signals)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "/"):
+			if s.command(line) {
+				return nil
+			}
+		default:
+			if terminated, err := s.answer(ctx, signals, line); err != nil || terminated {
+				return err
+			}
+		}
+	}
+}
+
+// command runs a line that starts with "/"; it reports whether to leave.
+func (s *chatSession) command(line string) (exit bool) {
+	name, argument, _ := strings.Cut(line, " ")
+	argument = strings.TrimSpace(argument)
+	switch name {
+	case "/exit", "/quit", "/bye":
+		return true
+	case "/help":
+		fmt.Fprintln(s.err, chatHelp)
+	case "/reset":
+		s.reset()
+		fmt.Fprintln(s.err, "the conversation is forgotten")
+	case "/stats":
+		s.stats()
+	case "/mode":
+		s.setMode(argument)
+	default:
+		fmt.Fprintf(s.err, "unknown command %s; %s\n", name, chatHelp)
+	}
+	return false
+}
+
+func (s *chatSession) setMode(name string) {
+	mode, err := parseMode(name)
+	if err == nil {
+		err = s.engine.checkMode(s.engine.adapt(withMaxTokens(s.options), mode))
+	}
+	if err != nil {
+		fmt.Fprintln(s.err, oneLine(err.Error()))
+		return
+	}
+	s.mode = mode
+	fmt.Fprintf(s.err, "mode %s\n", s.engine.adapt(s.options, mode).Mode)
+}
+
+func (s *chatSession) stats() {
+	if s.last == nil {
+		fmt.Fprintln(s.err, "no answer yet")
+		return
+	}
+	writeStats(s.err, s.lastMode, *s.last, s.engine.backend.Features())
+	if s.cache != nil {
+		fmt.Fprintf(s.err, "context   %d of %d tokens, %s of keys and values\n",
+			len(s.held), s.engine.model.Config().MaxPositions, bytesText(s.cache.Bytes()))
+	}
+}
+
+// reset forgets the conversation and frees its keys and values.
+func (s *chatSession) reset() {
+	if s.cache != nil {
+		s.cache.Close()
+	}
+	s.messages, s.cache, s.held = nil, nil, nil
+}
+
+// answer generates the reply to one message. What goes wrong with a message
+// (too long for the context, say) is printed and the conversation goes on
+// without it; only what makes the session useless is an error.
+func (s *chatSession) answer(ctx context.Context, signals <-chan os.Signal, text string) (terminated bool, err error) {
+	messages := s.messages
+	if len(messages) == 0 {
+		messages = conversation(s.system, text)
+	} else {
+		messages = append(messages[:len(messages):len(messages)], tokenizer.Message{Role: "user", Content: text})
+	}
+	ids, err := s.engine.encode(messages, false)
+	if err != nil {
+		return false, s.complain(err)
+	}
+	o, err := s.engine.complete(s.options, s.mode, len(ids), s.maxTokensGiven)
+	if err != nil {
+		return false, s.complain(fmt.Errorf("%w; /reset starts anew", err))
+	}
+	if err := s.reuse(ids); err != nil {
+		return false, err
+	}
+	out := &answerWriter{w: s.out}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case sig := <-signals:
+			terminated = sig == syscall.SIGTERM
+			stop()
+		case <-done:
+		}
+	}()
+	sum, err := decoder.Generate(ctx, s.engine.model, s.cache, ids, o, s.engine.tokens.NewStream(true), decoder.Hooks{Text: out.text})
+	close(done)
+	<-watched
+	stop()
+	out.end()
+	s.held = append(ids, sum.Tokens...)[:s.cache.Base()]
+	if err != nil {
+		return terminated, s.complain(err)
+	}
+	s.messages = append(messages, tokenizer.Message{Role: "assistant", Content: sum.Text})
+	s.last, s.lastMode = &sum, o.Mode
+	if s.showStats {
+		s.stats()
+	}
+	return terminated, out.err
+}
+
+func (s *chatSession) complain(err error) error {
+	fmt.Fprintln(s.err, "windrow: "+oneLine(err.Error()))
+	return nil
+}
+
+// reuse makes the cache hold the longest common start of ids and what it
+// held. Templates may change earlier turns (they drop the thinking part), and
+// text may encode differently than it was generated, so this is by id.
+func (s *chatSession) reuse(ids []int32) error {
+	if s.cache == nil {
+		f := s.engine.backend.Features()
+		context := s.engine.model.Config().MaxPositions
+		// Storage grows with the tokens held, so the whole context costs nothing.
+		cache, err := s.engine.cache(context, max(f.PrefillRows, 2*s.options.Window))
+		if err != nil {
+			return err
+		}
+		s.cache, s.held = cache, nil
+	}
+	common := 0
+	for common < len(s.held) && common < len(ids) && s.held[common] == ids[common] {
+		common++
+	}
+	if err := s.cache.Truncate(common); err != nil {
+		return err
+	}
+	s.held = s.held[:common]
+	return nil
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/decoder"
+	"windrow/eval"
+	"windrow/tokenizer"
+)
+
+func evalCommand() *cli.Command {
+	return command(&cli.Command{
+		Name:        "eval",
+		Usage:       "measure accuracy and parallelism: gsm8k, pcache",
+		UsageText:   "windrow eval gsm8k|pcache [flags]",
+		Subcommands: []*cli.Command{evalGSM8KCommand(), evalPCacheCommand()},
+		Action: func(*cli.Context) error {
+			return usagef("say what to evaluate: windrow eval gsm8k or windrow eval pcache")
+		},
+	}, "windrow eval gsm8k --data tinygsm --limit 50 --mode ar --mode verified")
+}
+
+// evalFlags are what both evaluations take.
+func evalFlags(extra ...cli.Flag) []cli.Flag {
+	modes := &cli.StringSliceFlag{
+		Name: "mode", Category: categoryDecoding, Usage: "`MODE`: auto, ar, wedlm or verified (repeatable; the others are compared with the first)",
+	}
+	flags := append(slices.Concat(modelFlags(), cacheFlags(), promptFlags(), decodeFlags(modes)),
+		rawFlag(),
+		&cli.BoolFlag{Name: "sweep", Category: categoryDecoding, Usage: "run ar and every window × threshold × penalty of the lists below, in the one --mode (default: wedlm)"},
+		&cli.StringFlag{Name: "sweep-windows", Category: categoryDecoding, Value: "8,16", Usage: "`LIST` of windows"},
+		&cli.StringFlag{Name: "sweep-thresholds", Category: categoryDecoding, Value: "0.05,0.1,0.2,0.4,0.8", Usage: "`LIST` of entropy thresholds"},
+		&cli.StringFlag{Name: "sweep-penalties", Category: categoryDecoding, Value: "0.02", Usage: "`LIST` of position penalties"},
+		&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print the report as one JSON object"},
+	)
+	return append(flags, extra...)
+}
+
+func evalGSM8KCommand() *cli.Command {
+	return command(&cli.Command{
+		Name:  "gsm8k",
+		Usage: "accuracy on grade-school word problems, mode by mode",
+		Description: "Answers are compared by their final number (after ####, else the last one). With several modes, each is\n" +
+			"paired with the first (McNemar's test). An interrupted run goes on from its --output file.",
+		Flags: evalFlags(
+			&cli.StringFlag{Name: "data", Category: categoryOutput, Value: "gsm8k", Usage: "gsm8k (test set, 1319 problems), tinygsm (500, for the embedded model), or a JSONL `FILE` with question and answer"},
+			&cli.IntFlag{Name: "limit", Category: categoryOutput, Usage: "the first `N` problems only (0: all)"},
+			&cli.IntFlag{Name: "offset", Category: categoryOutput, Usage: "leave out the first `N` problems"},
+			&cli.IntFlag{Name: "few-shot", Category: categoryOutput, Usage: "show `N` solved problems first, 8 at most"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Category: categoryOutput, Usage: "write one line an answer to `FILE`.jsonl, and resume from it"},
+			&cli.StringFlag{Name: "report", Category: categoryOutput, Usage: "write a report that works offline to `FILE`.html"},
+		),
+		Action: evalGSM8K,
+	},
+		"windrow eval gsm8k --data tinygsm --limit 100 --mode ar --mode wedlm --mode verified",
+		"windrow eval gsm8k --data tinygsm --limit 100 --sweep --output sweep.jsonl --report sweep.html")
+}
+
+func evalPCacheCommand() *cli.Command {
+	return command(&cli.Command{
+		Name:  "pcache",
+		Usage: "tokens per forward, p_cache and rows over a prompt set, by setting",
+		Flags: evalFlags(
+			&cli.StringFlag{Name: "data", Category: categoryOutput, Value: "mixed", Usage: "mixed (counting, arithmetic, word problems, open questions), or a JSONL `FILE` with prompt and category"},
+			&cli.IntFlag{Name: "limit", Category: categoryOutput, Usage: "the first `N` prompts only (0: all)"},
+		),
+		Action: evalPCache,
+	}, "windrow eval pcache --mode wedlm --mode verified --max-tokens 128")
+}
+
+func evalGSM8K(c *cli.Context) error {
+	e, o, settings, err := openEvaluation(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	data, err := eval.Load(c.String("data"))
+	if err != nil {
+		return err
+	}
+	bar := newProgress(c.App.ErrWriter, "gsm8k")
+	r, runErr := eval.RunGSM8K(c.Context, runner{e}, eval.GSM8K{
+		Data: data, Offset: c.Int("offset"), Limit: c.Int("limit"),
+		Settings: settings, Options: o, FewShot: c.Int("few-shot"), System: c.String("system"), Raw: c.Bool("raw"),
+		Model: e.name, Arithmetic: e.arithmetic(), Output: c.String("output"), Progress: bar.update,
+	})
+	bar.finish()
+	if r == nil {
+		return runErr
+	}
+	// What an interrupted run has found is printed as well.
+	if path := c.String("report"); path != "" {
+		if err := writeFile(path, func(w io.Writer) error { return eval.WriteHTML(w, r) }); err != nil {
+			return errors.Join(runErr, err)
+		}
+	}
+	if c.Bool("json") {
+		err = writeJSON(c.App.Writer, r)
+	} else {
+		err = eval.WriteTable(c.App.Writer, r)
+	}
+	return errors.Join(runErr, err)
+}
+
+func evalPCache(c *cli.Context) error {
+	e, o, settings, err := openEvaluation(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	prompts, err := eval.LoadPrompts(c.String("data"))
+	if err != nil {
+		return err
+	}
+	if limit := c.Int("limit"); limit > 0 {
+		prompts = prompts[:min(limit, len(prompts))]
+	}
+	bar := newProgress(c.App.ErrWriter, "pcache")
+	r, runErr := eval.RunPCache(c.Context, runner{e}, eval.PCache{
+		Name: c.String("data"), Prompts: prompts, Settings: settings, Options: o, System: c.String("system"), Raw: c.Bool("raw"),
+		Model: e.name, Arithmetic: e.arithmetic(), Progress: bar.update,
+	})
+	bar.finish()
+	if r == nil {
+		return runErr
+	}
+	if c.Bool("json") {
+		err = writeJSON(c.App.Writer, r)
+	} else {
+		err = eval.WritePCacheTable(c.App.Writer, r)
+	}
+	return errors.Join(runErr, err)
+}
+
+// openEvaluation reads the flags that both evaluations share and opens the
+// model. The options are complete but for mode, window, threshold and penalty.
+func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, error) {
+	fail := func(err error) (*engine, decoder.Options, []eval.Setting, error) {
+		return nil, decoder.Options{}, nil, err
+	}
+	if c.Args().Present() {
+		return fail(usagef("takes no arguments, got %q", c.Args().First()))
+	}
+	for _, name := range []string{"limit", "offset", "few-shot"} {
+		if c.Int(name) < 0 {
+			return fail(usagef("--%s %d: want 0 or more", name, c.Int(name)))
+		}
+	}
+	// An unwritable report should not come to light after hours.
+	if path := c.String("report"); path != "" {
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fail(fmt.Errorf("--report %s: %s is no folder", path, filepath.Dir(path)))
+		}
+	}
+	if c.Int("few-shot") > 8 {
+		return fail(usagef("--few-shot %d: want 0 to 8", c.Int("few-shot")))
+	}
+	machine, err := parseMachine(c)
+	if err != nil {
+		return fail(err)
+	}
+	o, err := parseDecode(c)
+	if err != nil {
+		return fail(err)
+	}
+	modes, err := parseModes(c)
+	if err != nil {
+		return fail(err)
+	}
+	var settings []eval.Setting
+	if c.Bool("sweep") {
+		if settings, err = parseSweep(c, modes); err != nil {
+			return fail(err)
+		}
+	}
+	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	if err != nil {
+		return fail(err)
+	}
+	if !c.IsSet("max-tokens") {
+		o.MaxTokens = min(e.defaultMaxTokens(), e.model.Config().MaxPositions-1)
+	}
+	for _, mode := range modes {
+		o = e.adapt(o, mode)
+		if !c.Bool("sweep") {
+			settings = append(settings, eval.Setting{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty})
+		}
+	}
+	for _, s := range settings {
+		if err := e.checkMode(s.Options(o)); err != nil {
+			e.Close()
+			return fail(err)
+		}
+	}
+	return e, o, settings, nil
+}
+
+func parseModes(c *cli.Context) ([]decoder.Mode, error) {
+	names := c.StringSlice("mode")
+	if len(names) == 0 {
+		names = []string{modeAuto}
+	}
+	var modes []decoder.Mode
+	for _, name := range names {
+		mode, err := parseMode(name)
+		if err != nil {
+			return nil, err
+		}
+		modes = append(modes, mode)
+	}
+	return modes, nil
+}
+
+func parseSweep(c *cli.Context, modes []decoder.Mode) ([]eval.Setting, error) {
+	mode := modes[0]
+	if !c.IsSet("mode") {
+		mode = decoder.WeDLM
+	}
+	if len(modes) > 1 || mode != decoder.WeDLM && mode != decoder.Verified {
+		return nil, usagef("--sweep: want one --mode, wedlm or verified")
+	}
+	g, err := eval.ParseGrid(mode, c.String("sweep-windows"), c.String("sweep-thresholds"), c.String("sweep-penalties"))
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return g.Settings(), nil
+}
+
+// arithmetic names what besides the model and the setting may change a token.
+func (e *engine) arithmetic() string {
+	f := e.backend.Features()
+	s := fmt.Sprintf("%s %s, KV %s", e.backend.Name(), f.Kernels, e.machine.kv)
+	if f.Exact {
+		s += ", exact"
+	}
+	if e.noThink {
+		s += ", no thinking"
+	}
+	if e.machine.kvWindow > 0 {
+		s += fmt.Sprintf(", KV window %d keeping %d", e.machine.kvWindow, e.machine.kvKeep)
+	}
+	return s
+}
+
+// runner answers an evaluation's prompts, each in a cache of its own.
+type runner struct{ e *engine }
+
+// Run generates the answer to one prompt. Where the context leaves fewer
+// tokens than the options allow, the answer is cut there.
+func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
+	messages := []tokenizer.Message{{Role: "user", Content: p.Raw}}
+	raw := len(p.Messages) == 0
+	if !raw {
+		messages = messages[:0]
+		for _, m := range p.Messages {
+			messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
+		}
+	}
+	ids, err := r.e.encode(messages, raw)
+	if err != nil {
+		return decoder.Summary{}, err
+	}
+	context := r.e.model.Config().MaxPositions
+	if len(ids) >= context {
+		return decoder.Summary{}, fmt.Errorf("the prompt has %d tokens, the context of %s is %d", len(ids), r.e.name, context)
+	}
+	o.MaxTokens = min(o.MaxTokens, context-len(ids))
+	cache, err := r.e.newCache(len(ids), o)
+	if err != nil {
+		return decoder.Summary{}, err
+	}
+	defer cache.Close()
+	return decoder.Generate(ctx, r.e.model, cache, ids, o, r.e.tokens.NewStream(true), decoder.Hooks{})
+}
+
+// writeFile writes beside the target and renames: nothing is half-written.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err = write(f); err != nil {
+		f.Close()
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		f.Close()
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

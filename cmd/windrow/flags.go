@@ -1,0 +1,235 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/backend"
+	"windrow/decoder"
+)
+
+// Defaults of decoding, from the WeDLM paper's open settings (see
+// docs/architecture.md, terms W, τ and λ).
+const (
+	defaultWindow     = 16
+	defaultThreshold  = "0.4"
+	defaultPosPenalty = 0.02
+	defaultMaxTokens  = 512
+)
+
+// modeAuto is the mode that the model decides: verified for a model that was
+// trained to fill masks, ar for any other.
+const modeAuto = "auto"
+
+// The headings of a command's help.
+const (
+	categoryModel    = "Model"
+	categoryPrompt   = "Prompt"
+	categoryDecoding = "Decoding"
+	categorySampling = "Sampling"
+	categoryOutput   = "Output"
+)
+
+// modelFlags choose the model and the machine.
+func modelFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "model `FOLDER` with config.json, safetensors and tokenizer.json", DefaultText: "the embedded tiny-gsm"},
+	}, machineFlags()...)
+}
+
+// machineFlags choose where and in which arithmetic a model runs.
+func machineFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: "auto", Usage: "`DEVICE` to run on: auto or cpu"},
+		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
+		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
+		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, bf16 or int8"},
+		&cli.StringFlag{Name: "kernels", Category: categoryModel, Hidden: true, Usage: "force a kernel set: `NAME`"},
+	}
+}
+
+// promptFlags say how a question becomes a prompt.
+func promptFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "system", Category: categoryPrompt, Usage: "system message, `TEXT`"},
+		&cli.BoolFlag{Name: "no-think", Category: categoryPrompt, Usage: "ask the chat template for an answer without a thinking part (Qwen3)"},
+	}
+}
+
+func rawFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "raw", Category: categoryPrompt, Usage: "take the text as it stands, without the chat template"}
+}
+
+// cacheFlags make the KV cache rotate.
+func cacheFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "kv-window", Category: categoryModel, Usage: "keep keys and values of `N` tokens only, the oldest dropped (0: all)"},
+		&cli.IntFlag{Name: "kv-keep", Category: categoryModel, Value: 4, Usage: "with --kv-window: never drop the first `N` tokens"},
+	}
+}
+
+// decodeFlags say how to decode; modes is the mode flag, which eval can repeat.
+func decodeFlags(mode cli.Flag) []cli.Flag {
+	return []cli.Flag{
+		mode,
+		&cli.IntFlag{Name: "window", Category: categoryDecoding, Value: defaultWindow, Usage: "W, the window's `SLOTS`"},
+		&cli.StringFlag{Name: "entropy-threshold", Category: categoryDecoding, Value: defaultThreshold, Usage: "τ, the entropy in `NATS` under which a mask is filled; none: one token per step"},
+		&cli.Float64Flag{Name: "pos-penalty", Category: categoryDecoding, Value: defaultPosPenalty, Usage: "λ, `NATS` per slot of distance from the first mask"},
+		&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Category: categoryDecoding, DefaultText: "the model's max_new_tokens or 512, within its context", Usage: "most `TOKENS` to generate"},
+		&cli.StringSliceFlag{Name: "stop", Category: categoryDecoding, Usage: "end before this `TEXT` (repeatable)"},
+		&cli.IntFlag{Name: "mask-id", Category: categoryDecoding, Value: -1, DefaultText: "the config's", Usage: "mask token `ID`"},
+		&cli.Float64Flag{Name: "temperature", Aliases: []string{"t"}, Category: categorySampling, Usage: "`T`; 0 is greedy"},
+		&cli.IntFlag{Name: "top-k", Category: categorySampling, Usage: "sample from the `K` likeliest tokens (0: off)"},
+		&cli.Float64Flag{Name: "top-p", Category: categorySampling, Value: 1, Usage: "sample from the likeliest tokens that make up `P` (1: off)"},
+		&cli.Float64Flag{Name: "min-p", Category: categorySampling, Usage: "drop tokens under `P` times the likeliest (0: off)"},
+		&cli.Float64Flag{Name: "repetition-penalty", Category: categorySampling, Value: 1, Usage: "divide the logits of seen tokens by `R` (1: off)"},
+		&cli.Float64Flag{Name: "presence-penalty", Category: categorySampling, Usage: "subtract `P` from the logits of generated tokens"},
+		&cli.Float64Flag{Name: "frequency-penalty", Category: categorySampling, Usage: "subtract `P` times its count from a token's logit"},
+		&cli.StringSliceFlag{Name: "logit-bias", Category: categorySampling, Usage: "add to a token's logit, `ID=BIAS` (repeatable)"},
+		&cli.Uint64Flag{Name: "seed", Category: categorySampling, Usage: "`SEED`: the same seed gives the same output"},
+	}
+}
+
+func modeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified for a WeDLM model, else ar)"}
+}
+
+// machineOptions are the checked machine flags.
+type machineOptions struct {
+	threads          int
+	exact            bool
+	kernels          string
+	kv               backend.KVType
+	kvWindow, kvKeep int
+}
+
+func parseMachine(c *cli.Context) (machineOptions, error) {
+	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), kernels: c.String("kernels"),
+		kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
+	switch name := c.String("backend"); name {
+	case "auto", "cpu":
+	case "cuda", "metal":
+		return m, usagef("--backend %s: not built into this binary yet; want auto or cpu", name)
+	default:
+		return m, usagef("--backend %q: want auto or cpu", name)
+	}
+	if m.threads < 0 || m.threads > 1024 { // as package cpu has it
+		return m, usagef("--threads %d: want 0 to 1024", m.threads)
+	}
+	switch name := c.String("kv-dtype"); {
+	case name != "":
+		kv, err := backend.ParseKVType(name)
+		if err != nil {
+			return m, usagef("--kv-dtype %q: want f32, bf16 or int8", name)
+		}
+		m.kv = kv
+	case m.exact:
+		m.kv = backend.KVF32
+	default:
+		m.kv = backend.KVBF16
+	}
+	if m.kvWindow < 0 || m.kvKeep < 0 || m.kvWindow > 0 && m.kvKeep >= m.kvWindow {
+		return m, usagef("--kv-window %d --kv-keep %d: want 0 ≤ keep < window", m.kvWindow, m.kvKeep)
+	}
+	return m, nil
+}
+
+// parseMode reads one mode; "auto" is the empty mode until a model is known.
+func parseMode(s string) (decoder.Mode, error) {
+	switch m := decoder.Mode(s); m {
+	case decoder.AR, decoder.WeDLM, decoder.Verified:
+		return m, nil
+	case modeAuto:
+		return "", nil
+	}
+	return "", usagef("--mode %q: want auto, ar, wedlm or verified", s)
+}
+
+// parseDecode reads the decoding flags, the mode apart, and checks their
+// ranges before any model is opened. MaxTokens is 0 where the model is to
+// decide.
+func parseDecode(c *cli.Context) (decoder.Options, error) {
+	o := decoder.Options{
+		Mode:        decoder.AR,
+		Window:      c.Int("window"),
+		PosPenalty:  float32(c.Float64("pos-penalty")),
+		MaxTokens:   c.Int("max-tokens"),
+		StopStrings: c.StringSlice("stop"),
+		Sampling: decoder.Sampling{
+			Temperature:       float32(c.Float64("temperature")),
+			TopK:              c.Int("top-k"),
+			TopP:              float32(c.Float64("top-p")),
+			MinP:              float32(c.Float64("min-p")),
+			RepetitionPenalty: float32(c.Float64("repetition-penalty")),
+			PresencePenalty:   float32(c.Float64("presence-penalty")),
+			FrequencyPenalty:  float32(c.Float64("frequency-penalty")),
+			Seed:              c.Uint64("seed"),
+		},
+	}
+	var err error
+	if o.EntropyThreshold, err = parseThreshold(c.String("entropy-threshold")); err != nil {
+		return o, err
+	}
+	if o.Sampling.LogitBias, err = parseLogitBias(c.StringSlice("logit-bias")); err != nil {
+		return o, err
+	}
+	id := c.Int("mask-id")
+	if c.IsSet("mask-id") && (id < 0 || id > math.MaxInt32) {
+		return o, usagef("--mask-id %d: want a token id", id)
+	}
+	o.Vocabulary.MaskID = int32(id)
+	check := o
+	check.Mode, check.Vocabulary.MaskID = decoder.WeDLM, 0 // the mode with a window
+	if !c.IsSet("max-tokens") {
+		check.MaxTokens = 1
+	}
+	return o, optionError(check.Validate())
+}
+
+// optionError makes the decoder's error about an option a usage error that
+// names the flag.
+func optionError(err error) error {
+	var option *decoder.OptionError
+	if !errors.As(err, &option) {
+		return err
+	}
+	name := option.Option
+	if name != "prompt" && !strings.Contains(name, " ") {
+		name = "--" + name
+	}
+	return usagef("%s %s: want %s", name, option.Got, option.Want)
+}
+
+// parseThreshold reads τ: a number of nats, or "none" for one token per step.
+func parseThreshold(s string) (*float32, error) {
+	if s == "none" {
+		return nil, nil
+	}
+	v, err := strconv.ParseFloat(s, 32)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+		return nil, usagef("--entropy-threshold %q: want nats, 0 or more (100 takes every draft), or none", s)
+	}
+	t := float32(v)
+	return &t, nil
+}
+
+func parseLogitBias(pairs []string) (map[int32]float32, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	bias := map[int32]float32{}
+	for _, p := range pairs {
+		id, value, ok := strings.Cut(p, "=")
+		i, err1 := strconv.ParseInt(id, 10, 32)
+		v, err2 := strconv.ParseFloat(value, 32)
+		if !ok || err1 != nil || err2 != nil {
+			return nil, usagef("--logit-bias %q: want ID=BIAS, such as 42=-100", p)
+		}
+		bias[int32(i)] = float32(v)
+	}
+	return bias, nil
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/decoder"
+	"windrow/tokenizer"
+)
+
+func generateCommand() *cli.Command {
+	flags := slices.Concat(modelFlags(), cacheFlags(), promptFlags(), decodeFlags(modeFlag()))
+	return command(&cli.Command{
+		Name:      "generate",
+		Aliases:   []string{"run"},
+		Usage:     "answer a prompt",
+		ArgsUsage: "PROMPT|-",
+		Description: "Answers PROMPT, or standard input where PROMPT is -, and streams the text to standard output.\n" +
+			"The prompt goes through the model's chat template unless --raw is given.",
+		Flags: append(flags,
+			rawFlag(),
+			&cli.BoolFlag{Name: "stats", Category: categoryOutput, Usage: "print speed and counters to standard error"},
+			&cli.BoolFlag{Name: "watch", Category: categoryOutput, Usage: "draw the window live (where standard error is a terminal)"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object instead of the text"},
+		),
+		Action: generate,
+	},
+		`windrow generate "A hall has 5 rows with 9 chairs in each row. How many chairs are there?"`,
+		`echo "What is 17 + 25?" | windrow generate --mode wedlm --stats -`)
+}
+
+func generate(c *cli.Context) error {
+	o, mode, machine, err := parseGeneration(c)
+	if err != nil {
+		return err
+	}
+	prompt, err := readPrompt(c)
+	if err != nil {
+		return err
+	}
+	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	ids, err := e.encode(prompt, c.Bool("raw"))
+	if err != nil {
+		return err
+	}
+	if o, err = e.complete(o, mode, len(ids), c.IsSet("max-tokens")); err != nil {
+		return err
+	}
+	cache, err := e.newCache(len(ids), o)
+	if err != nil {
+		return err
+	}
+	defer cache.Close()
+
+	out := &answerWriter{w: c.App.Writer}
+	hooks, finish := generationHooks(c, e, o.Mode, out)
+	s, err := decoder.Generate(c.Context, e.model, cache, ids, o, e.tokens.NewStream(true), hooks)
+	finish()
+	if err != nil && s.FinishReason != decoder.FinishCancelled {
+		return optionError(err)
+	}
+	switch {
+	case c.Bool("json"):
+		if err := writeJSONLine(c.App.Writer, newGeneration(o.Mode, s)); err != nil {
+			return err
+		}
+	case c.Bool("watch"):
+		out.text(s.Text[min(out.written, len(s.Text)):])
+		fallthrough
+	default:
+		out.end()
+	}
+	if c.Bool("stats") {
+		writeStats(c.App.ErrWriter, o.Mode, s, e.backend.Features())
+	}
+	if s.FinishReason == decoder.FinishCancelled {
+		return errInterrupted
+	}
+	return out.err
+}
+
+// parseGeneration reads all flags of a generation; the mode is empty for auto.
+func parseGeneration(c *cli.Context) (o decoder.Options, mode decoder.Mode, m machineOptions, err error) {
+	if m, err = parseMachine(c); err != nil {
+		return
+	}
+	if mode, err = parseMode(c.String("mode")); err != nil {
+		return
+	}
+	o, err = parseDecode(c)
+	return
+}
+
+// generationHooks streams the text, or draws the window with --watch, or
+// does neither with --json. finish must be called when the generation is over.
+func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, out *answerWriter) (h decoder.Hooks, finish func()) {
+	finish = func() {}
+	if !c.Bool("json") {
+		h.Text = out.text
+	}
+	if !c.Bool("watch") {
+		return h, finish
+	}
+	terminal, ok := isTerminal(c.App.ErrWriter)
+	if !ok {
+		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, streaming instead")
+		return h, finish
+	}
+	w := newWatcher(terminal, mode, e.piece)
+	return decoder.Hooks{Text: w.text, Step: w.step}, func() {
+		if c.Context.Err() != nil {
+			w.discard()
+		}
+		w.finish()
+	}
+}
+
+// answerWriter passes text on and remembers how the answer ended, so that the
+// shell's prompt starts on a line of its own.
+type answerWriter struct {
+	w       io.Writer
+	written int // bytes
+	last    string
+	err     error
+}
+
+func (a *answerWriter) text(piece string) error {
+	if piece != "" && a.err == nil {
+		_, a.err = io.WriteString(a.w, piece)
+		a.written, a.last = a.written+len(piece), piece
+	}
+	return a.err
+}
+
+func (a *answerWriter) end() {
+	if !strings.HasSuffix(a.last, "\n") {
+		a.text("\n")
+	}
+}
+
+// maxPrompt bounds what is read from standard input: 64 MiB is more text than
+// any context holds.
+const maxPrompt = 64 << 20
+
+// readPrompt returns the messages of the one argument, standard input for "-".
+func readPrompt(c *cli.Context) ([]tokenizer.Message, error) {
+	switch n := c.NArg(); {
+	case n == 0:
+		return nil, usagef("no prompt: give it as an argument, or - to read standard input")
+	case n > 1:
+		return nil, usagef("%d arguments, want one prompt: put it in quotes", n)
+	}
+	text := c.Args().First()
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		if len(b) > maxPrompt {
+			return nil, fmt.Errorf("standard input: more than %d MiB", maxPrompt>>20)
+		}
+		// The newline that ends the last line belongs to the pipe.
+		text = strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	}
+	if strings.TrimSpace(text) == "" && (text == "" || !c.Bool("raw")) {
+		return nil, usagef("the prompt is empty")
+	}
+	if !utf8.ValidString(text) {
+		return nil, usagef("the prompt is not UTF-8 text")
+	}
+	system := c.String("system")
+	if c.Bool("raw") && system != "" {
+		return nil, errRawSystem
+	}
+	return conversation(system, text), nil
+}
+
+var errRawSystem = &usageError{errors.New("--raw takes the prompt as it stands: it has no place for --system")}
+
+// conversation is one user message, with the system message before it if any.
+func conversation(system, user string) []tokenizer.Message {
+	var m []tokenizer.Message
+	if system != "" {
+		m = append(m, tokenizer.Message{Role: "system", Content: system})
+	}
+	return append(m, tokenizer.Message{Role: "user", Content: user})
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/cpu"
+	"windrow/model"
+)
+
+func inspectCommand() *cli.Command {
+	return command(&cli.Command{
+		Name:        "inspect",
+		Usage:       "show a model's architecture, tensors, and what it needs to run",
+		ArgsUsage:   "[MODEL]",
+		Description: "Reads config and tensor headers of the folder MODEL (default: the embedded tiny-gsm); no weights are read.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "the same as the argument, `FOLDER`"},
+			&cli.BoolFlag{Name: "tensors", Category: categoryOutput, Usage: "list every tensor"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
+		},
+		Action: inspect,
+	}, "windrow inspect ./WeDLM-8B-Instruct")
+}
+
+// inspection is the object that inspect --json prints.
+type inspection struct {
+	Model string `json:"model"`
+	model.Inspection
+	Kernels    string       `json:"kernels"`
+	Exact      bool         `json:"exact"`
+	TensorList []tensorInfo `json:"tensor_list,omitempty"`
+}
+
+type tensorInfo struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []int  `json:"shape"`
+	Bytes int    `json:"bytes"`
+}
+
+func inspect(c *cli.Context) error {
+	folder := c.String("model")
+	switch {
+	case c.NArg() > 1, c.NArg() == 1 && folder != "":
+		return usagef("%d models, want one", c.NArg()+min(1, len(folder)))
+	case c.NArg() == 1:
+		if folder = c.Args().First(); folder == "" {
+			return usagef("the model's folder is empty")
+		}
+	}
+	checkpoint, name, err := openCheckpoint(folder)
+	if err != nil {
+		return err
+	}
+	defer checkpoint.Close()
+	b, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	f := b.Features()
+	in := inspection{Model: name, Inspection: model.Inspect(checkpoint), Kernels: f.Kernels, Exact: f.Exact}
+	if c.Bool("tensors") {
+		for _, n := range checkpoint.Names() {
+			t, _ := checkpoint.Tensor(n)
+			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Shape, len(t.Data)})
+		}
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, in)
+	}
+	return in.table(c.App.Writer)
+}
+
+func (in inspection) table(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	row("model", "%s", in.Model)
+	row("architecture", "%s: %d layers, hidden %d, MLP %d, vocabulary %d", in.Architecture, in.Layers, in.HiddenSize, in.IntermediateSize, in.VocabSize)
+	var with []string
+	for _, f := range []struct {
+		has  bool
+		name string
+	}{{in.QKNorm, "q/k norm"}, {in.QKVBias, "bias on q, k, v"}, {in.TieEmbeddings, "head tied to the embedding"}, {!in.TieEmbeddings, "a head of its own"}} {
+		if f.has {
+			with = append(with, f.name)
+		}
+	}
+	row("attention", "%d heads of %d over %d KV heads; %s", in.Heads, in.HeadDim, in.KVHeads, strings.Join(with, ", "))
+	factor := ""
+	if in.RopeFactor != 0 && in.RopeFactor != 1 {
+		factor = fmt.Sprintf(", factor %g", in.RopeFactor)
+	}
+	row("context", "%d tokens; RoPE %s, θ %g%s", in.MaxPositions, in.RopeType, in.RopeTheta, factor)
+	mask := "none: only --mode ar"
+	if in.MaskTokenID >= 0 {
+		mask = fmt.Sprint(in.MaskTokenID)
+	}
+	row("token ids", "mask %s, end %s", mask, strings.Trim(fmt.Sprint(in.EOSTokenIDs), "[]"))
+	row("tensors", "%d, %s parameters, %s", in.Tensors, millions(in.Parameters), bytesText(in.Bytes))
+	for _, d := range in.DTypes {
+		row("", "%s: %d tensors, %s", d.DType, d.Tensors, bytesText(d.Bytes))
+	}
+	for _, kv := range in.KV {
+		row("KV "+kv.DType, "%s a token", bytesText(kv.BytesPerToken))
+	}
+	for _, m := range in.Memory {
+		row(fmt.Sprintf("context %d, KV %s", m.Context, m.KVDType), "%s of keys and values, %s with the weights", bytesText(m.KV), bytesText(m.Total))
+	}
+	rounded := "activations are rounded to the weights' precision (--exact: f32)"
+	if in.Exact {
+		rounded = "activations stay in f32"
+	}
+	row("runs here in", "%s; %s", in.Kernels, rounded)
+	for _, t := range in.TensorList {
+		row(t.Name, "%s %v %s", t.DType, t.Shape, bytesText(int64(t.Bytes)))
+	}
+	return w.Flush()
+}
+
+func millions(n int64) string {
+	if n >= 1e9 {
+		return fmt.Sprintf("%.2f billion", float64(n)/1e9)
+	}
+	return fmt.Sprintf("%.1f million", float64(n)/1e6)
+}

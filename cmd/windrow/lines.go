@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// lineSource gives chat its messages. next returns io.EOF when there are no
+// more, or when a signal says so.
+type lineSource interface {
+	next(signals <-chan os.Signal) (string, error)
+	Close()
+}
+
+// newLineSource edits lines where standard input is a terminal, and else
+// reads them as they are.
+func newLineSource(in io.Reader, out io.Writer) lineSource {
+	if f, ok := isTerminal(in); ok {
+		return newTerminalLines(f, out)
+	}
+	return newPlainLines(in)
+}
+
+// plainLines reads lines from a pipe or a file. A goroutine reads, so that a
+// signal can end the wait.
+type plainLines struct {
+	lines chan string
+	err   error
+	done  chan struct{}
+}
+
+// maxMessage bounds a line of chat: 16 MiB is more than any context holds.
+const maxMessage = 16 << 20
+
+func newPlainLines(in io.Reader) *plainLines {
+	p := &plainLines{lines: make(chan string), done: make(chan struct{})}
+	go func() {
+		defer close(p.lines)
+		s := bufio.NewScanner(in)
+		s.Buffer(nil, maxMessage)
+		for s.Scan() {
+			select {
+			case p.lines <- s.Text():
+			case <-p.done:
+				return
+			}
+		}
+		p.err = s.Err()
+	}()
+	return p
+}
+
+func (p *plainLines) next(signals <-chan os.Signal) (string, error) {
+	select {
+	case line, ok := <-p.lines:
+		if ok {
+			return line, nil
+		}
+		if p.err != nil {
+			return "", p.err
+		}
+	case <-signals:
+		// No answer to stop: this interrupt means the program.
+		return "", errInterrupted
+	}
+	return "", io.EOF
+}
+
+func (p *plainLines) Close() { close(p.done) }
+
+// terminalLines is a line editor with history. The terminal is raw only while
+// a line is read: during an answer ctrl-C is a signal, as usual.
+type terminalLines struct {
+	file   *os.File
+	out    io.Writer
+	in     *interruptReader
+	editor *term.Terminal
+}
+
+func newTerminalLines(f *os.File, out io.Writer) *terminalLines {
+	in := &interruptReader{r: f}
+	t := &terminalLines{file: f, out: out, in: in}
+	t.editor = term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, out}, "> ")
+	return t
+}
+
+// line is what one read of the terminal gave.
+type line struct {
+	text string
+	err  error
+}
+
+func (t *terminalLines) next(signals <-chan os.Signal) (string, error) {
+	for {
+		state, err := term.MakeRaw(int(t.file.Fd()))
+		if err != nil {
+			return "", err
+		}
+		read := make(chan line, 1)
+		go func() {
+			text, err := t.readLine()
+			read <- line{text, err}
+		}()
+		var got line
+		select {
+		case got = <-read:
+		case <-signals:
+			// Keys make no signals now: somebody else wants the program to end.
+			got.err = errInterrupted
+		}
+		if err := term.Restore(int(t.file.Fd()), state); err != nil && got.err == nil {
+			got.err = err
+		}
+		// The editor ends on ctrl-C as it does on ctrl-D; here only ctrl-D
+		// leaves, and ctrl-C drops the line.
+		if got.err == io.EOF && t.in.interrupted {
+			io.WriteString(t.out, "\n(ctrl-D or /exit leaves)\n")
+			continue
+		}
+		if got.err == io.EOF {
+			io.WriteString(t.out, "\n")
+		}
+		return got.text, got.err
+	}
+}
+
+// readLine reads one message: a line, or the pasted lines before one.
+func (t *terminalLines) readLine() (string, error) {
+	if width, height, err := term.GetSize(int(t.file.Fd())); err == nil {
+		t.editor.SetSize(width, height)
+	}
+	t.editor.SetBracketedPasteMode(true)
+	defer t.editor.SetBracketedPasteMode(false)
+	var lines []string
+	for {
+		line, err := t.editor.ReadLine()
+		lines = append(lines, line)
+		if errors.Is(err, term.ErrPasteIndicator) {
+			continue
+		}
+		return strings.Join(lines, "\n"), err
+	}
+}
+
+func (t *terminalLines) Close() {}
+
+// interruptReader notes a ctrl-C that passes by.
+type interruptReader struct {
+	r           io.Reader
+	interrupted bool
+}
+
+func (r *interruptReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.interrupted = bytes.IndexByte(p[:n], 3) >= 0
+	return n, err
+}

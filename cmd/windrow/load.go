@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"windrow/backend"
+	"windrow/cpu"
+	"windrow/decoder"
+	"windrow/model"
+	"windrow/models/tinygsm"
+	"windrow/tokenizer"
+)
+
+// stopTokens end an answer besides the config's and generation config's eos
+// ids: chat models are sometimes published with only one of the two there.
+var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
+
+// engine is an open model with what a command needs around it.
+type engine struct {
+	name       string
+	checkpoint *model.Checkpoint
+	backend    backend.Backend
+	model      *model.Model
+	tokens     *tokenizer.Tokenizer
+	machine    machineOptions
+	noThink    bool // ask the chat template for no thinking part
+}
+
+// openCheckpoint opens a folder, or the embedded model for "".
+func openCheckpoint(folder string) (*model.Checkpoint, string, error) {
+	if folder == "" {
+		if !tinygsm.Available {
+			return nil, "", usagef("this binary has no embedded model: give a model folder with --model")
+		}
+		c, err := model.NewCheckpoint(tinygsm.Files())
+		return c, tinygsm.Name, err
+	}
+	c, err := model.OpenFolder(folder)
+	return c, filepath.Base(filepath.Clean(folder)), err
+}
+
+// openModel opens a model without its tokenizer.
+func openModel(folder string, m machineOptions) (*engine, error) {
+	checkpoint, name, err := openCheckpoint(folder)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{name: name, checkpoint: checkpoint, machine: m}
+	if err := e.load(checkpoint); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return e, nil
+}
+
+// load starts the backend and hands it the weights.
+func (e *engine) load(src model.Source) error {
+	b, err := cpu.New(cpu.Options{Threads: e.machine.threads, Exact: e.machine.exact, Kernels: e.machine.kernels})
+	if err != nil {
+		return err
+	}
+	e.backend = b
+	e.model, err = model.Load(b, src)
+	return err
+}
+
+// openEngine opens a model and its tokenizer.
+func openEngine(folder string, m machineOptions, noThink bool) (*engine, error) {
+	e, err := openModel(folder, m)
+	if err != nil {
+		return nil, err
+	}
+	e.noThink = noThink
+	if e.tokens, err = loadTokenizer(folder); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("%s: %w", e.name, err)
+	}
+	return e, nil
+}
+
+func loadTokenizer(folder string) (*tokenizer.Tokenizer, error) {
+	if folder != "" {
+		return tokenizer.Load(folder)
+	}
+	files := tinygsm.Files()
+	return tokenizer.New(files["tokenizer.json"], files["tokenizer_config.json"])
+}
+
+// Close frees the model, the backend and the files, in this order: a backend
+// may hold the files' bytes.
+func (e *engine) Close() {
+	if e.backend != nil {
+		e.backend.Close()
+	}
+	if e.checkpoint != nil {
+		e.checkpoint.Close()
+	}
+}
+
+// encode turns a conversation into the prompt's ids: through the chat
+// template, or as plain text where raw is set.
+func (e *engine) encode(messages []tokenizer.Message, raw bool) ([]int32, error) {
+	text := messages[len(messages)-1].Content
+	if !raw {
+		if !e.tokens.HasChatTemplate() {
+			return nil, fmt.Errorf("%s has no chat template: use --raw", e.name)
+		}
+		o := tokenizer.ChatOptions{AddGenerationPrompt: true}
+		if e.noThink {
+			o.EnableThinking = new(bool)
+		}
+		var err error
+		if text, err = e.tokens.RenderChat(messages, o); err != nil {
+			return nil, err
+		}
+	}
+	ids, err := e.tokens.Encode(text)
+	if err != nil {
+		return nil, err
+	}
+	if vocabulary := e.model.Config().VocabSize; len(ids) > 0 && int(slices.Max(ids)) >= vocabulary {
+		return nil, fmt.Errorf("the tokenizer gives id %d, the model has %d: they do not belong together", slices.Max(ids), vocabulary)
+	}
+	return ids, nil
+}
+
+// complete fills in what the model decides: the mode of auto, the vocabulary,
+// the stop ids, and the bound of tokens, which defaults to what the model
+// suggests and what its context leaves. The result fits the context.
+func (e *engine) complete(o decoder.Options, mode decoder.Mode, promptTokens int, maxTokensGiven bool) (decoder.Options, error) {
+	o = e.adapt(o, mode)
+	context := e.model.Config().MaxPositions
+	left := context - promptTokens
+	switch {
+	case promptTokens == 0:
+		return o, usagef("the prompt is empty")
+	case left < 1:
+		return o, fmt.Errorf("the prompt has %d tokens, the context of %s is %d: nothing can be generated", promptTokens, e.name, context)
+	case !maxTokensGiven:
+		o.MaxTokens = min(e.defaultMaxTokens(), left)
+	case o.MaxTokens > left:
+		return o, fmt.Errorf("the prompt has %d tokens and --max-tokens is %d, the context of %s is %d", promptTokens, o.MaxTokens, e.name, context)
+	}
+	return o, e.checkMode(o)
+}
+
+// adapt sets mode, vocabulary, stop ids and prefill chunk for this model.
+func (e *engine) adapt(o decoder.Options, mode decoder.Mode) decoder.Options {
+	config := e.model.Config()
+	if mode == "" {
+		mode = decoder.AR
+		if config.Architecture == "wedlm" && (config.MaskTokenID >= 0 || o.Vocabulary.MaskID >= 0) {
+			mode = decoder.Verified
+		}
+	}
+	o.Mode = mode
+	if o.Vocabulary.MaskID < 0 {
+		o.Vocabulary.MaskID = config.MaskTokenID
+	}
+	o.Vocabulary.Size = int32(min(e.tokens.Size(), config.VocabSize))
+	o.StopIDs = e.stopIDs()
+	o.PrefillRows = e.backend.Features().PrefillRows
+	return o
+}
+
+// checkMode refuses a window on a model that has no mask to put into it.
+func (e *engine) checkMode(o decoder.Options) error {
+	vocabulary := e.model.Config().VocabSize
+	switch id := int(o.Vocabulary.MaskID); {
+	case id >= vocabulary:
+		return usagef("--mask-id %d: %s has ids 0 to %d", id, e.name, vocabulary-1)
+	case id < 0 && o.Mode != decoder.AR:
+		return usagef("--mode %s: %s has no mask token in its config: use --mode ar, or --mask-id", o.Mode, e.name)
+	}
+	return optionError(o.Validate())
+}
+
+func (e *engine) stopIDs() []int32 {
+	ids := slices.Clone(e.model.Config().EOSTokenIDs)
+	if g := e.checkpoint.Generation(); g != nil {
+		ids = append(ids, g.EOSTokenIDs...)
+	}
+	for _, t := range stopTokens {
+		if id, ok := e.tokens.ID(t); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (e *engine) defaultMaxTokens() int {
+	if g := e.checkpoint.Generation(); g != nil && g.MaxNewTokens > 0 {
+		return g.MaxNewTokens
+	}
+	return defaultMaxTokens
+}
+
+// newCache makes the cache for one generation.
+func (e *engine) newCache(promptTokens int, o decoder.Options) (*model.Cache, error) {
+	capacity, rows := decoder.CacheSize(promptTokens, o)
+	return e.cache(capacity, rows)
+}
+
+func (e *engine) cache(capacity, rows int) (*model.Cache, error) {
+	return e.model.NewCache(model.CacheOptions{
+		Capacity: capacity, MaxRows: rows, DType: e.machine.kv,
+		Window: e.machine.kvWindow, Keep: e.machine.kvKeep,
+	})
+}
+
+// piece is one token's text, for pictures of the window; tokens that are half
+// a character show as replacement characters.
+func (e *engine) piece(id int32) string {
+	return e.tokens.Decode([]int32{id}, false)
+}

@@ -1,0 +1,148 @@
+// Command windrow runs Qwen3-style language models and decodes several tokens
+// per forward. Each command has its file here; what they call lives in the
+// packages decoder, model, tokenizer, eval and cpu.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// The exit codes. Interrupted is 128 + SIGINT, as shells report it.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// errInterrupted is the cause of a context that ctrl-C cancelled.
+var errInterrupted = errors.New("interrupted")
+
+func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings as arguments; it returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		if _, ok := <-signals; ok {
+			// A second signal ends the program at once.
+			signal.Stop(signals)
+			cancel(errInterrupted)
+		}
+	}()
+	app := newApp(stdin, stdout, stderr)
+	args, err := arrange(app, args)
+	if err == nil {
+		err = app.RunContext(ctx, args)
+	}
+	return report(ctx, stderr, err)
+}
+
+// report prints an error as one line and returns the exit code that it means.
+func report(ctx context.Context, stderr io.Writer, err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errInterrupted):
+		fmt.Fprintln(stderr, "windrow: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintln(stderr, "windrow: "+oneLine(err.Error()))
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// oneLine joins the lines of a message: an error is one line, whatever a
+// library or a file's content put into it.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// usageError is a wrong way to call the program: exit code 2.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef makes a usage error.
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, versionLine()) }
+	return &cli.App{
+		Name:      "windrow",
+		Usage:     "run Qwen3-style language models, several tokens per forward",
+		UsageText: "windrow COMMAND [flags] [arguments]",
+		Version:   version,
+		Reader:    stdin, Writer: stdout, ErrWriter: stderr,
+		Commands: []*cli.Command{
+			generateCommand(), chatCommand(), evalCommand(), benchCommand(),
+			inspectCommand(), validateCommand(), versionCommand(),
+		},
+		CustomAppHelpTemplate: cli.AppHelpTemplate + examples(
+			`windrow generate "A hall has 5 rows with 9 chairs in each row. How many chairs are there?"`,
+			`windrow COMMAND --help`),
+		// A stop string or a prompt may hold a comma.
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return flagError(err) },
+	}
+}
+
+// command fills in what all commands share: help that ends with examples, and
+// errors that carry the command's name.
+func command(c *cli.Command, example ...string) *cli.Command {
+	c.CustomHelpTemplate = cli.CommandHelpTemplate + examples(example...)
+	if len(c.Subcommands) != 0 {
+		c.CustomHelpTemplate = cli.SubcommandHelpTemplate + examples(example...)
+	}
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = !b.Value
+		}
+	}
+	// Otherwise the prompt "help" would be taken for a command.
+	c.HideHelpCommand = true
+	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
+		return fmt.Errorf("%s: %w", c.Name, flagError(err))
+	}
+	if action := c.Action; action != nil {
+		c.Action = func(ctx *cli.Context) error {
+			if err := action(ctx); err != nil {
+				return fmt.Errorf("%s: %w", c.Name, err)
+			}
+			return nil
+		}
+	}
+	return c
+}
+
+// examples is the last part of a help template.
+func examples(lines ...string) string {
+	s := "\nEXAMPLE:\n"
+	if len(lines) > 1 {
+		s = "\nEXAMPLES:\n"
+	}
+	for _, l := range lines {
+		s += "   " + l + "\n"
+	}
+	return s
+}

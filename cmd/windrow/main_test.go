@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"windrow/models/tinygsm"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"windrow": main})
+}
+
+// TestScripts runs the program as its users do: see testdata/script.
+func TestScripts(t *testing.T) {
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":     checkCode,
+			"oneline":  checkOneLine,
+			"jsonhas":  checkJSON,
+			"model":    writeModel,
+			"truncate": truncateFile,
+			"spoil":    spoilWeights,
+		},
+	})
+}
+
+// checkCode is "code N COMMAND ARGS…": the command must exit with code N.
+func checkCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// checkOneLine is "oneline": standard error holds one line of an error that
+// is not too long to read, and no trace of a panic.
+func checkOneLine(ts *testscript.TestScript, neg bool, args []string) {
+	stderr := ts.ReadFile("stderr")
+	if n := strings.Count(stderr, "\n"); n != 1 || !strings.HasPrefix(stderr, "windrow: ") || len(stderr) > 400 {
+		ts.Fatalf("want one line that begins with \"windrow: \", at most 400 bytes, got %d lines:\n%s", n, stderr)
+	}
+}
+
+// checkJSON is "jsonhas PATH…": standard output is one JSON object in which
+// each dotted path exists.
+func checkJSON(ts *testscript.TestScript, neg bool, args []string) {
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	var v any
+	if err := d.Decode(&v); err != nil {
+		ts.Fatalf("standard output: %v", err)
+	}
+	if d.More() {
+		ts.Fatalf("standard output: more than one JSON value")
+	}
+	for _, path := range args {
+		at := v
+		for key := range strings.SplitSeq(path, ".") {
+			if list, ok := at.([]any); ok {
+				if len(list) == 0 {
+					ts.Fatalf("%s: empty list before %q", path, key)
+				}
+				at = list[0]
+			}
+			object, ok := at.(map[string]any)
+			if !ok {
+				ts.Fatalf("%s: no object at %q", path, key)
+			}
+			if at, ok = object[key]; !ok {
+				ts.Fatalf("%s: no key %q", path, key)
+			}
+		}
+	}
+}
+
+// writeModel is "model FOLDER": the embedded model's files, small ones first.
+func writeModel(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	for name, data := range tinygsm.Files() {
+		ts.Check(os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+}
+
+// truncateFile is "truncate FILE BYTES".
+func truncateFile(ts *testscript.TestScript, neg bool, args []string) {
+	var n int64
+	ts.Check(json.Unmarshal([]byte(args[1]), &n))
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// spoilWeights is "spoil FILE": every 16-bit element of the data becomes NaN.
+func spoilWeights(ts *testscript.TestScript, neg bool, args []string) {
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	body := data[8+binary.LittleEndian.Uint64(data):]
+	nan := uint16(math.Float32bits(float32(math.NaN())) >> 16)
+	for i := 0; i+1 < len(body); i += 2 {
+		binary.LittleEndian.PutUint16(body[i:], nan)
+	}
+	ts.Check(os.WriteFile(path, data, 0o644))
+}
+
+// golden compares with a file in testdata, or writes it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (go test -run %s -update writes it anew); got:\n%s", path, t.Name(), got)
+	}
+}
