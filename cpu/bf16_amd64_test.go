@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"windrow/backend"
@@ -131,5 +134,95 @@ func TestBF16BatchInvariance(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Every count of outputs, odd ones too, against one output at a time.
+func TestBF16AllOutputCounts(t *testing.T) {
+	const in, most = 96, 33
+	rng := rand.New(rand.NewPCG(7, 8))
+	w := bf16Matrix(rng, 100, in, 3)
+	x := randomRows(rng, most*in)
+	for name, pr := range bf16Projectors() {
+		single := runProjector(pr, w, x, most, 0, 100, 1)
+		for out := 1; out <= 100; out++ {
+			for _, rows := range []int{1, 3, 17, 33} {
+				y := runProjector(pr, w, x, rows, 0, out, out)
+				for r := range rows {
+					for o := range out {
+						if y[r*out+o] != single[r*100+o] {
+							t.Fatalf("%s: %d outputs, %d rows: y[%d][%d] = %v, want %v", name, out, rows, r, o, y[r*out+o], single[r*100+o])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What is not finite in one row of weights or activations stays in its row.
+func TestBF16NonFinite(t *testing.T) {
+	const out, in, rows = 50, 256, 37
+	rng := rand.New(rand.NewPCG(9, 10))
+	w, x := bf16Matrix(rng, out, in, 0), randomRows(rng, rows*in)
+	const badOut, infOut, badRow = 17, 40, 35
+	w.data[2*(badOut*in+100)+1], w.data[2*(badOut*in+100)] = 0x7f, 0xc0
+	w.data[2*(infOut*in+3)+1], w.data[2*(infOut*in+3)] = 0x7f, 0x80
+	x[badRow*in+200] = float32(math.NaN())
+	for name, pr := range bf16Projectors() {
+		y := runProjector(pr, w, x, rows, 0, out, out)
+		for r := range rows {
+			for o := range out {
+				v := float64(y[r*out+o])
+				switch nan, inf := math.IsNaN(v), math.IsInf(v, 0); {
+				case r == badRow || o == badOut:
+					if !nan {
+						t.Errorf("%s: y[%d][%d] = %v, want NaN", name, r, o, v)
+					}
+				case o == infOut:
+					if !inf {
+						t.Errorf("%s: y[%d][%d] = %v, want an infinity", name, r, o, v)
+					}
+				case nan || inf:
+					t.Errorf("%s: y[%d][%d] = %v", name, r, o, v)
+				}
+			}
+		}
+	}
+}
+
+// Tile registers are state that the kernel saves at each signal: projections
+// on many threads, preempted by a busy garbage collector, must stay exact.
+func TestBF16UnderPreemption(t *testing.T) {
+	const out, in, rows = 512, 2048, 33
+	rng := rand.New(rand.NewPCG(11, 12))
+	w, x := bf16Matrix(rng, out, in, 1), randomRows(rng, rows*in)
+	for name, pr := range bf16Projectors() {
+		want := runProjector(pr, w, x, rows, 0, out, out)
+		stop := make(chan struct{})
+		var collector, workers sync.WaitGroup
+		collector.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					runtime.GC()
+				}
+			}
+		})
+		for range 2*runtime.GOMAXPROCS(0) + 1 {
+			workers.Go(func() {
+				for range 20 {
+					if !slices.Equal(runProjector(pr, w, x, rows, 0, out, out), want) {
+						t.Errorf("%s: another result", name)
+						return
+					}
+				}
+			})
+		}
+		workers.Wait()
+		close(stop)
+		collector.Wait()
 	}
 }
