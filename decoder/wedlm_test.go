@@ -243,13 +243,7 @@ func scripted(t *testing.T, o Options, s *script) Summary {
 	return sum
 }
 
-func letters(tokens []int32) string {
-	var s []rune
-	for _, x := range tokens {
-		s = append(s, x)
-	}
-	return string(s)
-}
+func letters(tokens []int32) string { return string(tokens) }
 
 // TestWorkedTrace is the worked trace of the decoding rule, W 3, on to its end
 // at 9 tokens.
