@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // matrix is a weight [out, in] as its checkpoint holds it: data is kept, not
@@ -14,6 +15,7 @@ type matrix struct {
 	dt      backend.DType
 	out, in int
 	data    []byte
+	tensor  backend.Tensor // as it was given: of quantised types the scales and the group, too
 	proj    projector
 }
 
@@ -21,10 +23,14 @@ func (m *matrix) Out() int { return m.out }
 func (m *matrix) In() int  { return m.in }
 
 // stride is the bytes of one row.
-func (m *matrix) stride() int { return m.in * m.dt.Size() }
+func (m *matrix) stride() int { return m.dt.RowBytes(m.in) }
 
 // widenRow converts row o to f32.
 func (m *matrix) widenRow(dst []float32, o int, bf16, f16 func([]float32, []byte)) {
+	if m.dt.Quantized() {
+		quant.Row(dst, &m.tensor, o)
+		return
+	}
 	src := m.data[o*m.stride() : (o+1)*m.stride()]
 	switch m.dt {
 	case backend.BF16:
@@ -46,12 +52,15 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if len(t.Shape) != 2 {
 		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
 	}
-	out, in := t.Shape[0], t.Shape[1]
-	size := t.DType.Size()
-	if size == 0 || out <= 0 || in <= 0 || len(t.Data) != out*in*size {
-		return nil, fmt.Errorf("tensor %s: %d bytes of %v, want %v elements of f32, f16 or bf16", t.Name, len(t.Data), t.DType, t.Shape)
+	if err := t.Check(); err != nil {
+		return nil, err
 	}
-	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, proj: b.k.exact}
+	out, in := t.Shape[0], t.Shape[1]
+	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, tensor: t, proj: b.k.exact}
+	if t.DType.Quantized() {
+		m.proj = genericProjector{} // by way of quant.Row, a row at a time
+		return m, nil
+	}
 	if !b.exact && b.k.fast != nil && b.k.fast.takes(t.DType, in) {
 		m.proj = b.k.fast
 	}

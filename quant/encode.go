@@ -1,0 +1,134 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Encoders of GGUF's blocks. Q8_0 and Q4_0 give the bytes of ggml's reference
+// encoder; those of Q4_K and Q6_K round to nearest without ggml's search for
+// better scales: they serve tests and measurements.
+//
+// src holds whole blocks of elements.
+
+// F32ToQ8_0 encodes blocks of 32.
+func F32ToQ8_0(dst []byte, src []float32) {
+	for ; len(src) >= 32; dst, src = dst[34:], src[32:] {
+		largest := float32(0)
+		for _, v := range src[:32] {
+			largest = max(largest, abs(v))
+		}
+		d := largest / 127
+		inverse := reciprocal(d)
+		binary.LittleEndian.PutUint16(dst, F32ToF16(d))
+		for i, v := range src[:32] {
+			dst[2+i] = byte(int8(math.Round(float64(v * inverse)))) // half away from zero, as roundf
+		}
+	}
+}
+
+// F32ToQ4_0 encodes blocks of 32: the element of largest magnitude becomes −8.
+func F32ToQ4_0(dst []byte, src []float32) {
+	for ; len(src) >= 32; dst, src = dst[18:], src[32:] {
+		d := signedLargest(src[:32]) / -8
+		inverse := reciprocal(d)
+		binary.LittleEndian.PutUint16(dst, F32ToF16(d))
+		number := func(v float32) byte {
+			scaled := float32(v * inverse) // the conversion bars a fused multiply-add
+			return byte(min(15, int8(scaled+8.5)))
+		}
+		for i := range 16 {
+			dst[2+i] = number(src[i]) | number(src[i+16])<<4
+		}
+	}
+}
+
+// F32ToQ4_K encodes blocks of 256.
+func F32ToQ4_K(dst []byte, src []float32) {
+	for ; len(src) >= 256; dst, src = dst[144:], src[256:] {
+		var scales, minima [8]float32 // of the sub-blocks; minima as distances below 0
+		for j := range 8 {
+			low, high := float32(0), float32(math.Inf(-1))
+			for _, v := range src[32*j : 32*j+32] {
+				low, high = min(low, v), max(high, v)
+			}
+			scales[j], minima[j] = (high-low)/15, -low
+		}
+		largestScale, largestMinimum := float32(0), float32(0)
+		for j := range 8 {
+			largestScale, largestMinimum = max(largestScale, scales[j]), max(largestMinimum, minima[j])
+		}
+		dBits, dminBits := F32ToF16(largestScale/63), F32ToF16(largestMinimum/63)
+		binary.LittleEndian.PutUint16(dst, dBits)
+		binary.LittleEndian.PutUint16(dst[2:], dminBits)
+		d, dmin := F16ToF32(dBits), F16ToF32(dminBits)
+		clear(dst[4:144])
+		for j := range 8 {
+			s, m := sixBits(scales[j], d), sixBits(minima[j], dmin)
+			packed := dst[4:16]
+			if j < 4 {
+				packed[j] |= s
+				packed[j+4] |= m
+			} else {
+				packed[j+4] = s&15 | m&15<<4
+				packed[j-4] |= s >> 4 << 6
+				packed[j] |= m >> 4 << 6
+			}
+			inverse := reciprocal(d * float32(s))
+			numbers := dst[16+32*(j/2):]
+			for i, v := range src[32*j : 32*j+32] {
+				q := byte(min(max(roundEven((v+dmin*float32(m))*inverse), 0), 15))
+				numbers[i] |= q << (4 * (j & 1))
+			}
+		}
+	}
+}
+
+// sixBits is x in units of d, rounded to 0..63.
+func sixBits(x, d float32) byte {
+	return byte(min(max(roundEven(x*reciprocal(d)), 0), 63))
+}
+
+// F32ToQ6_K encodes blocks of 256.
+func F32ToQ6_K(dst []byte, src []float32) {
+	for ; len(src) >= 256; dst, src = dst[210:], src[256:] {
+		var scales [16]float32
+		for j := range scales {
+			scales[j] = signedLargest(src[16*j:16*j+16]) / -32
+		}
+		dBits := F32ToF16(signedLargest(scales[:]) / -128)
+		d := F16ToF32(dBits)
+		clear(dst[:192])
+		binary.LittleEndian.PutUint16(dst[208:], dBits)
+		for j, scale := range scales {
+			s := int8(min(max(roundEven(scale*reciprocal(d)), -128), 127))
+			dst[192+j] = byte(s)
+			inverse := reciprocal(d * float32(s))
+			for i, v := range src[16*j : 16*j+16] {
+				q := byte(int(min(max(roundEven(v*inverse), -32), 31)) + 32)
+				at := 16*j + i
+				half, k, l := at/128, at%128/32, at%32
+				dst[64*half+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
+				dst[128+32*half+l] |= q >> 4 << (2 * k)
+			}
+		}
+	}
+}
+
+// signedLargest is the element of largest magnitude, the first of equals.
+func signedLargest(x []float32) (largest float32) {
+	for _, v := range x {
+		if abs(v) > abs(largest) {
+			largest = v
+		}
+	}
+	return largest
+}
+
+// reciprocal is 1/x, and 0 where that is no finite number.
+func reciprocal(x float32) float32 {
+	if r := 1 / x; abs(r) <= math.MaxFloat32 {
+		return r
+	}
+	return 0
+}

@@ -1,0 +1,72 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+
+	"windrow/backend"
+)
+
+// Row widens row o of t, [out, in] or [n] (one row), into dst, which takes
+// the row's length. t must have passed its Check: it is the reference that
+// each kernel of the row's format is compared with.
+func Row(dst []float32, t *backend.Tensor, o int) {
+	in := t.Shape[len(t.Shape)-1]
+	stride := t.DType.RowBytes(in)
+	dst, src := dst[:in], t.Data[o*stride:(o+1)*stride]
+	switch t.DType {
+	case backend.F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case backend.F16:
+		for i := range dst {
+			dst[i] = F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	case backend.BF16:
+		for i := range dst {
+			dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	case backend.Affine4, backend.Affine8:
+		groups := 2 * (in / t.Group)
+		AffineToF32(dst, src, t.Scales[o*groups:(o+1)*groups], t.Biases[o*groups:(o+1)*groups], t.DType.Bits(), t.Group)
+	case backend.Q8_0:
+		Q8_0ToF32(dst, src)
+	case backend.Q4_0:
+		Q4_0ToF32(dst, src)
+	case backend.Q4_K:
+		Q4_KToF32(dst, src)
+	case backend.Q6_K:
+		Q6_KToF32(dst, src)
+	}
+}
+
+// Blocks encodes rows into one of GGUF's block types, or into floats; false
+// for types that it does not write. len(src) is a whole number of blocks.
+func Blocks(dst []byte, d backend.DType, src []float32) bool {
+	switch d {
+	case backend.F32:
+		for i, v := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	case backend.F16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
+		}
+	case backend.BF16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))
+		}
+	case backend.Q8_0:
+		F32ToQ8_0(dst, src)
+	case backend.Q4_0:
+		F32ToQ4_0(dst, src)
+	case backend.Q4_K:
+		F32ToQ4_K(dst, src)
+	case backend.Q6_K:
+		F32ToQ6_K(dst, src)
+	default:
+		return false
+	}
+	return true
+}
