@@ -302,7 +302,7 @@ func TestTextHookError(t *testing.T) {
 	}
 }
 
-// broken engines
+// brokenEngine answers as its function says, within the contract or not.
 type brokenEngine func(b *model.Batch) ([]model.Result, error)
 
 func (f brokenEngine) Forward(_ context.Context, b *model.Batch) ([]model.Result, error) {
@@ -327,5 +327,21 @@ func TestEngineErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
+	}
+}
+
+// lateDetok says its token at once and always has half a character left.
+type lateDetok struct{}
+
+func (lateDetok) Push(id int32) string { return string(rune(id)) }
+func (lateDetok) Flush() string        { return "\uFFFD" }
+
+// TestNothingAfterAStopString: not even what the detokenizer still holds.
+func TestNothingAfterAStopString(t *testing.T) {
+	o := Options{Mode: AR, MaxTokens: 9, StopStrings: []string{"##"}}
+	o.Vocabulary.MaskID = -1
+	sum, err := Generate(t.Context(), parrot{"ab##"}, model.NewCountingCache(20), []int32{0}, o, lateDetok{}, Hooks{})
+	if err != nil || sum.Text != "ab" {
+		t.Errorf("text %q, error %v; want ab", sum.Text, err)
 	}
 }

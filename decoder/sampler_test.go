@@ -183,3 +183,23 @@ func TestNucleusEqualsSorting(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowPenalties: in wedlm a mask row's penalties count the filled slots
+// that the row sees, also to its right.
+func TestWindowPenalties(t *testing.T) {
+	o := DefaultOptions()
+	o.Mode, o.Window, o.MaxTokens, o.EntropyThreshold = WeDLM, 2, 2, nil
+	o.Sampling.PresencePenalty, o.Vocabulary.MaskID = 1, 2
+	entropy := []float32{2, 1} // by position: slot 1 is filled first
+	eng := brokenEngine(func(b *model.Batch) ([]model.Result, error) {
+		var results []model.Result
+		for _, row := range b.Want.Rows {
+			results = append(results, model.Result{Entropy: entropy[b.Positions[row]-1], Logits: []float32{1, .5, 9}})
+		}
+		return results, nil
+	})
+	sum, err := Generate(t.Context(), eng, model.NewCountingCache(20), []int32{0}, o, nil, Hooks{})
+	if err != nil || !slices.Equal(sum.Tokens, []int32{1, 0}) {
+		t.Errorf("tokens %v, error %v; want 1 0: slot 1 took 0, which slot 0 then avoids", sum.Tokens, err)
+	}
+}
