@@ -42,6 +42,13 @@ type Checkpoint struct {
 	tensors    map[string]backend.Tensor
 	names      []string
 	others     map[string]bool // tensors that are no weights: position ids and the like
+	packed     map[string]packedTensor
+}
+
+// packedTensor is a tensor of quantised weights that waits for its scales.
+type packedTensor struct {
+	RawTensor
+	file string
 }
 
 // files is where a checkpoint's files lie. Names are plain: checked by
@@ -69,7 +76,8 @@ func newCheckpoint(from files) (_ *Checkpoint, err error) {
 			from.close()
 		}
 	}()
-	c := &Checkpoint{files: from, generation: &GenerationConfig{}, tensors: map[string]backend.Tensor{}, others: map[string]bool{}}
+	c := &Checkpoint{files: from, generation: &GenerationConfig{}, tensors: map[string]backend.Tensor{},
+		others: map[string]bool{}, packed: map[string]packedTensor{}}
 	data, err := from.read(configFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such file: want a Hugging Face model folder", from.path(configFile))
@@ -89,6 +97,9 @@ func newCheckpoint(from files) (_ *Checkpoint, err error) {
 		return nil, err
 	}
 	if err := c.loadWeights(); err != nil {
+		return nil, err
+	}
+	if err := c.joinAffine(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -132,7 +143,7 @@ func (c *Checkpoint) loadWeights() error {
 		}
 		slices.Sort(shards[shard])
 		for _, name := range shards[shard] {
-			if _, ok := c.tensors[name]; !ok && !c.others[name] {
+			if _, ok := c.tensors[name]; !ok && !c.others[name] && c.packed[name].file == "" {
 				return fmt.Errorf("%s: no tensor %.80q, which %s puts there", c.files.path(shard), name, indexFile)
 			}
 		}
@@ -149,6 +160,11 @@ func (c *Checkpoint) addShard(file string, data []byte, weightMap map[string]str
 	}
 	for _, raw := range s.Tensors {
 		if weightMap != nil && weightMap[raw.Name] != file {
+			continue
+		}
+		if raw.DType == "U32" && strings.HasSuffix(raw.Name, ".weight") {
+			c.packed[raw.Name] = packedTensor{raw, file}
+			c.names = append(c.names, raw.Name)
 			continue
 		}
 		t, err := raw.Weight()

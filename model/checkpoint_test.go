@@ -202,7 +202,7 @@ func TestCheckpointRefuses(t *testing.T) {
 		{"an index out of the folder", index(`{"weight_map": {"a.weight": "../model.safetensors"}}`), false, "want a plain name"},
 		{"an absolute index", index(`{"weight_map": {"a.weight": "/etc/model.safetensors"}}`), false, "want a plain name"},
 		{"an index of a quantised model", map[string]string{"model-00001-of-00002.safetensors": string(writeSafetensors(t, nil,
-			[]RawTensor{{Name: "a.weight", DType: "U32", Shape: []int{1}, Data: make([]byte, 4)}}))}, false, "dtype U32: want F32, F16 or BF16"},
+			[]RawTensor{{Name: "a.weight", DType: "U32", Shape: []int{1}, Data: make([]byte, 4)}}))}, false, "dtype U32, and config.json has no quantization"},
 		{"an empty file", map[string]string{"model-00001-of-00002.safetensors": "\x00empty"}, true, "safetensors file of 0 bytes"},
 	} {
 		files := shardedFiles(t)

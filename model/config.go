@@ -35,6 +35,8 @@ type Config struct {
 	EOSTokenIDs []int32
 	// DType is torch_dtype (dtype since transformers 5), as written.
 	DType string
+	// Quantization says how packed weights are read; nil: there are none.
+	Quantization *Quantization
 }
 
 // Bounds on a config's sizes: about eight times the largest published dense
@@ -98,6 +100,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
 	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, c.impliedMask()))
 	c.refuseUnsupported(f)
+	c.Quantization = readQuantization(f)
 	c.readRope(f)
 	if f.err != nil {
 		return nil, f.err

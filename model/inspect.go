@@ -2,6 +2,8 @@ package model
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 
 	"windrow/backend"
@@ -27,15 +29,18 @@ type Inspection struct {
 	QKNorm           bool    `json:"qk_norm"`
 	QKVBias          bool    `json:"qkv_bias"`
 
-	Tensors    int          `json:"tensors"`
-	Parameters int64        `json:"parameters"` // as stored: a tied head counts once
-	Bytes      int64        `json:"bytes"`
-	DTypes     []DTypeUse   `json:"dtypes"` // most bytes first
-	KV         []KVUse      `json:"kv"`     // by KV dtype: f32, bf16, int8
-	Memory     []MemoryNeed `json:"memory"` // weights and KV at some contexts
+	Tensors    int   `json:"tensors"`
+	Parameters int64 `json:"parameters"` // as stored: a tied head counts once
+	Bytes      int64 `json:"bytes"`
+	// BitsPerWeight is over all tensors, scales and biases included.
+	BitsPerWeight float64      `json:"bits_per_weight"`
+	DTypes        []DTypeUse   `json:"dtypes"` // most bytes first
+	KV            []KVUse      `json:"kv"`     // by KV dtype: f32, bf16, int8
+	Memory        []MemoryNeed `json:"memory"` // weights and KV at some contexts
 }
 
-// DTypeUse counts the tensors of one dtype.
+// DTypeUse counts the tensors of one dtype; affine types by their group, too:
+// "affine4 g64".
 type DTypeUse struct {
 	DType      string `json:"dtype"`
 	Tensors    int    `json:"tensors"`
@@ -90,29 +95,34 @@ func Inspect(src Source) Inspection {
 }
 
 func (in *Inspection) countTensors(src Source) {
-	byDType := map[backend.DType]*DTypeUse{}
+	uses := map[string]*DTypeUse{}
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
 		if !ok {
 			continue
 		}
-		use := byDType[t.DType]
-		if use == nil {
-			use = &DTypeUse{DType: t.DType.String()}
-			byDType[t.DType] = use
+		label := t.DType.String()
+		if t.DType.Affine() {
+			label = fmt.Sprintf("%s g%d", label, t.Group)
 		}
-		bytes := int64(len(t.Data))
+		use := uses[label]
+		if use == nil {
+			use = &DTypeUse{DType: label}
+			uses[label] = use
+		}
+		bytes, parameters := int64(t.Bytes()), int64(t.Elements())
 		use.Tensors++
 		use.Bytes += bytes
-		use.Parameters += bytes / int64(t.DType.Size())
+		use.Parameters += parameters
 		in.Tensors++
 		in.Bytes += bytes
-		in.Parameters += bytes / int64(t.DType.Size())
+		in.Parameters += parameters
 	}
-	for _, t := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
-		if use := byDType[t]; use != nil {
-			in.DTypes = append(in.DTypes, *use)
-		}
+	for _, label := range slices.Sorted(maps.Keys(uses)) {
+		in.DTypes = append(in.DTypes, *uses[label])
 	}
 	slices.SortStableFunc(in.DTypes, func(a, b DTypeUse) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	if in.Parameters > 0 {
+		in.BitsPerWeight = 8 * float64(in.Bytes) / float64(in.Parameters)
+	}
 }
