@@ -58,10 +58,10 @@ type benchPlan struct {
 
 // timed is how long a measurement of something quick goes on: long enough
 // that the clock and the scheduler do not matter.
-const timed = 60 * time.Millisecond
+const timed = 120 * time.Millisecond
 
 // bandwidthTime is how long one reading of the bandwidth takes.
-const bandwidthTime = 150 * time.Millisecond
+const bandwidthTime = 400 * time.Millisecond
 
 func bench(c *cli.Context) error {
 	if c.Args().Present() {

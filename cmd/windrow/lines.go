@@ -135,7 +135,7 @@ func (t *terminalLines) next(signals <-chan os.Signal) (string, error) {
 
 // readLine reads one message: a line, or the pasted lines before one.
 func (t *terminalLines) readLine() (string, error) {
-	if width, height, err := term.GetSize(int(t.file.Fd())); err == nil {
+	if width, height, err := term.GetSize(int(t.file.Fd())); err == nil && width > 0 {
 		t.editor.SetSize(width, height)
 	}
 	t.editor.SetBracketedPasteMode(true)

@@ -5,9 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,12 +37,20 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":     checkCode,
-			"oneline":  checkOneLine,
-			"jsonhas":  checkJSON,
-			"model":    writeModel,
-			"truncate": truncateFile,
-			"spoil":    spoilWeights,
+			"code":      checkCode,
+			"oneline":   checkOneLine,
+			"jsonhas":   checkJSON,
+			"model":     writeModel,
+			"truncate":  truncateFile,
+			"spoil":     spoilWeights,
+			"repeat":    repeatText,
+			"append":    appendFile,
+			"interrupt": interruptProgram,
+		},
+		Setup: func(e *testscript.Env) error {
+			path, err := filepath.Abs(filepath.Join("..", "..", "model", "testdata", "golden"))
+			e.Setenv("GOLDEN", path)
+			return err
 		},
 	})
 }
@@ -125,6 +137,44 @@ func spoilWeights(ts *testscript.TestScript, neg bool, args []string) {
 		binary.LittleEndian.PutUint16(body[i:], nan)
 	}
 	ts.Check(os.WriteFile(path, data, 0o644))
+}
+
+// repeatText is "repeat FILE TEXT N": TEXT N times, and a newline.
+func repeatText(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat(args[1], n)+"\n"), 0o644))
+}
+
+// appendFile is "append FILE OTHER": what OTHER holds goes behind FILE.
+func appendFile(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(ts.ReadFile(args[0])+ts.ReadFile(args[1])), 0o644))
+}
+
+// interruptProgram is "interrupt CODE STDIN COMMAND ARGS…": it sends an
+// interrupt once the command has written something to its standard output.
+// Both outputs go to the log, standard error also to the file "stderr.txt".
+func interruptProgram(ts *testscript.TestScript, neg bool, args []string) {
+	cmd := exec.Command(args[2], args[3:]...)
+	cmd.Stdin = strings.NewReader(ts.ReadFile(args[1]))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(stdout, first); err != nil {
+		ts.Fatalf("no output: %v: %s", err, stderr.Bytes())
+	}
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(stdout)
+	ts.Check(err)
+	cmd.Wait()
+	ts.Logf("[stdout]\n%s%s\n[stderr]\n%s", first, rest, stderr.Bytes())
+	if got := fmt.Sprint(cmd.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("stderr.txt"), stderr.Bytes(), 0o644))
 }
 
 // golden compares with a file in testdata, or writes it with -update.
