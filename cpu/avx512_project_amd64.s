@@ -150,9 +150,13 @@ start:                                \
 	MOVQ       tileArgs_steps(AX), CX; \
 step:                                 \
 	PREFETCHT0 (R11);                 \
-	PREFETCHT0 64(R11);               \
-	PREFETCHT0 128(R11);              \
-	PREFETCHT0 192(R11);              \
+	PREFETCHT0 (R11)(R8*1);           \
+	PREFETCHT0 (R11)(R8*2);           \
+	PREFETCHT0 (R11)(R9*1);           \
+	CMPQ       CX, tileArgs_aheadLeft(AX); \
+	JNE        near;                  \
+	ADDQ       tileArgs_aheadJump(AX), R11; \
+near:                                 \
 	EVEN;                             \
 	MUL(0);                           \
 	ODD;                              \

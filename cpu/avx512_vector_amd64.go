@@ -29,7 +29,7 @@ var avx512Vector = &vectorCode{
 	expSum:     avx512ExpSum,
 	expSums:    avx512ExpSums,
 
-	rows:    4,
+	scoreRows: 4, valueRows: 4,
 	scores:  avx512Scores4,
 	scores1: avx512Scores1,
 	values:  avx512Values4,

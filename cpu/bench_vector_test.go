@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"windrow/backend"
 )
 
 // BenchmarkVector times the vector kernels of every table on 3,072 elements
@@ -80,4 +82,56 @@ func bestOf(b *testing.B, work int, unit string, f func()) {
 	}
 	b.ReportMetric(float64(work)*float64(spell)/best.Seconds()/1e9, unit)
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkExact times the exact projectors on one thread. One row reads 64 MiB
+// of weights in turn, so that they come from memory (or a large L3); GB/s is
+// to be compared with the plain read loop. Many rows are compared with the FMA
+// peak.
+func BenchmarkExact(b *testing.B) {
+	const total = 64 << 20
+	data := make([]byte, total)
+	for i := range data {
+		data[i] = byte(i * 7 & 0x3f)
+	}
+	for _, name := range KernelTables() {
+		k := kernelTables[name]()
+		if name == "go" || name == "amx" || name == "avx512bf16" {
+			continue // their exact projector is another table's, or slow
+		}
+		floats := make([]float32, total/4)
+		for i := range floats {
+			floats[i] = 1
+		}
+		at := 0
+		b.Run(name+"/read", func(b *testing.B) {
+			part := len(floats) / 64
+			bestOf(b, 4*part, "GB/s", func() { at = (at + 1) % 64; k.sumSquares(floats[at*part : (at+1)*part]) })
+		})
+		for _, in := range []int{1024, 3072} {
+			for _, rows := range []int{1, 2, 4, 6, 8, 16, 32, 512} {
+				m := &matrix{dt: backend.BF16, out: total / 2 / in, in: in, data: data[:total/2/in*in*2]}
+				f, _ := k.exact.packSize(rows, in)
+				p := &packed{rows: rows, in: in, f32: make([]float32, f)}
+				k.exact.pack(p, make([]float32, rows*in), 0, rows)
+				chunk := k.exact.chunk(rows, in)
+				y := make([]float32, rows*chunk)
+				var s scratch
+				at := 0
+				run := func() {
+					if at += chunk; at+chunk > m.out {
+						at = 0
+					}
+					k.exact.project(y, chunk, p, m, at, at+chunk, &s)
+				}
+				b.Run(fmt.Sprintf("%s/in=%d/rows=%d", name, in, rows), func(b *testing.B) {
+					if rows > 4 {
+						bestOf(b, 2*rows*chunk*in, "GFLOP/s", run)
+					} else {
+						bestOf(b, 2*chunk*in, "GB/s", run)
+					}
+				})
+			}
+		}
+	}
 }

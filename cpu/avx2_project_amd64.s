@@ -1,0 +1,293 @@
+#include "textflag.h"
+#include "go_asm.h"
+
+// The tiles of the exact projector in 8 lanes, with 16 registers: 4 outs × 1 or
+// 2 rows, 2 outs × 3..6 rows, one accumulator for each (row, out). A step is 16
+// elements of k, the even ones first. Registers are those of the 512-bit tiles.
+
+#define BF16EVEN4 \
+	VMOVDQU (DI), Y8;         \
+	VMOVDQU (DI)(R8*1), Y9;   \
+	VMOVDQU (DI)(R8*2), Y10;  \
+	VMOVDQU (DI)(R9*1), Y11;  \
+	VPSLLD  $16, Y8, Y8;      \
+	VPSLLD  $16, Y9, Y9;      \
+	VPSLLD  $16, Y10, Y10;    \
+	VPSLLD  $16, Y11, Y11
+
+#define BF16ODD4 \
+	VPAND (DI), Y15, Y8;        \
+	VPAND (DI)(R8*1), Y15, Y9;  \
+	VPAND (DI)(R8*2), Y15, Y10; \
+	VPAND (DI)(R9*1), Y15, Y11
+
+#define F32EVEN4 \
+	VMOVUPS (DI), Y8;        \
+	VMOVUPS (DI)(R8*1), Y9;  \
+	VMOVUPS (DI)(R8*2), Y10; \
+	VMOVUPS (DI)(R9*1), Y11
+
+#define F32ODD4 \
+	VMOVUPS 32(DI), Y8;        \
+	VMOVUPS 32(DI)(R8*1), Y9;  \
+	VMOVUPS 32(DI)(R8*2), Y10; \
+	VMOVUPS 32(DI)(R9*1), Y11
+
+#define BF16EVEN2 \
+	VMOVDQU (DI), Y12;       \
+	VMOVDQU (DI)(R8*1), Y13; \
+	VPSLLD  $16, Y12, Y12;   \
+	VPSLLD  $16, Y13, Y13
+
+#define BF16ODD2 \
+	VPAND (DI), Y15, Y12;       \
+	VPAND (DI)(R8*1), Y15, Y13
+
+#define F32EVEN2 \
+	VMOVUPS (DI), Y12;      \
+	VMOVUPS (DI)(R8*1), Y13
+
+#define F32ODD2 \
+	VMOVUPS 32(DI), Y12;      \
+	VMOVUPS 32(DI)(R8*1), Y13
+
+#define ROW4(x, a, b, c, d) \
+	VMOVUPS     x, Y12;      \
+	VFMADD231PS Y8, Y12, a;  \
+	VFMADD231PS Y9, Y12, b;  \
+	VFMADD231PS Y10, Y12, c; \
+	VFMADD231PS Y11, Y12, d
+
+#define ROW2(x, a, b) \
+	VMOVUPS     x, Y14;      \
+	VFMADD231PS Y12, Y14, a; \
+	VFMADD231PS Y13, Y14, b
+
+#define MUL1(at) ROW4(at(SI), Y0, Y1, Y2, Y3)
+#define MUL2(at) MUL1(at); ROW4(at(SI)(DX*1), Y4, Y5, Y6, Y7)
+#define MUL3(at) ROW2(at(SI), Y0, Y1); ROW2(at(SI)(DX*1), Y2, Y3); ROW2(at(SI)(DX*2), Y4, Y5)
+#define MUL4(at) MUL3(at); ROW2(at(R10), Y6, Y7)
+#define MUL5(at) MUL4(at); ROW2(at(R10)(DX*1), Y8, Y9)
+#define MUL6(at) MUL5(at); ROW2(at(R10)(DX*2), Y10, Y11)
+
+#define CLEARV(a) VXORPS a, a, a
+#define CLEAR1 CLEARV(Y0); CLEARV(Y1); CLEARV(Y2); CLEARV(Y3)
+#define CLEAR2 CLEAR1; CLEARV(Y4); CLEARV(Y5); CLEARV(Y6); CLEARV(Y7)
+#define CLEAR3 CLEAR1; CLEARV(Y4); CLEARV(Y5)
+#define CLEAR4 CLEAR2
+#define CLEAR5 CLEAR2; CLEARV(Y8); CLEARV(Y9)
+#define CLEAR6 CLEAR5; CLEARV(Y10); CLEARV(Y11)
+
+#define LOAD2V(at, a, b) \
+	VMOVUPS at(R13), a;      \
+	VMOVUPS (at+32)(R13), b
+#define LOAD1 LOAD2V(0, Y0, Y1); LOAD2V(64, Y2, Y3)
+#define LOAD2 LOAD1; LOAD2V(128, Y4, Y5); LOAD2V(192, Y6, Y7)
+#define LOAD3 LOAD1; LOAD2V(128, Y4, Y5)
+#define LOAD4 LOAD2
+#define LOAD5 LOAD2; LOAD2V(256, Y8, Y9)
+#define LOAD6 LOAD5; LOAD2V(320, Y10, Y11)
+
+#define STORE2V(at, a, b) \
+	VMOVUPS a, at(R13);      \
+	VMOVUPS b, (at+32)(R13)
+#define STORE1 STORE2V(0, Y0, Y1); STORE2V(64, Y2, Y3)
+#define STORE2 STORE1; STORE2V(128, Y4, Y5); STORE2V(192, Y6, Y7)
+#define STORE3 STORE1; STORE2V(128, Y4, Y5)
+#define STORE4 STORE2
+#define STORE5 STORE2; STORE2V(256, Y8, Y9)
+#define STORE6 STORE5; STORE2V(320, Y10, Y11)
+
+// SUM2V stores two sums: lanes i with i+4, i+2, i+1.
+#define SUM2V(at, a, b) \
+	VPERM2F128   $0x20, b, a, Y12;   \
+	VPERM2F128   $0x31, b, a, Y13;   \
+	VADDPS       Y13, Y12, Y12;      \
+	VPERMILPS    $0x4e, Y12, Y13;    \
+	VADDPS       Y13, Y12, Y12;      \
+	VPERMILPS    $0xb1, Y12, Y13;    \
+	VADDPS       Y13, Y12, Y12;      \
+	VEXTRACTF128 $1, Y12, X13;       \
+	VMOVSS       X12, at(CX);        \
+	VMOVSS       X13, (at+4)(CX)
+#define DOWN ADDQ tileArgs_ldy(AX), CX
+#define SUM1 SUM2V(0, Y0, Y1); SUM2V(8, Y2, Y3)
+#define SUM2 SUM1; DOWN; SUM2V(0, Y4, Y5); SUM2V(8, Y6, Y7)
+#define SUM3 SUM2V(0, Y0, Y1); DOWN; SUM2V(0, Y2, Y3); DOWN; SUM2V(0, Y4, Y5)
+#define SUM4 SUM3; DOWN; SUM2V(0, Y6, Y7)
+#define SUM5 SUM4; DOWN; SUM2V(0, Y8, Y9)
+#define SUM6 SUM5; DOWN; SUM2V(0, Y10, Y11)
+
+#define AHEAD4 \
+	PREFETCHT0 (R11);       \
+	PREFETCHT0 (R11)(R8*1); \
+	PREFETCHT0 (R11)(R8*2); \
+	PREFETCHT0 (R11)(R9*1)
+
+#define AHEAD2 \
+	PREFETCHT0 (R11);       \
+	PREFETCHT0 (R11)(R8*1)
+
+// TILE runs all groups, with AX set. wstep is the bytes of weights in a step.
+#define TILE(rows, outs, EVEN, ODD, wstep, AHEAD, MUL, CLEARALL, LOADALL, STOREALL, SUMALL) \
+	MOVQ     tileArgs_y(AX), BX;    \
+	MOVQ     tileArgs_acc(AX), R13; \
+	MOVQ     tileArgs_w(AX), DI;    \
+	MOVQ     tileArgs_ldw(AX), R8;  \
+	LEAQ     (R8)(R8*2), R9;        \
+	MOVQ     tileArgs_x(AX), SI;    \
+	MOVQ     tileArgs_ldx(AX), DX;  \
+	LEAQ     (SI)(DX*2), R10;       \
+	ADDQ     DX, R10;               \
+	MOVQ     tileArgs_ahead(AX), R11;     \
+	MOVQ     tileArgs_aheadStep(AX), R12; \
+	MOVQ     tileArgs_groups(AX), R15;    \
+	VPCMPEQD Y15, Y15, Y15;         \
+	VPSLLD   $16, Y15, Y15;         \
+group:                              \
+	CMPQ     tileArgs_resume(AX), $0; \
+	JNE      resume;                \
+	CLEARALL;                       \
+	JMP      start;                 \
+resume:                             \
+	LOADALL;                        \
+start:                              \
+	MOVQ     tileArgs_steps(AX), CX; \
+step:                               \
+	AHEAD;                          \
+	CMPQ     CX, tileArgs_aheadLeft(AX); \
+	JNE      near;                  \
+	ADDQ     tileArgs_aheadJump(AX), R11; \
+near:                               \
+	EVEN;                           \
+	MUL(0);                         \
+	ODD;                            \
+	MUL(32);                        \
+	ADDQ     R12, R11;              \
+	ADDQ     $wstep, DI;            \
+	ADDQ     $64, SI;               \
+	ADDQ     $64, R10;              \
+	DECQ     CX;                    \
+	JNZ      step;                  \
+	MOVQ     tileArgs_steps(AX), CX; \
+	IMULQ    $wstep, CX;            \
+	SUBQ     CX, DI;                \
+	LEAQ     (DI)(R8*outs), DI;     \
+	MOVQ     tileArgs_steps(AX), CX; \
+	SHLQ     $6, CX;                \
+	SUBQ     CX, SI;                \
+	SUBQ     CX, R10;               \
+	TESTQ    BX, BX;                \
+	JNZ      sum;                   \
+	STOREALL;                       \
+	JMP      next;                  \
+sum:                                \
+	MOVQ     BX, CX;                \
+	SUMALL;                         \
+	ADDQ     $(4*outs), BX;         \
+next:                               \
+	ADDQ     $(32*rows*outs), R13;  \
+	DECQ     R15;                   \
+	JNZ      group;                 \
+	VZEROUPPER;                     \
+	RET
+
+// func avx2Tile(a *tileArgs)
+TEXT ·avx2Tile(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ tileArgs_rows(AX), CX
+	CMPQ tileArgs_f32(AX), $0
+	JNE  f32
+	CMPQ CX, $1
+	JNE  2(PC)
+	JMP  bf16Tile1<>(SB)
+	CMPQ CX, $2
+	JNE  2(PC)
+	JMP  bf16Tile2<>(SB)
+	CMPQ CX, $3
+	JNE  2(PC)
+	JMP  bf16Tile3<>(SB)
+	CMPQ CX, $4
+	JNE  2(PC)
+	JMP  bf16Tile4<>(SB)
+	CMPQ CX, $5
+	JNE  2(PC)
+	JMP  bf16Tile5<>(SB)
+	JMP  bf16Tile6<>(SB)
+f32:
+	CMPQ CX, $1
+	JNE  2(PC)
+	JMP  f32Tile1<>(SB)
+	CMPQ CX, $2
+	JNE  2(PC)
+	JMP  f32Tile2<>(SB)
+	CMPQ CX, $3
+	JNE  2(PC)
+	JMP  f32Tile3<>(SB)
+	CMPQ CX, $4
+	JNE  2(PC)
+	JMP  f32Tile4<>(SB)
+	CMPQ CX, $5
+	JNE  2(PC)
+	JMP  f32Tile5<>(SB)
+	JMP  f32Tile6<>(SB)
+
+TEXT bf16Tile1<>(SB), NOSPLIT, $0-0
+	TILE(1, 4, BF16EVEN4, BF16ODD4, 32, AHEAD4, MUL1, CLEAR1, LOAD1, STORE1, SUM1)
+
+TEXT bf16Tile2<>(SB), NOSPLIT, $0-0
+	TILE(2, 4, BF16EVEN4, BF16ODD4, 32, AHEAD4, MUL2, CLEAR2, LOAD2, STORE2, SUM2)
+
+TEXT bf16Tile3<>(SB), NOSPLIT, $0-0
+	TILE(3, 2, BF16EVEN2, BF16ODD2, 32, AHEAD2, MUL3, CLEAR3, LOAD3, STORE3, SUM3)
+
+TEXT bf16Tile4<>(SB), NOSPLIT, $0-0
+	TILE(4, 2, BF16EVEN2, BF16ODD2, 32, AHEAD2, MUL4, CLEAR4, LOAD4, STORE4, SUM4)
+
+TEXT bf16Tile5<>(SB), NOSPLIT, $0-0
+	TILE(5, 2, BF16EVEN2, BF16ODD2, 32, AHEAD2, MUL5, CLEAR5, LOAD5, STORE5, SUM5)
+
+TEXT bf16Tile6<>(SB), NOSPLIT, $0-0
+	TILE(6, 2, BF16EVEN2, BF16ODD2, 32, AHEAD2, MUL6, CLEAR6, LOAD6, STORE6, SUM6)
+
+TEXT f32Tile1<>(SB), NOSPLIT, $0-0
+	TILE(1, 4, F32EVEN4, F32ODD4, 64, AHEAD4, MUL1, CLEAR1, LOAD1, STORE1, SUM1)
+
+TEXT f32Tile2<>(SB), NOSPLIT, $0-0
+	TILE(2, 4, F32EVEN4, F32ODD4, 64, AHEAD4, MUL2, CLEAR2, LOAD2, STORE2, SUM2)
+
+TEXT f32Tile3<>(SB), NOSPLIT, $0-0
+	TILE(3, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL3, CLEAR3, LOAD3, STORE3, SUM3)
+
+TEXT f32Tile4<>(SB), NOSPLIT, $0-0
+	TILE(4, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL4, CLEAR4, LOAD4, STORE4, SUM4)
+
+TEXT f32Tile5<>(SB), NOSPLIT, $0-0
+	TILE(5, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL5, CLEAR5, LOAD5, STORE5, SUM5)
+
+TEXT f32Tile6<>(SB), NOSPLIT, $0-0
+	TILE(6, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL6, CLEAR6, LOAD6, STORE6, SUM6)
+
+// func avx2Split(dst *float32, src *byte, steps int)
+//
+// Each 16 f32s become the 8 even ones and the 8 odd ones: VSHUFPS leaves the
+// quarters of two vectors interleaved, VPERMPD puts them in order.
+TEXT ·avx2Split(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ steps+16(FP), CX
+loop:
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VSHUFPS $0x88, Y1, Y0, Y2
+	VSHUFPS $0xdd, Y1, Y0, Y3
+	VPERMPD $0xd8, Y2, Y2
+	VPERMPD $0xd8, Y3, Y3
+	VMOVUPS Y2, (DI)
+	VMOVUPS Y3, 32(DI)
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	DECQ    CX
+	JNZ     loop
+	VZEROUPPER
+	RET

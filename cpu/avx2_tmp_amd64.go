@@ -1,3 +1,0 @@
-package cpu
-
-func avx2Tile(a *tileArgs) {}
