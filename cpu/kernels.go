@@ -131,6 +131,13 @@ func kernelsByName(name string) (*kernels, error) {
 	return make(), nil
 }
 
+// RoundsActivations tells whether a kernel table has an arithmetic that rounds
+// activations, so that its default differs from exact.
+func RoundsActivations(table string) bool {
+	k, err := kernelsByName(table)
+	return err == nil && k.fast != nil
+}
+
 // KernelTables lists the kernel tables that this machine can run.
 func KernelTables() []string {
 	var names []string
