@@ -63,10 +63,13 @@ func generate(c *cli.Context) error {
 	defer cache.Close()
 
 	out := &answerWriter{w: c.App.Writer}
-	hooks, finish := generationHooks(c, e, o.Mode, out)
+	hooks, finish := generationHooks(c, e, o.Mode, len(ids), out)
 	s, err := decoder.Generate(c.Context, e.model, cache, ids, o, e.tokens.NewStream(true), hooks)
 	finish()
-	if err != nil && s.FinishReason != decoder.FinishCancelled {
+	if err != nil {
+		if out.written > 0 {
+			out.end() // the error gets a line of its own
+		}
 		return optionError(err)
 	}
 	switch {
@@ -103,10 +106,19 @@ func parseGeneration(c *cli.Context) (o decoder.Options, mode decoder.Mode, m ma
 
 // generationHooks streams the text, or draws the window with --watch, or
 // does neither with --json. finish must be called when the generation is over.
-func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, out *answerWriter) (h decoder.Hooks, finish func()) {
+func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, promptTokens int, out *answerWriter) (h decoder.Hooks, finish func()) {
 	finish = func() {}
 	if !c.Bool("json") {
 		h.Text = out.text
+	}
+	// A prompt of one chunk is over before a bar can be read.
+	if chunk := e.backend.Features().PrefillRows; promptTokens > chunk {
+		bar := newProgress(c.App.ErrWriter, "prefill")
+		h.Prefill = func(done, total int) {
+			if bar.update(done, total, ""); done == total {
+				bar.finish()
+			}
+		}
 	}
 	if !c.Bool("watch") {
 		return h, finish
@@ -117,7 +129,8 @@ func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, out *answerWr
 		return h, finish
 	}
 	w := newWatcher(terminal, mode, e.piece)
-	return decoder.Hooks{Text: w.text, Step: w.step}, func() {
+	h.Text, h.Step = w.text, w.step
+	return h, func() {
 		if c.Context.Err() != nil {
 			w.discard()
 		}

@@ -100,10 +100,12 @@ func (e *engine) Close() {
 }
 
 // encode turns a conversation into the prompt's ids: through the chat
-// template, or as plain text where raw is set.
-func (e *engine) encode(messages []tokenizer.Message, raw bool) ([]int32, error) {
-	text := messages[len(messages)-1].Content
-	if !raw {
+// template, where special tokens come from the template only, or as the plain
+// text of its last message where raw is set.
+func (e *engine) encode(messages []tokenizer.Message, raw bool) (ids []int32, err error) {
+	if raw {
+		ids, err = e.tokens.Encode(messages[len(messages)-1].Content)
+	} else {
 		if !e.tokens.HasChatTemplate() {
 			return nil, fmt.Errorf("%s has no chat template: use --raw", e.name)
 		}
@@ -111,12 +113,8 @@ func (e *engine) encode(messages []tokenizer.Message, raw bool) ([]int32, error)
 		if e.noThink {
 			o.EnableThinking = new(bool)
 		}
-		var err error
-		if text, err = e.tokens.RenderChat(messages, o); err != nil {
-			return nil, err
-		}
+		ids, err = e.tokens.EncodeChat(messages, o)
 	}
-	ids, err := e.tokens.Encode(text)
 	if err != nil {
 		return nil, err
 	}
