@@ -41,11 +41,33 @@ type tileArgs struct {
 // Even and odd are separate because a bf16 pair in 32 bits becomes two f32
 // with one shift and one mask, without shuffles; activations are split to
 // match, once, when they are packed.
+//
+// What was tried, one thread of a shared 2.1 GHz Sapphire Rapids with an FMA
+// peak of 135 GFLOP/s in 16 lanes, where a plain read loop gets 12.7 GB/s:
+//
+//	1 row, in = 1,024 / 3,072: no prefetch          12.0 / 15.0 GB/s
+//	  the next 4 outs prefetched as one stream      13.0 / 12.6
+//	  the same into L2 only (PREFETCHT1)            12.5 / 12.5
+//	  each out's stream 256 or 512 bytes ahead      13.4 / 17.0
+//	  each out's stream 2 KiB ahead (kept)          16.5 / 17.9
+//	8 lanes, the same                               16.9 / 18.5
+//	16 rows: no prefetch                            72 / 90 GFLOP/s
+//	  shared prefetch of the next 4 outs (kept)     97 / 102
+//	512 rows: chunks of 128 KiB of weights          102 / 86
+//	  chunks of 64 outs (kept)                      102 / 97
+//	  blocks of k of 256, 512, 3,072 (kept: 1,024)  90 / 86, 96 / 89, 102 / 84 (in 128 KiB chunks)
+//	8 lanes, 16 rows: group by group                62 / 49
+//	  tile by tile where rows are long (kept)       62 / 59
 type tileProjector struct {
 	label string
 	lanes int
 	// outs is the outs of a group for a tile of 1..maxTileRows rows.
 	outs [maxTileRows + 1]int
+	// nearIn is the longest row for which all rows pass over a group of outs
+	// before the next group. Longer ones would stream a tile's activations from
+	// L2 for each group; where groups are 2 outs that is 32 bytes a cycle, and
+	// 49 GFLOP/s instead of 62.
+	nearIn int
 	// split reorders steps·2·lanes f32s of any alignment.
 	split  func(dst *float32, src *byte, steps int)
 	vector *vectorCode
@@ -220,7 +242,7 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 		}
 		r.tile(y, ldy, pn, tileArgs{groups: groups, steps: steps, ahead: base + uintptr(left*pn.step) + skip,
 			aheadStep: uintptr(pn.step), aheadLeft: left, aheadJump: (outs - 1) * pn.ldw}, 0, r.p.rows, 0, 0)
-	case r.p.rows*r.n*4 <= nearBytes:
+	case r.n <= r.t.nearIn && r.p.rows*r.n*4 <= nearBytes:
 		for g := range groups {
 			// The tiles share the prefetch of the next group.
 			next := base + uintptr((g+1)*outs*pn.ldw)

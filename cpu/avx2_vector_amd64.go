@@ -45,6 +45,7 @@ var avx2Projector = &tileProjector{
 	label:  "avx2-f32",
 	lanes:  8,
 	outs:   [maxTileRows + 1]int{0, 4, 4, 2, 2, 2, 2},
+	nearIn: 1024,
 	split:  avx2Split,
 	vector: avx2Vector,
 }
@@ -53,6 +54,8 @@ var avx2Projector = &tileProjector{
 // whole vectors from memory, and they do not fit in 16 registers. They are the
 // clamps, log2 e, ln 2 in two parts, the polynomial from the top, and the
 // exponent's bias as an integer.
+//
+//lint:ignore U1000 the assembly reads it
 var avx2ExpTable = func() (t [13][8]float32) {
 	for i, c := range [13]float32{-110, 89, math.Log2E, 0.693359375, -2.12194440e-4,
 		1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1,

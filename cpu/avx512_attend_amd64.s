@@ -1,5 +1,11 @@
 #include "textflag.h"
 
+// One thread at 2.1 GHz, FMA peak 135 GFLOP/s, 64 keys in L1, d = 128 / 64:
+//	scores  4 × 4 tile   104 / 91 GFLOP/s    1 × 16 tile   92 / 72
+//	values  4 × 64 tile  134 / 134           1 × 128 tile 106, 1 × 64 74
+// The scores' rest goes into the reduction; without it (d = 1,024) they run at
+// 132.
+
 // FOLD adds two vectors' lanes pairwise: op $lo and op $hi pick the two halves
 // of each, dst gets the sums of a in the first half and of b in the second.
 #define FOLD(op, lo, hi, a, b, dst) \

@@ -5,6 +5,7 @@ var avx512Projector = &tileProjector{
 	label:  "avx512-f32",
 	lanes:  16,
 	outs:   [maxTileRows + 1]int{0, 4, 4, 4, 4, 4, 4},
+	nearIn: 1 << 30,
 	split:  avx512Split,
 	vector: avx512Vector,
 }

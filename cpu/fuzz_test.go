@@ -1,0 +1,179 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/backend"
+)
+
+// tame returns x with what is not a number below 1e6 replaced, for operations
+// whose result depends on rounding near overflow.
+func tame(x []float32) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		if y[i] = v; !(v > -1e6 && v < 1e6) {
+			y[i] = float32(math.Float32bits(v)%1000) / 8
+		}
+	}
+	return y
+}
+
+// FuzzVector compares every table's vector kernels with the generic ones on
+// arbitrary bit patterns: infinities, NaNs, subnormals.
+func FuzzVector(f *testing.F) {
+	special := binary.LittleEndian.AppendUint32(nil, 0x7fc00000)
+	for _, v := range []float32{inf32, -inf32, 0, 1, -1, 1e-40, 88.5, -88.5, -104, 3e38} {
+		special = binary.LittleEndian.AppendUint32(special, math.Float32bits(v))
+	}
+	f.Add(special, float32(0))
+	f.Add(append(special, special...), float32(88))
+	f.Add(make([]byte, 4*33), float32(-1))
+	r := rand.New(rand.NewPCG(11, 1))
+	for _, n := range []int{1, 15, 16, 17, 64, 131} {
+		b := make([]byte, 4*n)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		f.Add(b, float32(r.NormFloat64()))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, s float32) {
+		n := min(len(data)/4, 5000)
+		raw := make([]float32, n)
+		for i := range raw {
+			raw[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		}
+		mild := tame(raw)
+		ref := genericKernels()
+		for name, table := range kernelTables {
+			if name != "go" {
+				equalVector(t, table(), ref, data, raw, mild, s)
+			}
+		}
+	})
+}
+
+func equalVector(t *testing.T, k, ref *kernels, data []byte, raw, mild []float32, s float32) {
+	n := len(raw)
+	got, want := make([]float32, n), make([]float32, n)
+	check := func(what string, rel, abs float64) {
+		t.Helper()
+		compare(t, k.name+" "+what, got, want, rel, abs)
+	}
+	both := func(run func(k *kernels, x []float32)) {
+		copy(got, raw)
+		copy(want, raw)
+		run(k, got)
+		run(ref, want)
+	}
+	both(func(k *kernels, x []float32) { k.widenBF16(x, data) })
+	check("widenBF16", 0, 0)
+	both(func(k *kernels, x []float32) { k.widenF16(x, data) })
+	check("widenF16", 0, 0)
+	both(func(k *kernels, x []float32) { k.widenInt8(x, data, s) })
+	check("widenInt8", 0, 0)
+	both(func(k *kernels, x []float32) { k.scaleMul(x, raw, mild, s) })
+	check("scaleMul", 0, 0)
+	both(func(k *kernels, x []float32) { k.add(x, mild) })
+	check("add", 0, 0)
+	both(func(k *kernels, x []float32) { k.scale(x, s) })
+	check("scale", 0, 0)
+	both(func(k *kernels, x []float32) { k.siluMul(x, raw, mild) })
+	check("siluMul", 5e-7, 6e-37*1e6)
+
+	{
+		shift := tame([]float32{s})[0]
+		both(func(k *kernels, x []float32) { k.expSum(x, shift) })
+		for i := range want {
+			// The last unit before overflow may round either way.
+			if want[i] > 3.4e38 && got[i] > 3.4e38 {
+				got[i] = want[i]
+			}
+		}
+		check("expSum", 2.5e-7, 1.5e-45)
+	}
+
+	a, b := make([]byte, 2*n), make([]byte, 2*n)
+	k.narrowBF16(a, raw)
+	ref.narrowBF16(b, raw)
+	if string(a) != string(b) {
+		t.Fatalf("%s narrowBF16: %x, want %x", k.name, a, b)
+	}
+	if g, w := k.maximum(mild), ref.maximum(mild); g != w {
+		t.Fatalf("%s maximum: %g, want %g", k.name, g, w)
+	}
+	var ss float64
+	for _, v := range mild {
+		ss += float64(v) * float64(v)
+	}
+	if g := k.sumSquares(mild); !near(g, float32(ss), 1e-6+float64(n)*1e-8, 1e-40) {
+		t.Fatalf("%s sumSquares: %g, want %g", k.name, g, ss)
+	}
+	if n >= 2 {
+		copy(got, mild)
+		copy(want, mild)
+		even := n / 2 * 2
+		k.rotate(got[:even], mild, mild[n-n/2:])
+		ref.rotate(want[:even], mild, mild[n-n/2:])
+		for i := range want {
+			bound := 0.0
+			if i < even {
+				h := n / 2
+				j := i % h
+				bound = 1.2e-7 * (math.Abs(float64(mild[j])) + math.Abs(float64(mild[j+h]))) *
+					(math.Abs(float64(mild[j])) + math.Abs(float64(mild[len(mild)-h+j])))
+			}
+			if !near(got[i], want[i], 0, bound+1e-44) {
+				t.Fatalf("%s rotate: element %d is %g, want %g ± %g", k.name, i, got[i], want[i], bound)
+			}
+		}
+	}
+}
+
+// FuzzExact compares projections and attention scores of any small shape with
+// float64, and a row alone with the row among others.
+func FuzzExact(f *testing.F) {
+	for _, c := range [][4]uint16{{1, 1, 1, 0}, {7, 5, 33, 1}, {6, 4, 64, 2}, {13, 9, 100, 0}, {40, 3, 1100, 0}, {2, 70, 31, 1}} {
+		f.Add(c[0], c[1], c[2], uint8(c[3]), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, rows16, out16, in16 uint16, format uint8, seed uint64) {
+		rows, out, in := int(rows16)%64+1, int(out16)%80+1, int(in16)%1500+1
+		if rows*out*in > 1<<20 {
+			return
+		}
+		dt := []backend.DType{backend.BF16, backend.F16, backend.F32}[format%3]
+		r := rand.New(rand.NewPCG(seed, 12))
+		w, x := make([]float32, out*in), make([]float32, rows*in)
+		gaussian(r, w, 1)
+		gaussian(r, x, 1)
+		data, kept := encode(dt, w)
+		m := &matrix{dt: dt, out: out, in: in, data: data}
+		pick := r.IntN(rows)
+		for name, table := range kernelTables {
+			k := table()
+			y := projectAll(k.exact, x, rows, m, 1+r.IntN(out))
+			scores := make([]float32, rows*out)
+			k.attendScores(scores, out, x, kept, rows, out, in)
+			for row := range rows {
+				for o := range out {
+					var want, norm float64
+					for c := range in {
+						p := float64(x[row*in+c]) * float64(kept[o*in+c])
+						want += p
+						norm += math.Abs(p)
+					}
+					bound := norm * (float64(in)/4 + 6) / (1 << 24)
+					for what, got := range map[string]float32{"project": y[row*out+o], "attendScores": scores[row*out+o]} {
+						if !(math.Abs(float64(got)-want) <= bound) {
+							t.Fatalf("%s %s %v %dx%d: [%d][%d] = %g, want %g ± %g", name, what, dt, out, in, row, o, got, want, bound)
+						}
+					}
+				}
+			}
+			alone := projectAll(k.exact, x[pick*in:(pick+1)*in], 1, m, out)
+			compare(t, name+" row alone", y[pick*out:(pick+1)*out], alone, 0, 0)
+		}
+	})
+}
