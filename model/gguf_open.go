@@ -1,0 +1,161 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"windrow/backend"
+)
+
+// Open opens a model by what path is: a Hugging Face model folder, or a GGUF
+// file.
+func Open(path string) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("model %s: no such file or folder", path)
+	case err != nil:
+		return nil, fmt.Errorf("model: %w", err)
+	case info.IsDir():
+		return OpenFolder(path)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("model %s: want a folder or a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	magic := make([]byte, len(ggufMagic))
+	_, err = io.ReadFull(f, magic)
+	f.Close()
+	if err != nil || string(magic) != ggufMagic {
+		return nil, fmt.Errorf("model %s: is no GGUF file: want one, or the folder that holds %s and %s", path, configFile, weightsFile)
+	}
+	return OpenGGUF(path)
+}
+
+// OpenGGUF opens a GGUF file, memory-mapped: tensors stay in their blocks,
+// under the names of the Hugging Face checkpoint. The small files of a model
+// folder are made from the metadata.
+func OpenGGUF(path string) (*Checkpoint, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		resolved, err = filepath.Abs(resolved)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	d := &folder{dir: filepath.Dir(path), resolved: filepath.Dir(resolved)}
+	data, err := d.weights(filepath.Base(resolved))
+	if err != nil {
+		return nil, err
+	}
+	c, err := newGGUFCheckpoint(data, path, d.close)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
+	}
+	return c, nil
+}
+
+// NewGGUFCheckpoint is OpenGGUF of a file in memory. Weights are not copied.
+func NewGGUFCheckpoint(data []byte) (*Checkpoint, error) {
+	return newGGUFCheckpoint(data, "gguf", func() error { return nil })
+}
+
+func newGGUFCheckpoint(data []byte, name string, unmap func() error) (*Checkpoint, error) {
+	g, err := ReadGGUF(data)
+	if err != nil {
+		return nil, err
+	}
+	config, err := g.configJSON()
+	if err != nil {
+		return nil, fmt.Errorf("gguf metadata: %w", err)
+	}
+	c := &Checkpoint{files: &ggufFiles{g, name, unmap}, generation: &GenerationConfig{}, tensors: map[string]backend.Tensor{}}
+	if c.config, err = ParseConfig(config); err != nil {
+		return nil, fmt.Errorf("gguf metadata, as a config.json: %w", err)
+	}
+	c.generation.EOSTokenIDs = c.config.EOSTokenIDs
+	for _, raw := range g.Tensors {
+		name, ok := huggingFaceName(raw.Name)
+		if !ok {
+			return nil, fmt.Errorf("gguf tensor %.80q: unknown: want those of qwen3 and qwen2", raw.Name)
+		}
+		t := backend.Tensor{Name: name, DType: raw.DType, Shape: raw.Shape, Data: raw.Data}
+		if err := t.Check(); err != nil {
+			return nil, fmt.Errorf("gguf: %w", err)
+		}
+		if _, twice := c.tensors[name]; twice {
+			return nil, fmt.Errorf("gguf tensor %.80q stands twice, under two names", raw.Name)
+		}
+		c.tensors[name] = t
+		c.names = append(c.names, name)
+	}
+	return c, nil
+}
+
+// ggufNames are the names of tensors: those of a block without "blk.N." and
+// "model.layers.N.".
+var (
+	ggufNames = map[string]string{
+		"token_embd.weight":  "model.embed_tokens.weight",
+		"output_norm.weight": "model.norm.weight",
+		"output.weight":      "lm_head.weight",
+	}
+	ggufBlockNames = map[string]string{
+		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+		"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+		"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+	}
+	ggufBlockName = regexp.MustCompile(`^blk\.(0|[1-9][0-9]{0,3})\.([a-z_]+)\.(weight|bias)$`)
+)
+
+// huggingFaceName translates a tensor's name.
+func huggingFaceName(name string) (string, bool) {
+	if hf, ok := ggufNames[name]; ok {
+		return hf, true
+	}
+	parts := ggufBlockName.FindStringSubmatch(name)
+	if parts == nil {
+		return "", false
+	}
+	module, ok := ggufBlockNames[parts[2]]
+	return "model.layers." + parts[1] + "." + module + "." + parts[3], ok
+}
+
+// ggufFiles makes a model folder's small files from metadata.
+type ggufFiles struct {
+	gguf  *GGUF
+	name  string
+	unmap func() error
+}
+
+func (f *ggufFiles) read(name string) (data []byte, err error) {
+	switch name {
+	case configFile:
+		data, err = f.gguf.configJSON()
+	case generationFile:
+		data, err = json.Marshal(map[string]any{"eos_token_id": append([]int64{}, f.gguf.stopIDs()...)})
+	case "tokenizer.json":
+		data, err = f.gguf.tokenizerJSON()
+	case "tokenizer_config.json":
+		data, err = f.gguf.tokenizerConfigJSON()
+	default:
+		err = fmt.Errorf("no %s: %w", name, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return data, nil
+}
+
+func (f *ggufFiles) weights(name string) ([]byte, error) { return f.read(name) }
+func (f *ggufFiles) path(name string) string             { return f.name }
+func (f *ggufFiles) close() error                        { return f.unmap() }
