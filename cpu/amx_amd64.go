@@ -26,9 +26,12 @@ type amxProjector struct{}
 const (
 	// tileSpan is the rows of a tile, and tileStep the elements of a step.
 	tileSpan = 16
-	tileStep = 32
+	// tileGroups is the tiles of activations that one tile of weights meets
+	// while it is loaded: up to 64 rows cost one read of the weights.
+	tileGroups = 4
+	tileStep   = 32
 	// tileAhead is how many steps ahead of their use weights are prefetched.
-	tileAhead = 6
+	tileAhead = 4
 	// tileResume is the steps after which many rows change to the next outputs:
 	// 32 rows × 512 elements of activations (32 KB) stay in L1.
 	tileResume = 16
@@ -36,10 +39,10 @@ const (
 
 // tileConfig is the operand of LDTILECFG.
 type tileConfig struct {
-	palette, start uint8
-	_              [14]uint8
-	bytes          [16]uint16
-	rows           [16]uint8
+	palette uint8
+	_       [15]uint8
+	bytes   [16]uint16
+	rows    [16]uint8
 }
 
 // tileCall is what the assembly works through: blocks of 16 outputs (32 in
@@ -51,6 +54,7 @@ type tileCall struct {
 	astride, aphase, asup int
 	b0                    unsafe.Pointer
 	b0stride, b0step      int
+	group, groups         int
 	b1                    unsafe.Pointer
 	b1stride, b1step      int
 	c                     unsafe.Pointer
@@ -88,10 +92,10 @@ func (amxProjector) packSize(rows, in int) (int, int) { return 0, rows * in }
 func (amxProjector) packRows() int                    { return tileSpan }
 
 func (amxProjector) chunk(rows, in int) int {
-	if rows <= 2*tileSpan {
+	if rows > tileGroups*tileSpan && in > 4096 {
 		return 64
 	}
-	return 256
+	return 128
 }
 
 func (amxProjector) pack(p *packed, x []float32, r0, r1 int) {
@@ -130,31 +134,35 @@ func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o
 		pr.narrow(&y[0], 4, a, stride, outs, p, 0, 1)
 		return
 	}
-	// Sums of one group pair, [outs][2*tileSpan].
-	const ldc = 2 * tileSpan
-	c := s.floats(scratchProject, (outs+tileSpan-1)/tileSpan*tileSpan*ldc)
-	for r := 0; r < p.rows; r += ldc {
-		n := min(ldc, p.rows-r)
-		if n <= tileSpan && p.rows <= tileSpan {
-			pr.narrow(&c[0], 4*ldc, a, stride, outs, p, r, n)
+	// Sums of a part of the rows, [outs, span].
+	span := tileGroups * tileSpan
+	if p.rows > span {
+		span = 2 * tileSpan
+	}
+	c := s.floats(scratchProject, (outs+tileSpan-1)/tileSpan*tileSpan*span)
+	for r := 0; r < p.rows; r += span {
+		n := min(span, p.rows-r)
+		if p.rows <= span {
+			pr.narrow(&c[0], 4*span, a, stride, outs, p, r, n)
 		} else {
 			pr.wide(c, a, stride, outs, p, r, n)
 		}
-		tileTranspose(&y[r*ldy], 4*ldy, &c[0], 4*ldc, outs, min(n, tileSpan))
-		if n > tileSpan {
-			tileTranspose(&y[(r+tileSpan)*ldy], 4*ldy, &c[tileSpan], 4*ldc, outs, n-tileSpan)
+		for i := 0; i < n; i += tileSpan {
+			tileTranspose(&y[(r+i)*ldy], 4*ldy, &c[i], 4*span, outs, min(n-i, tileSpan))
 		}
 	}
 }
 
-// narrow multiplies n ≤ 16 rows from row r; ldc is in bytes.
+// narrow multiplies n ≤ 64 rows from row r; ldc is in bytes.
 func (amxProjector) narrow(c *float32, ldc int, a []byte, stride, outs int, p *packed, r, n int) {
 	steps := p.in / tileStep
+	groups := (n + tileSpan - 1) / tileSpan
+	last := (groups - 1) * tileSpan
 	cfg := tileConfig{palette: 1}
-	cfg.tiles(tileSpan, n, 0)
 	t := tileCall{
 		cfg: &cfg, a: unsafe.Pointer(&a[0]),
-		b0: unsafe.Pointer(&p.b16[r*p.in]), b0stride: 4 * n, b0step: 64 * n,
+		b0: unsafe.Pointer(&p.b16[r*p.in]), group: stride * tileSpan, groups: groups,
+		b1: unsafe.Pointer(&p.b16[(r+last)*p.in]), b1stride: 4 * (n - last), b1step: 64 * (n - last),
 		c: unsafe.Pointer(c), steps: steps, ahead: min(tileAhead, steps),
 	}
 	if full := outs / tileSpan * tileSpan; full > 0 {
@@ -162,6 +170,7 @@ func (amxProjector) narrow(c *float32, ldc int, a []byte, stride, outs int, p *p
 		t.astride, t.aphase, t.asup = q*stride, stride, tileSpan*q*stride
 		t.cstride, t.cphase, t.csup = q*ldc, ldc, tileSpan*q*ldc
 		t.supers, t.phases = full/tileSpan/q, q
+		cfg.narrow(tileSpan, groups, n-last)
 		tilesNarrow(&t)
 		outs -= full
 		if outs == 0 {
@@ -170,12 +179,12 @@ func (amxProjector) narrow(c *float32, ldc int, a []byte, stride, outs int, p *p
 		t.a = unsafe.Pointer(&a[full*stride])
 		t.c = unsafe.Add(t.c, full*ldc)
 	}
-	cfg.tiles(outs, n, 0)
+	cfg.narrow(outs, groups, n-last)
 	t.astride, t.cstride, t.supers, t.phases = stride, ldc, 1, 1
 	tilesNarrow(&t)
 }
 
-// wide multiplies n ≤ 32 rows from row r into c [outs][32].
+// wide multiplies n ≤ 32 rows from row r into c [outs, 32], in K blocks.
 func (pr amxProjector) wide(c []float32, a []byte, stride, outs int, p *packed, r, n int) {
 	const ldc = 4 * 2 * tileSpan
 	steps := p.in / tileStep
@@ -185,14 +194,14 @@ func (pr amxProjector) wide(c []float32, a []byte, stride, outs int, p *packed, 
 	if n1 > 0 {
 		b1 = p.b16[(r+tileSpan)*p.in:]
 	} else {
-		// One column for the second tile, whose sums nobody reads, costs the
-		// same as a kernel for one tile of activations.
+		// One column for the second tile, whose sums nobody reads, costs less
+		// than a kernel for one tile of activations: its loop waits on sums.
 		n1 = 1
 	}
 	full := outs / (2 * tileSpan) * (2 * tileSpan)
 	if full > 0 {
 		cfg := tileConfig{palette: 1}
-		cfg.tiles(tileSpan, n0, n1)
+		cfg.wide(n0, n1)
 		q := tilePhases(stride, full, 2*tileSpan)
 		t := tileCall{
 			cfg: &cfg, astride: q * stride, aphase: stride, asup: 2 * tileSpan * q * stride,
@@ -200,37 +209,38 @@ func (pr amxProjector) wide(c []float32, a []byte, stride, outs int, p *packed, 
 			c: unsafe.Pointer(&c[0]), cstride: q * ldc, cphase: ldc, csup: 2 * tileSpan * q * ldc,
 			supers: full / (2 * tileSpan) / q, phases: q,
 		}
-		block := steps
-		if p.rows > 2*tileSpan {
-			block = tileResume
-		}
-		for k := 0; k < steps; k += block {
+		for k := 0; k < steps; k += tileResume {
 			t.a = unsafe.Pointer(&a[64*k])
 			t.b0, t.b1 = unsafe.Pointer(&b0[k*32*n0]), unsafe.Pointer(&b1[k*32*n1])
-			t.steps = min(block, steps-k)
+			t.steps = min(tileResume, steps-k)
 			tilesWide(&t)
 			t.resume = 1
 		}
 	}
 	if full < outs {
-		pr.narrow(&c[full*2*tileSpan], ldc, a[full*stride:], stride, outs-full, p, r, n0)
-		if n > tileSpan {
-			pr.narrow(&c[full*2*tileSpan+tileSpan], ldc, a[full*stride:], stride, outs-full, p, r+tileSpan, n-tileSpan)
-		}
+		pr.narrow(&c[full*2*tileSpan], ldc, a[full*stride:], stride, outs-full, p, r, n)
 	}
 }
 
-// tiles sets the shapes: C tiles 0..3 of m × (n0, n1), B tiles 4, 5 of n0 and
-// n1 columns, A tiles 6, 7 of m rows. Only those of n0 count where n1 is 0.
-func (c *tileConfig) tiles(m, n0, n1 int) {
+// narrow sets the shapes of tilesNarrow: C tiles 0..3 of m rows, B tiles 4 of
+// 16 columns and 5 of n, A tile 6 of m rows.
+func (c *tileConfig) narrow(m, groups, n int) {
 	for t := range 8 {
 		c.rows[t], c.bytes[t] = tileSpan, 64
 	}
-	for t := range 4 {
+	for _, t := range []int{0, 1, 2, 3, 6} {
 		c.rows[t] = uint8(m)
 	}
-	c.rows[6], c.rows[7] = uint8(m), uint8(m)
-	n1 = max(n1, 1)
-	c.bytes[0], c.bytes[2], c.bytes[4] = uint16(4*n0), uint16(4*n0), uint16(4*n0)
-	c.bytes[1], c.bytes[3], c.bytes[5] = uint16(4*n1), uint16(4*n1), uint16(4*n1)
+	c.bytes[groups-1], c.bytes[5] = uint16(4*n), uint16(4*n)
+}
+
+// wide sets the shapes of tilesWide: C tiles 0..3 of n0, n1, n0, n1 columns, B
+// tiles 4 and 5 of n0 and n1, A tiles 6 and 7.
+func (c *tileConfig) wide(n0, n1 int) {
+	for t := range 8 {
+		c.rows[t], c.bytes[t] = tileSpan, 64
+	}
+	for t := 0; t < 6; t += 2 {
+		c.bytes[t], c.bytes[t+1] = uint16(4*n0), uint16(4*n1)
+	}
 }

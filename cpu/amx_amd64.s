@@ -2,43 +2,56 @@
 #include "amx_amd64.h"
 
 // Offsets in tileCall.
-#define CFG     0
-#define A       8
-#define ASTRIDE 16
-#define PHASEA  24
-#define SUPERA  32
-#define B0      40
+#define CFG      0
+#define A        8
+#define ASTRIDE  16
+#define PHASEA   24
+#define SUPERA   32
+#define B0       40
 #define B0STRIDE 48
-#define B0STEP  56
-#define B1      64
-#define B1STRIDE 72
-#define B1STEP  80
-#define C       88
-#define CSTRIDE 96
-#define PHASEC  104
-#define SUPERC  112
-#define STEPS   120
-#define SUPERS  128
-#define PHASES  136
-#define AHEAD   144
-#define RESUME  152
+#define B0STEP   56
+#define GROUP    64
+#define GROUPS   72
+#define B1       80
+#define B1STRIDE 88
+#define B1STEP   96
+#define C        104
+#define CSTRIDE  112
+#define PHASEC   120
+#define SUPERC   128
+#define STEPS    136
+#define SUPERS   144
+#define PHASES   152
+#define AHEAD    160
+#define RESUME   168
 
-// PREFETCH16: the 16 rows at DI; BX is the row stride, R9, R10, R11 are 3, 5
-// and 7 times it.
-#define PREFETCH8(base) \
-	PREFETCHT0 (base); \
-	PREFETCHT0 (base)(BX*1); \
-	PREFETCHT0 (base)(BX*2); \
-	PREFETCHT0 (base)(R9*1); \
-	PREFETCHT0 (base)(BX*4); \
-	PREFETCHT0 (base)(R10*1); \
-	PREFETCHT0 (base)(R9*2); \
-	PREFETCHT0 (base)(R11*1)
+#define PREFETCH8 \
+	PREFETCHT0 (DI); \
+	PREFETCHT0 (DI)(BX*1); \
+	PREFETCHT0 (DI)(BX*2); \
+	PREFETCHT0 (DI)(R9*1); \
+	PREFETCHT0 (DI)(BX*4); \
+	PREFETCHT0 (DI)(R10*1); \
+	PREFETCHT0 (DI)(R9*2); \
+	PREFETCHT0 (DI)(R11*1)
+
+// PREFETCH16 fetches a line of 16 rows at DI, and moves DI to their next
+// lines; BX is the rows' stride, R9, R10, R11 are 3, 5 and 7 times it.
+#define PREFETCH16 \
+	PREFETCH8; \
+	LEAQ (DI)(BX*8), DI; \
+	PREFETCH8; \
+	NEGQ BX; \
+	LEAQ 64(DI)(BX*8), DI; \
+	NEGQ BX
 
 // func tilesNarrow(t *tileCall)
 //
-// One A tile and one B tile at a time: C = A * B over all steps.
-TEXT ·tilesNarrow(SB), NOSPLIT, $0-8
+// One A tile and up to four B tiles at a time: B0 and those GROUP bytes further
+// have 16 columns, B1 is the last one. The 16 rows of the A tile are the only
+// streams of memory. All but the last AHEAD steps prefetch their own rows, the
+// last ones the start of the next block's.
+TEXT ·tilesNarrow(SB), NOSPLIT, $40-8
 	MOVQ t+0(FP), R15
 	MOVQ CFG(R15), AX
 	LDTILECFG_AX
@@ -46,95 +59,165 @@ TEXT ·tilesNarrow(SB), NOSPLIT, $0-8
 	LEAQ (BX)(BX*2), R9
 	LEAQ (BX)(BX*4), R10
 	LEAQ (R9)(BX*4), R11
-	MOVQ B0STRIDE(R15), DX
-	XORQ R13, R13                // phase
-	MOVQ SUPERS(R15), R8         // super-blocks left
-	MOVQ A(R15), R14             // super-block's A
-	MOVQ C(R15), R12             // super-block's C
+	MOVQ $64, DX
+	MOVQ B1STRIDE(R15), R13
+	MOVQ SUPERS(R15), AX
+	MOVQ AX, supers-8(SP)
+	MOVQ $0, phase-16(SP)
+	MOVQ A(R15), AX
+	MOVQ AX, a-24(SP)
+	MOVQ C(R15), AX
+	MOVQ AX, c-32(SP)
 
 narrowBlock:
-	// AX: this block's A; DI: the prefetch pointer; CX: B; SI: steps left.
+	// AX: A; CX, R8, R14, R12: B; DI: the prefetches; SI: steps left.
 	MOVQ  PHASEA(R15), AX
-	IMULQ R13, AX
-	ADDQ  R14, AX
+	IMULQ phase-16(SP), AX
+	ADDQ  a-24(SP), AX
 	MOVQ  AHEAD(R15), DI
 	MOVQ  STEPS(R15), SI
 	SUBQ  DI, SI
 	SHLQ  $6, DI
 	ADDQ  AX, DI
 	MOVQ  B0(R15), CX
+	MOVQ  GROUP(R15), R8
+	LEAQ  (CX)(R8*2), R14
+	ADDQ  CX, R8
+	MOVQ  B1(R15), R12
 	TILEZERO(0)
+	TILEZERO(1)
+	TILEZERO(2)
+	TILEZERO(3)
+	MOVQ  $0, segment-40(SP)
 	CMPQ  SI, $0
-	JE    narrowTail
+	JE    narrowSegment
 
-narrowStep:
+narrowSteps:
+	CMPQ GROUPS(R15), $2
+	JB   step1
+	JE   step2
+	CMPQ GROUPS(R15), $3
+	JE   step3
+
+step4:
+	TILELOADDT1(0, 3, 6)
 	TILELOADD(1, 2, 4)
-	TILELOADD(0, 3, 6)
-	PREFETCH8(DI)
-	LEAQ  (DI)(BX*8), DI
-	PREFETCH8(DI)
 	TDPBF16PS(4, 6, 0)
-	NEGQ  BX
-	LEAQ  64(DI)(BX*8), DI
-	NEGQ  BX
-	ADDQ  $64, AX
-	ADDQ  B0STEP(R15), CX
-	DECQ  SI
-	JNZ   narrowStep
+	ADDQ $1024, CX
+	TILELOADD(8, 2, 4)
+	TDPBF16PS(4, 6, 1)
+	ADDQ $1024, R8
+	TILELOADD(14, 2, 4)
+	TDPBF16PS(4, 6, 2)
+	ADDQ $1024, R14
+	TILELOADD(12, 13, 5)
+	PREFETCH16
+	TDPBF16PS(5, 6, 3)
+	ADDQ $64, AX
+	ADDQ B1STEP(R15), R12
+	DECQ SI
+	JNZ  step4
 
-narrowTail:
-	// The last AHEAD steps prefetch the start of the next block, or their own
-	// if there is none.
-	MOVQ  AHEAD(R15), SI
-	CMPQ  SI, $0
-	JE    narrowStore
-	MOVQ  R13, DI
-	INCQ  DI
-	CMPQ  DI, PHASES(R15)
-	JNE   narrowNext
-	CMPQ  R8, $1
-	JE    narrowLast
-	MOVQ  SUPERA(R15), DI
-	ADDQ  R14, DI
-	JMP   narrowTailStep
+narrowSegment:
+	CMPQ segment-40(SP), $0
+	JNE  narrowStore
+	MOVQ $1, segment-40(SP)
+	MOVQ AHEAD(R15), SI
+	CMPQ SI, $0
+	JE   narrowStore
+	MOVQ phase-16(SP), DI
+	INCQ DI
+	CMPQ DI, PHASES(R15)
+	JNE  narrowNext
+	CMPQ supers-8(SP), $1
+	JE   narrowLast
+	MOVQ SUPERA(R15), DI
+	ADDQ a-24(SP), DI
+	JMP  narrowSteps
 
 narrowLast:
-	MOVQ  AX, DI
-	JMP   narrowTailStep
+	MOVQ AX, DI
+	JMP  narrowSteps
 
 narrowNext:
 	IMULQ PHASEA(R15), DI
-	ADDQ  R14, DI
+	ADDQ  a-24(SP), DI
+	JMP   narrowSteps
 
-narrowTailStep:
+step1:
+	TILELOADDT1(0, 3, 6)
+	TILELOADD(12, 13, 5)
+	PREFETCH16
+	TDPBF16PS(5, 6, 0)
+	ADDQ $64, AX
+	ADDQ B1STEP(R15), R12
+	DECQ SI
+	JNZ  step1
+	JMP  narrowSegment
+
+step2:
+	TILELOADDT1(0, 3, 6)
 	TILELOADD(1, 2, 4)
-	TILELOADD(0, 3, 6)
-	PREFETCH8(DI)
-	LEAQ  (DI)(BX*8), DI
-	PREFETCH8(DI)
 	TDPBF16PS(4, 6, 0)
-	NEGQ  BX
-	LEAQ  64(DI)(BX*8), DI
-	NEGQ  BX
-	ADDQ  $64, AX
-	ADDQ  B0STEP(R15), CX
-	DECQ  SI
-	JNZ   narrowTailStep
+	ADDQ $1024, CX
+	TILELOADD(12, 13, 5)
+	PREFETCH16
+	TDPBF16PS(5, 6, 1)
+	ADDQ $64, AX
+	ADDQ B1STEP(R15), R12
+	DECQ SI
+	JNZ  step2
+	JMP  narrowSegment
+
+step3:
+	TILELOADDT1(0, 3, 6)
+	TILELOADD(1, 2, 4)
+	TDPBF16PS(4, 6, 0)
+	ADDQ $1024, CX
+	TILELOADD(8, 2, 4)
+	TDPBF16PS(4, 6, 1)
+	ADDQ $1024, R8
+	TILELOADD(12, 13, 5)
+	PREFETCH16
+	TDPBF16PS(5, 6, 2)
+	ADDQ $64, AX
+	ADDQ B1STEP(R15), R12
+	DECQ SI
+	JNZ  step3
+	JMP  narrowSegment
 
 narrowStore:
 	MOVQ  PHASEC(R15), DI
-	IMULQ R13, DI
-	ADDQ  R12, DI
+	IMULQ phase-16(SP), DI
+	ADDQ  c-32(SP), DI
 	MOVQ  CSTRIDE(R15), SI
 	TILESTORED(0, 7, 6)
-	INCQ  R13
-	CMPQ  R13, PHASES(R15)
-	JNE   narrowBlock
-	XORQ  R13, R13
-	ADDQ  SUPERA(R15), R14
-	ADDQ  SUPERC(R15), R12
-	DECQ  R8
-	JNZ   narrowBlock
+	MOVQ  GROUPS(R15), CX
+	DECQ  CX
+	JZ    narrowStored
+	ADDQ  $64, DI
+	TILESTORED(1, 7, 6)
+	DECQ  CX
+	JZ    narrowStored
+	ADDQ  $64, DI
+	TILESTORED(2, 7, 6)
+	DECQ  CX
+	JZ    narrowStored
+	ADDQ  $64, DI
+	TILESTORED(3, 7, 6)
+
+narrowStored:
+	INCQ phase-16(SP)
+	MOVQ phase-16(SP), AX
+	CMPQ AX, PHASES(R15)
+	JNE  narrowBlock
+	MOVQ $0, phase-16(SP)
+	MOVQ SUPERA(R15), AX
+	ADDQ AX, a-24(SP)
+	MOVQ SUPERC(R15), AX
+	ADDQ AX, c-32(SP)
+	DECQ supers-8(SP)
+	JNZ  narrowBlock
 	TILERELEASE
 	RET
 
@@ -193,10 +276,10 @@ wideBegin:
 
 wideStep:
 	TILELOADD(1, 2, 4)
-	TILELOADD(0, 3, 6)
+	TILELOADDT1(0, 3, 6)
 	TILELOADD(11, 9, 5)
 	TDPBF16PS(4, 6, 0)
-	TILELOADD(10, 3, 7)
+	TILELOADDT1(10, 3, 7)
 	TDPBF16PS(5, 6, 1)
 	TDPBF16PS(4, 7, 2)
 	TDPBF16PS(5, 7, 3)
