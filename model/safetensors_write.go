@@ -13,6 +13,11 @@ import (
 // bytes. The header is padded so that data starts at a multiple of 8; to keep
 // every tensor aligned to its elements, give wider dtypes first.
 func WriteSafetensors(w io.Writer, metadata map[string]string, tensors []RawTensor) error {
+	for _, t := range tensors {
+		if want, err := tensorBytes(t.DType, t.Shape); err == nil && uint64(len(t.Data)) != want {
+			return fmt.Errorf("tensor %.80q: %d bytes of data: shape %v of %s takes %d", t.Name, len(t.Data), t.Shape, t.DType, want)
+		}
+	}
 	header, err := safetensorsHeader(metadata, tensors)
 	if err != nil {
 		return err
@@ -28,7 +33,8 @@ func WriteSafetensors(w io.Writer, metadata map[string]string, tensors []RawTens
 	return nil
 }
 
-// safetensorsHeader returns the length and the padded header.
+// safetensorsHeader returns the length and the padded header. It does not look
+// at the tensors' data.
 func safetensorsHeader(metadata map[string]string, tensors []RawTensor) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 8))
@@ -62,9 +68,6 @@ func safetensorsHeader(metadata map[string]string, tensors []RawTensor) ([]byte,
 		want, err := tensorBytes(t.DType, t.Shape)
 		if err != nil {
 			return nil, fmt.Errorf("tensor %.80q: %w", t.Name, err)
-		}
-		if uint64(len(t.Data)) != want {
-			return nil, fmt.Errorf("tensor %.80q: %d bytes of data: shape %v of %s takes %d", t.Name, len(t.Data), t.Shape, t.DType, want)
 		}
 		if err := key(t.Name); err != nil {
 			return nil, err
