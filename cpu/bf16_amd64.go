@@ -16,11 +16,7 @@ import (
 //
 // The instruction's arithmetic: denormals taken and given as 0, and an odd
 // element's product added before the even one's, each addition rounded to f32.
-type bf16Projector struct {
-	// linear makes one row of activations read the weights in the order of the
-	// file, instead of four rows of weights side by side. The sums are the same.
-	linear bool
-}
+type bf16Projector struct{}
 
 const (
 	// dotStep is the elements of a step; dotOuts and dotRows the outputs and
@@ -29,10 +25,12 @@ const (
 	// dotBlock is the steps of a K block: 6 rows × 1024 elements of activations
 	// and 4 rows of weights, 20 KB, stay in L1.
 	dotBlock = 32
+	// dotWhole is the most rows that go without K blocks.
+	dotWhole = 24
 )
 
-// dotCall is what the assembly works through: blocks of four outputs. Offsets are in bytes, and named in
-// bf16_amd64.s.
+// dotCall is what the assembly works through: blocks of four outputs.
+// Offsets are in bytes, and named in bf16_amd64.s.
 type dotCall struct {
 	w      unsafe.Pointer
 	stride int
@@ -47,6 +45,7 @@ type dotCall struct {
 	blocks int
 	resume int
 	finish int
+	move   int // of what is prefetched, from block to block
 }
 
 //go:noescape
@@ -54,9 +53,6 @@ func packBF16(dst *uint16, x *float32, steps int)
 
 //go:noescape
 func dotsAlone(d *dotCall)
-
-//go:noescape
-func dots1(d *dotCall)
 
 //go:noescape
 func dots2(d *dotCall)
@@ -101,17 +97,21 @@ func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 	_ = y[(p.rows-1)*ldy+outs-1]
 	d := dotCall{stride: stride, others: [3]int{stride, 2 * stride, 3 * stride}, ldy: 4 * ldy}
 	full := outs / dotOuts
-	block := steps
-	if p.rows > 4*dotRows {
-		block = dotBlock
+	if p.rows > dotWhole {
 		d.acc = unsafe.Pointer(&s.floats(scratchProject, (full+1)*dotOuts*dotRows*16)[0])
 	}
 	acc := d.acc
-	// Even parts: 8 rows are 4 + 4, not 6 + 2.
+	// Even parts: 8 rows are 4 + 4, not 6 + 2, and no part of several is one row.
 	parts := (p.rows + dotRows - 1) / dotRows
 	for i := range parts {
 		r0, r1 := i*p.rows/parts, (i+1)*p.rows/parts
 		d.resume = 0
+		// The first part brings the weights from memory, in the order of the
+		// file; the bits do not depend on the block.
+		block := steps
+		if acc != nil && i > 0 {
+			block = dotBlock
+		}
 		for k := 0; k < steps; k += block {
 			d.steps = min(block, steps-k)
 			d.finish = 0
@@ -126,11 +126,11 @@ func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 				d.w, d.y = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&y[r0*ldy])
 				d.blocks, d.mask = full, 15
 				d.others = [3]int{stride, 2 * stride, 3 * stride}
-				d.ahead = 4 * stride
+				d.ahead, d.move = 4*stride, 4*stride
 				if block < steps {
-					// A K block's next weights are not in one piece: prefetch
-					// activations, which are there.
-					d.ahead = int(uintptr(d.x[0]) - uintptr(d.w))
+					// A K block's next weights are not in one piece, and in L2:
+					// prefetch what is there.
+					d.ahead, d.move = int(uintptr(d.x[0])-uintptr(d.w)), 0
 				}
 				pr.dots(&d, r1-r0)
 			}
@@ -150,19 +150,20 @@ func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 	}
 }
 
-func (pr bf16Projector) dots(d *dotCall, rows int) {
-	switch {
-	case rows == 1 && pr.linear && d.resume == 0 && d.finish == 1:
+// dots runs the kernel for that many rows. One row comes alone, with all its
+// steps: its kernel reads the weights in the order of the file, which Zen's
+// prefetchers want.
+func (bf16Projector) dots(d *dotCall, rows int) {
+	switch rows {
+	case 1:
 		dotsAlone(d)
-	case rows == 1:
-		dots1(d)
-	case rows == 2:
+	case 2:
 		dots2(d)
-	case rows == 3:
+	case 3:
 		dots3(d)
-	case rows == 4:
+	case 4:
 		dots4(d)
-	case rows == 5:
+	case 5:
 		dots5(d)
 	default:
 		dots6(d)

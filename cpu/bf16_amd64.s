@@ -17,6 +17,7 @@
 #define BLOCKS  136
 #define RESUME  144
 #define FINISH  152
+#define WMOVE   160
 
 // Accumulators: row r has Z(4r)..Z(4r+3), one for each of four outputs. Z24..Z27
 // are the weights, Z28 the activations.
@@ -85,6 +86,8 @@
 	KMOVW AX, K1; \
 	MOVQ  W(R15), AX; \
 	MOVQ  AX, w-8(SP); \
+	ADDQ  WNEXT(R15), AX; \
+	MOVQ  AX, next-40(SP); \
 	MOVQ  ACC(R15), AX; \
 	MOVQ  AX, acc-16(SP); \
 	MOVQ  Y(R15), AX; \
@@ -102,8 +105,7 @@
 	ADDQ BX, SI; \
 	MOVQ W3(R15), DI; \
 	ADDQ BX, DI; \
-	MOVQ WNEXT(R15), DX; \
-	ADDQ BX, DX; \
+	MOVQ next-40(SP), DX; \
 	MOVQ acc-16(SP), R14; \
 	XORQ AX, AX
 
@@ -113,6 +115,8 @@
 	MOVQ STRIDE(R15), BX; \
 	SHLQ $2, BX; \
 	ADDQ BX, w-8(SP); \
+	MOVQ WMOVE(R15), BX; \
+	ADDQ BX, next-40(SP); \
 	ADDQ $16, y-24(SP); \
 	DECQ blocks-32(SP); \
 	JNZ  again
@@ -150,7 +154,7 @@ again: \
 	CMPQ AX, R9; \
 	JB again
 
-TEXT ·dotsAlone(SB), NOSPLIT, $32-8
+TEXT ·dotsAlone(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  X(R15), R8
 	MOVQ  STEPS(R15), R9
@@ -170,48 +174,8 @@ aloneBlock:
 	VZEROUPPER
 	RET
 
-// func dots1(d *dotCall)
-TEXT ·dots1(SB), NOSPLIT, $32-8
-	BEGIN
-	MOVQ  (X+0)(R15), R8
-
-block1:
-	BLOCK
-	CMPQ RESUME(R15), $0
-	JNE  resume1
-	ZERO4(Z0, Z1, Z2, Z3)
-	JMP  begin1
-
-resume1:
-	LOAD4(0, Z0, Z1, Z2, Z3)
-
-begin1:
-	MOVQ STEPS(R15), R14
-
-step1:
-	STEPWEIGHTS
-	STEPROW(R8, 0, 1, 2, 3)
-	ADDQ $64, AX
-	DECQ R14
-	JNZ  step1
-	CMPQ FINISH(R15), $0
-	JNE  finish1
-	MOVQ acc-16(SP), R14
-	SAVE4(0, Z0, Z1, Z2, Z3)
-	JMP  next1
-
-finish1:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
-	SUM4(Z0, Z1, Z2, Z3)
-
-next1:
-	NEXT(1, block1)
-	VZEROUPPER
-	RET
-
 // func dots2(d *dotCall)
-TEXT ·dots2(SB), NOSPLIT, $32-8
+TEXT ·dots2(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -257,7 +221,7 @@ next2:
 	RET
 
 // func dots3(d *dotCall)
-TEXT ·dots3(SB), NOSPLIT, $32-8
+TEXT ·dots3(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -309,7 +273,7 @@ next3:
 	RET
 
 // func dots4(d *dotCall)
-TEXT ·dots4(SB), NOSPLIT, $32-8
+TEXT ·dots4(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -367,7 +331,7 @@ next4:
 	RET
 
 // func dots5(d *dotCall)
-TEXT ·dots5(SB), NOSPLIT, $32-8
+TEXT ·dots5(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -431,7 +395,7 @@ next5:
 	RET
 
 // func dots6(d *dotCall)
-TEXT ·dots6(SB), NOSPLIT, $32-8
+TEXT ·dots6(SB), NOSPLIT, $40-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9

@@ -22,7 +22,6 @@ func bf16Projectors() map[string]projector {
 	}
 	if hasAVX512BF16() {
 		ps["avx512"] = bf16Projector{}
-		ps["avx512 linear"] = bf16Projector{linear: true}
 	}
 	return ps
 }
