@@ -33,11 +33,13 @@ func (p *pass) packFor(proj projector, x []float32, rows, in int) *packed {
 	return pk
 }
 
-// target is one matrix of a dispatch, with what becomes of a chunk of its
-// outputs: y is [rows, o1-o0].
+// target is one matrix of a dispatch and where its outputs go: straight into
+// dst [rows, width], or, where they are added, by way of a chunk in cache.
 type target struct {
-	w      *matrix
-	finish func(worker int, y []float32, o0, o1 int)
+	w    *matrix
+	dst  *buffer
+	bias vector
+	add  bool
 }
 
 // dispatch projects x by every target in one loop over chunks of outputs.
@@ -68,14 +70,35 @@ func (p *pass) dispatchSame(x []float32, rows int, targets []target) {
 				i -= n
 				continue
 			}
-			o0, o1 := i*chunk, min((i+1)*chunk, t.w.out)
-			s := &p.b.scratch[worker]
-			y := s.floats(scratchOut, rows*(o1-o0))
-			proj.project(y, o1-o0, pk, t.w, o0, o1, s)
-			t.finish(worker, y, o0, o1)
+			p.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.out))
 			return
 		}
 	})
+}
+
+// chunkInto computes outputs [o0, o1) of one target.
+func (p *pass) chunkInto(t target, pk *packed, worker, o0, o1 int) {
+	s := &p.b.scratch[worker]
+	width := t.dst.width
+	if !t.add {
+		t.w.proj.project(t.dst.data[o0:], width, pk, t.w, o0, o1, s)
+		if t.bias != nil {
+			for r := range pk.rows {
+				p.b.k.add(t.dst.data[r*width+o0:r*width+o1], t.bias[o0:o1])
+			}
+		}
+		return
+	}
+	n := o1 - o0
+	y := s.floats(scratchOut, pk.rows*n)
+	t.w.proj.project(y, n, pk, t.w, o0, o1, s)
+	for r := range pk.rows {
+		row := y[r*n : (r+1)*n]
+		if t.bias != nil {
+			p.b.k.add(row, t.bias[o0:o1])
+		}
+		p.b.k.add(t.dst.data[r*width+o0:r*width+o1], row)
+	}
 }
 
 // bias returns the bias of a projection, nil where it has none.
@@ -106,17 +129,7 @@ func (p *pass) Project(dst []backend.Buffer, x backend.Buffer, w []backend.Linea
 		if !p.checkLinear("project", d, xb, l) {
 			return
 		}
-		b := bias(l)
-		targets[i] = target{l.Weight.(*matrix), func(_ int, y []float32, o0, o1 int) {
-			n := o1 - o0
-			for r := range p.rows {
-				row := y[r*n : (r+1)*n]
-				if b != nil {
-					p.b.k.add(row, b[o0:o1])
-				}
-				copy(d.data[r*d.width+o0:], row)
-			}
-		}}
+		targets[i] = target{w: l.Weight.(*matrix), dst: d, bias: bias(l)}
 	}
 	p.dispatch(xb.data, p.rows, targets)
 }
@@ -127,17 +140,7 @@ func (p *pass) ProjectAdd(dst, x backend.Buffer, w backend.Linear) {
 	if !p.checkLinear("project", d, xb, w) {
 		return
 	}
-	b := bias(w)
-	p.dispatch(xb.data, p.rows, []target{{w.Weight.(*matrix), func(_ int, y []float32, o0, o1 int) {
-		n := o1 - o0
-		for r := range p.rows {
-			row := y[r*n : (r+1)*n]
-			if b != nil {
-				p.b.k.add(row, b[o0:o1])
-			}
-			p.b.k.add(d.data[r*d.width+o0:r*d.width+o1], row)
-		}
-	}}})
+	p.dispatch(xb.data, p.rows, []target{{w: w.Weight.(*matrix), dst: d, bias: bias(w), add: true}})
 }
 
 // GatedProject multiplies by gate and up, and joins the two while they are in

@@ -66,18 +66,13 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 		}
 		b.k.rmsNorm(normed.data[i*x.width:(i+1)*x.width], x.data[int(r)*x.width:int(r+1)*x.width], norm, eps)
 	}
-	logits := make([][]float32, len(rows))
+	var all []float32 // logits [rows, vocabulary]
 	if w.Logits {
-		all := make([]float32, len(rows)*h.out)
-		for i := range logits {
-			logits[i] = all[i*h.out : (i+1)*h.out : (i+1)*h.out]
-		}
+		all = make([]float32, len(rows)*h.out)
 	} else {
-		all := p.scratchBuffer(len(rows) * h.out)
-		for i := range logits {
-			logits[i] = all.data[i*h.out : (i+1)*h.out]
-		}
+		all = p.scratchBuffer(len(rows) * h.out).data
 	}
+	logits := func(i int) []float32 { return all[i*h.out : (i+1)*h.out : (i+1)*h.out] }
 	chunks := (h.out + statChunk - 1) / statChunk
 	if n := len(rows) * chunks; cap(b.partials) < n {
 		b.partials = make([]partial, n)
@@ -86,13 +81,9 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 	pk := p.packFor(h.proj, normed.data, len(rows), h.in)
 	b.pool.run(chunks, func(worker, c int) {
 		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
-		s := &b.scratch[worker]
-		n := o1 - o0
-		y := s.floats(scratchOut, len(rows)*n)
-		h.proj.project(y, n, pk, h, o0, o1, s)
+		h.proj.project(all[o0:], h.out, pk, h, o0, o1, &b.scratch[worker])
 		for i := range rows {
-			z := y[i*n : (i+1)*n]
-			copy(logits[i][o0:o1], z)
+			z := logits(i)[o0:o1]
 			m := b.k.maximum(z)
 			s0, s1 := b.k.expSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
@@ -107,7 +98,7 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
 			return nil, fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
 		}
-		top := topK(logits[i], part, k, limit, int(w.Except))
+		top := topK(logits(i), part, k, limit, int(w.Except))
 		if len(top) == 0 {
 			return nil, fmt.Errorf("results: no id may be chosen")
 		}
@@ -116,7 +107,7 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 			r.Top = top
 		}
 		if w.Logits {
-			r.Logits = logits[i]
+			r.Logits = logits(i)
 		}
 	}
 	return results, nil
