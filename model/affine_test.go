@@ -174,3 +174,30 @@ func TestAffineCheckpointRefuses(t *testing.T) {
 		}
 	}
 }
+
+// FuzzAffineCheckpoint: whatever config and header say, a checkpoint that opens
+// has only tensors whose sizes agree.
+func FuzzAffineCheckpoint(f *testing.F) {
+	files := affineFiles(f, nil)
+	f.Add(files["config.json"], files["1.safetensors"])
+	f.Add(files["config.json"], files["2.safetensors"])
+	f.Add([]byte(smallConfig), writeSafetensors(f, nil, []RawTensor{raw("a.weight", "U32", 1, 0, 1<<20), raw("a.scales", "BF16", 1, 0, 1)}))
+	f.Fuzz(func(t *testing.T, config, weights []byte) {
+		c, err := NewCheckpoint(map[string][]byte{"config.json": config, "model.safetensors": weights})
+		if err != nil {
+			return
+		}
+		for _, name := range c.Names() {
+			x, ok := c.Tensor(name)
+			if !ok {
+				t.Fatalf("%s is listed and not there", name)
+			}
+			if x.DType.Affine() {
+				if err := x.Check(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		Inspect(c)
+	})
+}

@@ -1,0 +1,144 @@
+package model
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// quantizeChunk is how many weights are converted before they are written:
+// 4 Mi take at most 8 MiB, and a core some 10 ms.
+const quantizeChunk = 4 << 20
+
+// convert fills parts with rows [o0, o1) of the step's data, scales and biases,
+// on every core.
+func (s *quantizeStep) convert(o0, o1 int, parts [3][]byte) error {
+	workers := min(runtime.GOMAXPROCS(0), o1-o0)
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		a, b := o0+(o1-o0)*w/workers, o0+(o1-o0)*(w+1)/workers
+		wg.Go(func() {
+			row := make([]float32, s.in)
+			for o := a; o < b && errs[w] == nil; o++ {
+				errs[w] = s.convertRow(o, row, s.rowsOf(parts, o-o0, o-o0+1))
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowsOf cuts rows [a, b) out of parts.
+func (s *quantizeStep) rowsOf(parts [3][]byte, a, b int) (cut [3][]byte) {
+	for i, n := range s.rowBytes() {
+		cut[i] = parts[i][int64(a)*n : int64(b)*n]
+	}
+	return cut
+}
+
+// convertRow converts one row, by way of f32.
+func (s *quantizeStep) convertRow(o int, row []float32, to [3][]byte) error {
+	if !s.quantized() && s.source.DType == backend.BF16 {
+		copy(to[0], s.source.Data[2*o*s.in:])
+		return nil
+	}
+	t := s.source
+	if s.vector {
+		t.Shape = []int{s.in}
+	}
+	quant.Row(row, &t, o)
+	if !s.quantized() {
+		quant.Blocks(to[0], backend.BF16, row)
+		return nil
+	}
+	quant.Affine(to[0], to[1], to[2], row, s.format.Bits, s.format.Group)
+	for at := 0; at < len(to[1]); at += 2 {
+		for _, part := range to[1:] {
+			if binary.LittleEndian.Uint16(part[at:])&0x7f80 == 0x7f80 {
+				return fmt.Errorf("tensor %s: row %d holds NaN, infinite or too large values: cannot be quantised", s.source.Name, o)
+			}
+		}
+	}
+	return nil
+}
+
+// stream converts the step chunk by chunk; write gets each chunk of each part
+// with its place within the part. The buffers are used again.
+func (s *quantizeStep) stream(ctx context.Context, write func(part int, at int64, data []byte) error, done func(rows int)) error {
+	rows := min(s.out, max(1, quantizeChunk/s.in))
+	var parts [3][]byte
+	for i, n := range s.rowBytes() {
+		parts[i] = make([]byte, n*int64(rows))
+	}
+	for o := 0; o < s.out; o += rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(rows, s.out-o)
+		if err := s.convert(o, o+n, parts); err != nil {
+			return err
+		}
+		for i, data := range s.rowsOf(parts, 0, n) {
+			if len(data) > 0 {
+				if err := write(i, s.rowBytes()[i]*int64(o), data); err != nil {
+					return err
+				}
+			}
+		}
+		done(n)
+	}
+	return nil
+}
+
+// QuantizeSource quantises in memory what the policy says, and hands on the
+// rest as it is: for measuring a policy before it is written.
+func QuantizeSource(ctx context.Context, src Source, p quant.Policy) (Source, QuantizeReport, error) {
+	steps, err := planQuantize(src, p)
+	if err != nil {
+		return nil, QuantizeReport{}, err
+	}
+	q := &quantizedSource{Source: src, tensors: map[string]backend.Tensor{}}
+	for _, s := range steps {
+		if !s.quantized() {
+			continue
+		}
+		var whole [3][]byte
+		for i, n := range s.rowBytes() {
+			whole[i] = make([]byte, n*int64(s.out))
+		}
+		write := func(part int, at int64, data []byte) error {
+			copy(whole[part][at:], data)
+			return nil
+		}
+		if err := s.stream(ctx, write, func(int) {}); err != nil {
+			return nil, QuantizeReport{}, err
+		}
+		q.tensors[s.source.Name] = backend.Tensor{Name: s.source.Name, DType: s.format.dtype(), Shape: s.source.Shape,
+			Data: whole[0], Group: s.format.Group, Scales: whole[1], Biases: whole[2]}
+	}
+	return q, reportQuantize(steps, p), nil
+}
+
+// quantizedSource is a source with some tensors replaced.
+type quantizedSource struct {
+	Source
+	tensors map[string]backend.Tensor
+}
+
+func (q *quantizedSource) Tensor(name string) (backend.Tensor, bool) {
+	if t, ok := q.tensors[name]; ok {
+		return t, true
+	}
+	return q.Source.Tensor(name)
+}

@@ -1,0 +1,382 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"windrow/backend"
+	"windrow/quant"
+	"windrow/rope"
+)
+
+// smallCheckpoint is a random model of two layers; rows of q are no multiple
+// of 64 in o_proj.
+func smallCheckpoint(t testing.TB, dt backend.DType) *Checkpoint {
+	t.Helper()
+	config := &Config{Architecture: "qwen3", HiddenSize: 64, Layers: 2, Heads: 3, KVHeads: 1, HeadDim: 32, IntermediateSize: 128, VocabSize: 96,
+		RMSNormEps: 1e-6, MaxPositions: 256, MaskTokenID: -1, Rope: rope.Config{HeadDim: 32, Theta: 10000}}
+	src := RandomSource(config, dt, 9)
+	var tensors []RawTensor
+	for _, name := range src.Names() {
+		x, _ := src.Tensor(name)
+		tensors = append(tensors, RawTensor{name, strings.ToUpper(dt.String()), x.Shape, x.Data})
+	}
+	c, err := NewCheckpoint(map[string][]byte{
+		"config.json": []byte(`{"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+			"head_dim": 32, "intermediate_size": 128, "vocab_size": 96, "rope_theta": 1e4, "torch_dtype": "float32", "odd": {"<kept>": 1.50}}`),
+		"model.safetensors": writeSafetensors(t, nil, tensors),
+		"tokenizer.json":    []byte("{\"a\": 1}\n"), "generation_config.json": []byte(`{"eos_token_id": [3]}`), "README.md": []byte("not copied"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func readTree(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		files[name] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestQuantize(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	dst := filepath.Join(t.TempDir(), "q4")
+	p := quant.Policy{Bits: 4, Group: 64, Selective: true, Widths: []quant.Width{{Pattern: "down_proj", Bits: 8}}, Exclude: []string{"layers.1.*.v_proj"}}
+	var last QuantizeProgress
+	report, err := Quantize(context.Background(), src, dst, p, func(now QuantizeProgress) {
+		if now.Done < last.Done {
+			t.Errorf("progress went back from %d to %d", last.Done, now.Done)
+		}
+		last = now
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Done != last.Total || last.Total != Inspect(src).Bytes {
+		t.Errorf("progress ended at %+v", last)
+	}
+	files := readTree(t, dst)
+	if got, want := fmt.Sprint(slices.Sorted(maps.Keys(files))), "[config.json generation_config.json model.safetensors tokenizer.json]"; got != want {
+		t.Errorf("files %s, want %s", got, want)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(dst)); len(entries) != 1 {
+		t.Errorf("left beside it: %v", entries)
+	}
+	var config map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(files["config.json"]), &config); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"bits":4,"group_size":64,"lm_head":false,"model.embed_tokens":false,` +
+		`"model.layers.0.mlp.down_proj":{"bits":8,"group_size":64},"model.layers.0.self_attn.o_proj":false,` +
+		`"model.layers.1.mlp.down_proj":{"bits":8,"group_size":64},"model.layers.1.self_attn.o_proj":false,"model.layers.1.self_attn.v_proj":false}`
+	for _, name := range []string{"quantization", "quantization_config"} {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, config[name]); err != nil || compact.String() != want {
+			t.Errorf("%s: %s, want %s", name, compact.String(), want)
+		}
+	}
+	if string(config["torch_dtype"]) != `"bfloat16"` || !strings.Contains(string(config["odd"]), "1.50") {
+		t.Errorf("config.json: %s", files["config.json"])
+	}
+
+	s, err := ReadSafetensors([]byte(files["model.safetensors"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Metadata["format"] != "mlx" || bytes.Index([]byte(files["model.safetensors"]), s.Tensors[0].Data)%64 != 0 {
+		t.Errorf("metadata %v, data at %d", s.Metadata, bytes.Index([]byte(files["model.safetensors"]), s.Tensors[0].Data))
+	}
+	up, _ := s.Lookup("model.layers.1.mlp.up_proj.weight")
+	scales, _ := s.Lookup("model.layers.1.mlp.up_proj.scales")
+	if up.DType != "U32" || fmt.Sprint(up.Shape) != "[128 8]" || scales.DType != "BF16" || fmt.Sprint(scales.Shape) != "[128 1]" {
+		t.Errorf("up_proj: %s %v, scales %s %v", up.DType, up.Shape, scales.DType, scales.Shape)
+	}
+
+	q, err := Open(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	memory, same, err := QuantizeSource(context.Background(), src, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(same) != fmt.Sprint(report) {
+		t.Errorf("reports differ: %+v, %+v", same, report)
+	}
+	in := Inspect(q)
+	if in.Bytes != report.BytesAfter || in.Parameters != report.Parameters || report.BytesBefore != 2*report.Parameters || report.BitsBefore != 16 {
+		t.Errorf("inspection %+v, report %+v", in, report)
+	}
+	names := slices.Sorted(slices.Values(q.Names()))
+	if fmt.Sprint(names) != fmt.Sprint(slices.Sorted(slices.Values(src.Names()))) {
+		t.Errorf("names %v", names)
+	}
+	for _, name := range names {
+		onDisk, _ := q.Tensor(name)
+		inMemory, _ := memory.Tensor(name)
+		was, _ := src.Tensor(name)
+		if onDisk.DType != inMemory.DType || onDisk.Group != inMemory.Group || !bytes.Equal(onDisk.Data, inMemory.Data) ||
+			!bytes.Equal(onDisk.Scales, inMemory.Scales) || !bytes.Equal(onDisk.Biases, inMemory.Biases) {
+			t.Errorf("%s: %v on disk, %v in memory", name, onDisk.DType, inMemory.DType)
+		}
+		if !onDisk.DType.Quantized() {
+			if !bytes.Equal(onDisk.Data, was.Data) {
+				t.Errorf("%s: was kept, with other bytes", name)
+			}
+			continue
+		}
+		a, b := make([]float32, was.Shape[1]), make([]float32, was.Shape[1])
+		for o := range was.Shape[0] {
+			quant.Row(a, &was, o)
+			quant.Row(b, &onDisk, o)
+			for i := range a {
+				if d := a[i] - b[i]; d > 0.02 || d < -0.02 { // weights of deviation 0.02 in steps of 0.1/15
+					t.Fatalf("%s: row %d, weight %d: %v came back as %v", name, o, i, a[i], b[i])
+				}
+			}
+		}
+	}
+	var table bytes.Buffer
+	if err := report.Table(&table); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/quantize-report.txt", table.Bytes())
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/quantize-report.json", append(text, '\n'))
+}
+
+// golden compares with a file; WINDROW_UPDATE=1 writes it.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if os.Getenv("WINDROW_UPDATE") == "1" {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n")); !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s", name, got)
+	}
+}
+
+// One file or many, the weights are the same; f32 and f16 are rounded once.
+func TestQuantizeShards(t *testing.T) {
+	src := smallCheckpoint(t, backend.F32)
+	dir := t.TempDir()
+	p := quant.Policy{Bits: 8, Group: 32}
+	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
+	if _, err := Quantize(context.Background(), src, whole, p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quantize(context.Background(), src, &output{}, parts, p, 20000, nil); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := Open(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	shards, _ := filepath.Glob(filepath.Join(parts, "model-0000?-of-0000?.safetensors"))
+	if len(shards) < 3 {
+		t.Errorf("shards %v", shards)
+	}
+	if in := Inspect(a); in.DTypes[0].DType != "affine8 g32" || in.DTypes[1].DType != "bf16" || len(in.DTypes) != 2 {
+		t.Errorf("dtypes %+v", in.DTypes)
+	}
+	for _, name := range src.Names() {
+		x, _ := a.Tensor(name)
+		y, _ := b.Tensor(name)
+		if x.DType != y.DType || !bytes.Equal(x.Data, y.Data) || !bytes.Equal(x.Scales, y.Scales) {
+			t.Errorf("%s differs between one file and many", name)
+		}
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// A run that is killed before any change on disk leaves nothing in the place
+// of the model, and the next run gives the same bytes as one that was never
+// disturbed.
+func TestQuantizeKilledAnywhere(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	p := quant.DefaultPolicy()
+	dir := t.TempDir()
+	run := func(name string, fail int) (steps int, err error) {
+		o := &output{step: func(string) error {
+			steps++
+			if fail > 0 && steps >= fail { // dead from here on: cleaning up fails, too
+				return errKilled
+			}
+			return nil
+		}}
+		_, err = quantize(context.Background(), src, o, filepath.Join(dir, name), p, 50000, nil)
+		return steps, err
+	}
+	steps, err := run("whole", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := readTree(t, filepath.Join(dir, "whole"))
+	if steps < 60 || len(want) < 6 {
+		t.Fatalf("%d steps, files %v", steps, slices.Sorted(maps.Keys(want)))
+	}
+	const cleaning = 3 // after the rename: the model stands
+	for fail := 1; fail <= steps; fail++ {
+		_, err := run("killed", fail)
+		if _, stat := os.Lstat(filepath.Join(dir, "killed")); (stat == nil) != (fail > steps-cleaning) {
+			t.Fatalf("killed before step %d of %d: the model's folder: %v", fail, steps, stat)
+		}
+		if fail > steps-cleaning {
+			if err != nil {
+				t.Fatalf("killed before step %d of %d, after the rename: %v", fail, steps, err)
+			}
+			os.RemoveAll(filepath.Join(dir, "killed"))
+		} else if !errors.Is(err, errKilled) {
+			t.Fatalf("killed before step %d of %d: error %v", fail, steps, err)
+		}
+		if fail%2 == 0 { // what lies there is not trusted, whatever it is
+			stale := filepath.Join(dir, "killed.partial", "model", "config.json")
+			if os.WriteFile(stale, []byte("stale"), 0o644) == nil {
+				os.WriteFile(filepath.Join(filepath.Dir(stale), "stale.safetensors"), []byte("stale"), 0o644)
+			}
+		}
+		if _, err := run("killed", 0); err != nil {
+			t.Fatalf("after a kill before step %d of %d: %v", fail, steps, err)
+		}
+		if got := readTree(t, filepath.Join(dir, "killed")); !maps.Equal(got, want) {
+			t.Fatalf("after a kill before step %d of %d: other files", fail, steps)
+		}
+		os.RemoveAll(filepath.Join(dir, "killed"))
+		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+			t.Fatalf("after a kill before step %d of %d: left %v", fail, steps, entries)
+		}
+	}
+}
+
+// An error that is no kill cleans up at once.
+func TestQuantizeFailsClean(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	dir := t.TempDir()
+	full, n := errors.New("disk full"), 0
+	o := &output{step: func(operation string) error {
+		if n++; operation == "write" && n > 20 {
+			return full
+		}
+		return nil
+	}}
+	if _, err := quantize(context.Background(), src, o, filepath.Join(dir, "q"), quant.DefaultPolicy(), maxShardBytes, nil); !errors.Is(err, full) {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := Quantize(ctx, src, filepath.Join(dir, "q"), quant.DefaultPolicy(), func(QuantizeProgress) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("left %v", entries)
+	}
+}
+
+func TestQuantizeRefuses(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	dir := writeFolder(t, map[string][]byte{"file": nil, "foreign.partial": []byte("mine")})
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "folder"), 0o755), os.MkdirAll(filepath.Join(dir, "data.partial", "mine"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		dst  string
+		p    quant.Policy
+		want string
+	}{
+		{"folder", quant.DefaultPolicy(), "folder: exists"},
+		{"file", quant.DefaultPolicy(), "file: exists"},
+		{"none/q", quant.DefaultPolicy(), "no such folder"},
+		{"foreign", quant.DefaultPolicy(), "foreign.partial: exists, and is not what a killed quantize left"},
+		{"data", quant.DefaultPolicy(), "data.partial: exists, and is not"},
+		{"q", quant.Policy{Bits: 3, Group: 64}, "3 bits: want 4 or 8"},
+	} {
+		_, err := Quantize(context.Background(), src, filepath.Join(dir, tc.dst), tc.p, nil)
+		wantError(t, tc.dst, err, tc.want)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "foreign.partial")); err != nil || string(data) != "mine" {
+		t.Error("a file that is not ours was touched")
+	}
+	q := filepath.Join(dir, "q")
+	if _, err := Quantize(context.Background(), src, q, quant.DefaultPolicy(), nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	_, err = Quantize(context.Background(), again, q+"2", quant.DefaultPolicy(), nil)
+	wantError(t, "quantised already", err, "is affine4 already: want a model in bf16")
+
+	bad := smallCheckpoint(t, backend.BF16)
+	x := bad.tensors["model.layers.1.mlp.up_proj.weight"]
+	x.Data[2*64*5+1] = 0x7f // row 5
+	x.Data[2*64*5] = 0x80
+	_, err = Quantize(context.Background(), bad, q+"3", quant.DefaultPolicy(), nil)
+	wantError(t, "an infinite weight", err, "model.layers.1.mlp.up_proj.weight: row 5 holds NaN, infinite or too large values")
+}
+
+// Two runs to one place: the first to be replaced gives up.
+func TestQuantizeTwoRuns(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	dst := filepath.Join(t.TempDir(), "q")
+	second := false
+	_, err := Quantize(context.Background(), src, dst, quant.DefaultPolicy(), func(now QuantizeProgress) {
+		if second || now.Done < now.Total/2 {
+			return
+		}
+		second = true
+		other := &output{step: func(operation string) error {
+			if operation == "rename" {
+				return errKilled
+			}
+			return nil
+		}}
+		other.begin(dst) // and is still at work
+	})
+	if err == nil {
+		t.Error("no error")
+	}
+	if _, stat := os.Lstat(dst); stat == nil {
+		t.Error("the model was put in place from another run's folder")
+	}
+}
