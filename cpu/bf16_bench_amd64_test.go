@@ -53,9 +53,18 @@ func benchProject(pool *pool, pr projector, scratch []scratch, pk *packed, x []f
 	})
 }
 
+// timeEach is how long f takes for all matrices.
+func timeEach(ms []*matrix, f func(w *matrix)) time.Duration {
+	start := time.Now()
+	for _, w := range ms {
+		f(w)
+	}
+	return time.Since(start)
+}
+
 // BenchmarkProjectors reports GB/s of weights and GFLOP/s, each the best of
-// passes over 256 MiB of distinct matrices, and for one row the share of the
-// bandwidth measured in turn with it.
+// passes over 256 MiB of distinct matrices (32 MiB for many rows), and for one
+// row the share of the best plain read of the same memory, in turn with it.
 func BenchmarkProjectors(b *testing.B) {
 	for name, pr := range bf16Projectors() {
 		for _, threads := range []int{1, 2} {
@@ -75,19 +84,28 @@ func BenchmarkProjectors(b *testing.B) {
 						if rows > 32 {
 							ms = ms[:max(1, len(ms)/8)]
 						}
-						var times []time.Duration
+						var times, reads []time.Duration
 						for b.Loop() {
 							for range passes {
-								start := time.Now()
-								for _, w := range ms {
-									benchProject(pool, pr, scratch, &pk, x, rows, w)
+								times = append(times, timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) }))
+								if rows > 1 {
+									continue
 								}
-								times = append(times, time.Since(start))
+								for _, p := range readPatterns {
+									const part = 512 << 10
+									reads = append(reads, timeEach(ms, func(w *matrix) {
+										pool.run(len(w.data)/part, func(_, i int) { p.read(w.data[i*part : (i+1)*part]) })
+									}))
+								}
 							}
 						}
-						sec := slices.Min(times).Seconds() / float64(len(ms))
+						best := slices.Min(times)
+						sec := best.Seconds() / float64(len(ms))
 						b.ReportMetric(2*float64(out*in)/sec/1e9, "GB/s")
 						b.ReportMetric(2*float64(out*in*rows)/sec/1e9, "GFLOP/s")
+						if rows == 1 {
+							b.ReportMetric(float64(slices.Min(reads))/float64(best), "of-read")
+						}
 						b.ReportMetric(0, "ns/op")
 					})
 				}
