@@ -12,6 +12,7 @@ import (
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/quant"
+	"windrow/tokenizer"
 )
 
 // tiny-gsm quantised and read back from disk gives the logits of the naive
@@ -61,6 +62,38 @@ func TestTinyQuantized(t *testing.T) {
 		if want, _ := src.File("tokenizer.json"); !bytes.Equal(want, mustFile(t, q, "tokenizer.json")) {
 			t.Error("tokenizer.json was not copied")
 		}
+	}
+}
+
+// A GGUF of floats becomes a folder with all that a model needs.
+func TestQuantizeGGUF(t *testing.T) {
+	src := tiny(t)
+	gguf := ggufCheckpoint(t, makeGGUF(t, src, "qwen3", ggufTokens(t), func(string, int) backend.DType { return backend.BF16 }))
+	dst := filepath.Join(t.TempDir(), "q")
+	if _, err := model.Quantize(context.Background(), gguf, dst, quant.DefaultPolicy(), nil); err != nil {
+		t.Fatal(err)
+	}
+	q, err := model.Open(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	want, _, err := model.QuantizeSource(context.Background(), src, quant.DefaultPolicy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range src.Names() {
+		a, _ := q.Tensor(name)
+		b, _ := want.Tensor(name)
+		if a.DType != b.DType || !bytes.Equal(a.Data, b.Data) || !bytes.Equal(a.Scales, b.Scales) {
+			t.Errorf("%s: %v, want %v of the same bytes", name, a.DType, b.DType)
+		}
+	}
+	if _, err := tokenizer.New(mustFile(t, q, "tokenizer.json"), mustFile(t, q, "tokenizer_config.json")); err != nil {
+		t.Error(err)
+	}
+	if q.Config().MaskTokenID != 4095 || q.Generation().EOSTokenIDs[0] != 4094 {
+		t.Errorf("config %+v", *q.Config())
 	}
 }
 

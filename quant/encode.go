@@ -77,7 +77,7 @@ func F32ToQ4_K(dst []byte, src []float32) {
 			inverse := reciprocal(d * float32(s))
 			numbers := dst[16+32*(j/2):]
 			for i, v := range src[32*j : 32*j+32] {
-				q := byte(min(max(roundEven((v+dmin*float32(m))*inverse), 0), 15))
+				q := byte(min(max(roundEven((v+float32(dmin*float32(m)))*inverse), 0), 15))
 				numbers[i] |= q << (4 * (j & 1))
 			}
 		}
