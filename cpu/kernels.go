@@ -94,7 +94,6 @@ type packed struct {
 // scratch is one worker's memory, grown on demand and kept.
 type scratch struct {
 	f32 [6][]float32
-	b16 [2][]uint16
 }
 
 // floats returns buffer i with at least n elements, contents undefined.

@@ -26,6 +26,9 @@ func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Bac
 		{"tiny-gsm", "golden.safetensors"},
 		{"tiny-gsm", "prompt.safetensors"},
 	} {
+		if testing.Short() && c.name != "qwen3-yarn" {
+			continue // under an emulator: minutes
+		}
 		t.Run(c.name+" "+c.file, func(t *testing.T) {
 			b := open(t)
 			defer b.Close()

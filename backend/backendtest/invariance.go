@@ -16,6 +16,9 @@ var companions = []int{2, 7, 16, 33, 512}
 func testInvariance(t *testing.T, b backend.Backend) {
 	for _, dt := range dtypes {
 		for _, kvType := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+			if testing.Short() && (dt != backend.BF16 || kvType != backend.KVBF16) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%v, kv %v", dt, kvType), func(t *testing.T) { blockInvariance(t, b, dt, kvType) })
 		}
 	}
