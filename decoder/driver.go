@@ -147,8 +147,7 @@ func (s *sequence) step(ctx context.Context, eng Engine) error {
 	if err != nil {
 		return err
 	}
-	s.sum.Stats.Forwards++
-	s.sum.Stats.Rows += len(b.Tokens)
+	s.count()
 
 	out, err := s.stepper.absorb(results, s.emit)
 	if bad := s.cache.Commit(out.commit); bad != nil {
@@ -171,6 +170,24 @@ func (s *sequence) step(ctx context.Context, eng Engine) error {
 		})
 	}
 	return err
+}
+
+// count adds the forward of s.rows to the counters.
+func (s *sequence) count() {
+	masks := 0
+	for _, slot := range s.rows.slots {
+		if !slot.Filled {
+			masks++
+		}
+	}
+	t := &s.sum.Stats
+	if t.Forwards == 0 {
+		t.LeastMasks = masks
+	}
+	t.LeastMasks, t.MostMasks = min(t.LeastMasks, masks), max(t.MostMasks, masks)
+	t.Masks += masks
+	t.Rows += len(s.rows.slots)
+	t.Forwards++
 }
 
 // batch is an empty forward with what this sequence wants of its rows.

@@ -28,6 +28,11 @@ type Options struct {
 	Mode Mode
 	// Window is W, the number of slots: 1 to MaxWindow (16 in DefaultOptions).
 	Window int
+	// Cost, where not nil, makes the window adaptive: W is the most, and each
+	// step feeds the masks (in verified also the drafts) that promise the most
+	// tokens per second, by this table and by what the generation's earlier
+	// steps showed. Verified's output stays the same; wedlm's may change.
+	Cost *CostModel
 	// EntropyThreshold is τ in nats; nil fills one token per step (in verified:
 	// drafts nothing). +Inf is allowed: it drafts or fills every mask.
 	EntropyThreshold *float32
@@ -148,7 +153,9 @@ type Stats struct {
 	PromptTokens, CachedTokens, Tokens int
 	Forwards, Rows                     int
 	Drafts, Accepted                   int
-	PrefillSeconds, DecodeSeconds      float64
+	// Masks are all masks fed; LeastMasks and MostMasks are those of one step.
+	Masks, LeastMasks, MostMasks  int
+	PrefillSeconds, DecodeSeconds float64
 }
 
 // TokensPerForward is N_gen / forwards after prefill. In ar it is N/(N-1): the
@@ -161,6 +168,9 @@ func (s Stats) PCache() float64 { return ratio(float64(s.Tokens), float64(s.Rows
 
 // MeanRows is the mean number of rows of a decode forward.
 func (s Stats) MeanRows() float64 { return ratio(float64(s.Rows), float64(s.Forwards)) }
+
+// MeanMasks is the mean number of masks of a decode forward.
+func (s Stats) MeanMasks() float64 { return ratio(float64(s.Masks), float64(s.Forwards)) }
 
 // TokensPerSecond is generated tokens over decode time.
 func (s Stats) TokensPerSecond() float64 { return ratio(float64(s.Tokens), s.DecodeSeconds) }

@@ -1,6 +1,10 @@
 package decoder
 
-import "windrow/model"
+import (
+	"slices"
+
+	"windrow/model"
+)
 
 // A stepper is one mode's state for one sequence. It knows slots, not caches:
 // a slot's number counts from the cache's base.
@@ -59,9 +63,10 @@ func (r *rows) add(i int, s Slot, want bool) {
 	r.at = append(r.at, i)
 }
 
-// window is the rows in logical order.
+// window is the rows in logical order. A slot between them that was not fed is
+// a mask.
 func (r *rows) window() []Slot {
-	w := make([]Slot, len(r.slots))
+	w := make([]Slot, slices.Max(r.at)+1)
 	for row, i := range r.at {
 		w[i] = r.slots[row]
 	}

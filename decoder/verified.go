@@ -20,15 +20,19 @@ import (
 // Greedy distributions are points, for which accept and residual mean "equal"
 // and "the causal argmax": one code serves both forms.
 //
+// A control may feed fewer masks, and drop drafts from the right.
+//
 // Rows that cannot change a committed token are left out: masks whose λ·j
 // alone reaches τ, and what lies right of a drafted stop id.
 type verified struct {
-	s      *sampler
-	rule   fillRule
-	window int
-	stops  []int32
-	fill   []draft // fill[0] is right by construction
-	left   int     // tokens that may still be emitted: never fewer than fill
+	s       *sampler
+	rule    fillRule
+	window  int
+	stops   []int32
+	control control
+	fill    []draft // fill[0] is right by construction
+	masks   int     // that follow fill in the next forward
+	left    int     // tokens that may still be emitted: never fewer than fill
 }
 
 // draft is a token with the distribution q that it was drawn from.
@@ -38,7 +42,10 @@ type draft struct {
 }
 
 func newVerified(o Options, s *sampler) *verified {
-	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, left: o.MaxTokens}
+	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens}
+	if o.Cost != nil {
+		o.Window = min(o.Window, maxAdaptive)
+	}
 	// Mask 0 only holds the place of the causal token: without a mask 1 that
 	// could pass τ there is nothing to draft.
 	for v.window < o.Window && v.rule.below(0, v.window) {
@@ -46,6 +53,9 @@ func newVerified(o Options, s *sampler) *verified {
 	}
 	if v.window == 1 {
 		v.window = 0
+	}
+	if o.Cost != nil && v.window > 0 {
+		v.control = newVerifiedControl(o.Cost, v.window)
 	}
 	return v
 }
@@ -58,11 +68,19 @@ func (v *verified) start(last model.Result, _ emitter) error {
 		return err
 	}
 	v.fill = []draft{{token: v.s.draw(p)}}
+	v.choose()
 	return nil
 }
 
-// masks is how many masks follow the filled rows.
-func (v *verified) masks() int {
+// choose decides what the next forward feeds.
+func (v *verified) choose() {
+	feed, masks := v.control.choose(len(v.fill)-1, v.most())
+	v.fill = v.fill[:1+feed]
+	v.masks = min(masks, v.most())
+}
+
+// most is how many masks can matter behind the filled rows.
+func (v *verified) most() int {
 	if v.stop(v.fill[len(v.fill)-1].token) {
 		return 0
 	}
@@ -75,7 +93,7 @@ func (v *verified) plan(r *rows) {
 	for i, d := range v.fill {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
 	}
-	for j := range v.masks() {
+	for j := range v.masks {
 		r.add(len(v.fill)+j, Slot{}, true)
 	}
 }
@@ -106,6 +124,11 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 				out.entropy = entropies(mask)
 				err = v.draft(mask)
 			}
+			v.control.observe(observation{
+				drafts: out.drafts, accepted: out.accepted, masks: len(mask), tokens: out.commit,
+				drafted: len(v.fill) - 1, cut: v.stop(v.fill[len(v.fill)-1].token),
+			})
+			v.choose()
 			for i, d := range v.fill {
 				out.filled = append(out.filled, Fill{i, d.token})
 			}

@@ -15,15 +15,42 @@ import "windrow/model"
 //
 // The leading run is filled, so its rows are the first p of the forward: their
 // keys and values have seen true tokens only and lie in their final place.
+//
+// A control may feed fewer masks, cut from the right: those left out are slots
+// still, they say nothing in this step.
 type wedlm struct {
-	s     *sampler
-	rule  fillRule
-	slots []Slot
-	left  int // tokens that may still be emitted: never fewer than slots
+	s       *sampler
+	rule    fillRule
+	control *fillControl // nil: every mask is fed
+	slots   []Slot
+	masks   int // of the next forward
+	left    int // tokens that may still be emitted: never fewer than slots
 }
 
 func newWeDLM(o Options, s *sampler) *wedlm {
-	return &wedlm{s: s, rule: newFillRule(o), slots: make([]Slot, min(o.Window, o.MaxTokens)), left: o.MaxTokens}
+	w := &wedlm{s: s, rule: newFillRule(o), left: o.MaxTokens}
+	if o.Cost != nil {
+		o.Window = min(o.Window, maxAdaptive)
+		w.control = newFillControl(o.Cost, o.Window)
+	}
+	w.slots = make([]Slot, min(o.Window, o.MaxTokens))
+	w.choose()
+	return w
+}
+
+// choose decides how many masks the next forward feeds.
+func (w *wedlm) choose() {
+	filled := 0
+	slots, _ := w.extended()
+	for _, s := range slots {
+		if s.Filled {
+			filled++
+		}
+	}
+	w.masks = len(slots) - filled
+	if w.control != nil {
+		w.masks = w.control.choose(filled, w.masks)
+	}
 }
 
 // needsPrompt is false: a mask row predicts its own slot, so the first token
@@ -50,9 +77,11 @@ func (w *wedlm) plan(r *rows) {
 			r.add(i, s, false)
 		}
 	}
+	masks := 0
 	for i, s := range slots {
-		if !s.Filled {
+		if !s.Filled && masks < w.masks {
 			r.add(i, s, true)
+			masks++
 		}
 	}
 }
@@ -72,7 +101,7 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 	for i, s := range w.slots {
 		if s.Filled {
 			visible = append(visible, s.Token)
-		} else {
+		} else if len(masks) < w.masks {
 			masks = append(masks, i)
 		}
 	}
@@ -87,6 +116,14 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 	for _, f := range out.filled {
 		w.slots[f.Slot] = Slot{Token: f.Token, Filled: true}
 	}
+	if w.control != nil {
+		passed := make([]bool, len(masks))
+		for m, slot := range masks {
+			passed[m] = w.rule.below(out.entropy[m], slot-masks[0])
+		}
+		w.control.observe(p+len(visible)+len(masks), passed, len(out.filled))
+	}
+	w.choose()
 	return out, nil
 }
 

@@ -1,0 +1,115 @@
+package decoder
+
+import "math"
+
+// A control decides how many rows a verified step feeds. It is told what came
+// of each step; it sees no clock, so equal results lead to equal choices.
+// Whatever it chooses, verified's output stays ar's.
+type control interface {
+	// choose returns how many of the drafts at hand to feed, in order, and how
+	// many masks behind them, at most most.
+	choose(drafts, most int) (feed, masks int)
+	// observe tells of the step just made.
+	observe(s observation)
+}
+
+// observation is what a verified step showed.
+type observation struct {
+	drafts, accepted int // fed, and of them the leading run that stood
+	masks            int // fed
+	drafted          int // drafts that the masks gave; only where all drafts stood
+	cut              bool
+	tokens           int // committed
+}
+
+// fixedControl feeds every draft and the whole window.
+type fixedControl struct{}
+
+func (fixedControl) choose(drafts, most int) (int, int) { return drafts, most }
+func (fixedControl) observe(observation)                {}
+
+// Constants of the adaptive window. Costs are in one-row forwards.
+const (
+	// maxAdaptive bounds the masks that are weighed: at the default τ and λ
+	// nothing past slot 20 can be filled.
+	maxAdaptive = 32
+	// Over N tokens all steps together cost at most N·(1+slack) + credit.
+	slack  = 0.02
+	credit = 2.0
+	// prior is the rate assumed where nothing was seen: bold enough to try
+	// what would pay if text were as easy as at its best.
+	prior = 0.85
+	// memory is what an older observation weighs beside the one after it: the
+	// last 8 or so count.
+	memory = 0.88
+	// halfLife is the number of tokens after which evidence counts half: with
+	// it gone, the prior tries again. Phases of text are about that long.
+	halfLife = 48
+	// surest is the chance that the text goes on as it does after a step whose
+	// drafts all stood.
+	surest = 0.98
+)
+
+// ledger keeps the promise that an adaptive window never costs much more than
+// one row a token: choices that might break it, were nothing accepted, are not
+// allowed. It counts by the cost table.
+type ledger struct {
+	balance, most float64
+}
+
+// newLedger also bounds what good phases may save up for bad ones, to what two
+// of the dearest steps cost.
+func newLedger(dearest float64) ledger {
+	return ledger{balance: credit, most: max(credit, 2*dearest)}
+}
+
+// allows tells whether a step may cost extra more than one row.
+func (l *ledger) allows(extra float64) bool { return extra <= l.balance }
+
+func (l *ledger) book(tokens int, cost float64) {
+	l.balance = min(l.most, l.balance+float64(tokens)*(1+slack)-cost)
+}
+
+// rates estimates a chance for each index from faded counts. An index with
+// little evidence leans on the one before it, the first on prior.
+type rates struct {
+	yes, seen []float64
+}
+
+func newRates(n int) rates { return rates{make([]float64, n), make([]float64, n)} }
+
+func (r *rates) observe(i int, ok bool) {
+	r.yes[i] *= memory
+	r.seen[i] = r.seen[i]*memory + 1
+	if ok {
+		r.yes[i]++
+	}
+}
+
+// run observes a run of successes that ended at a failure, unless that is
+// unknown.
+func (r *rates) run(successes int, failed bool) {
+	for i := range successes {
+		r.observe(i, true)
+	}
+	if failed {
+		r.observe(successes, false)
+	}
+}
+
+func (r *rates) fade(tokens int) {
+	f := math.Exp2(-float64(tokens) / halfLife)
+	for i := range r.seen {
+		r.yes[i] *= f
+		r.seen[i] *= f
+	}
+}
+
+// each calls f with every index's rate.
+func (r *rates) each(f func(i int, rate float64)) {
+	rate := prior
+	for i := range r.seen {
+		rate = (r.yes[i] + rate) / (r.seen[i] + 1)
+		f(i, rate)
+	}
+}
