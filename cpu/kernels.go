@@ -23,6 +23,13 @@ type kernels struct {
 	// the hardware has nothing faster than exact.
 	fast projector
 
+	// quant gives the arithmetic for a quantised weight with activations rounded
+	// to int8; nil where there is none, in the table or for this weight.
+	quant func(t *backend.Tensor) projector
+	// quantRow widens a row of a quantised weight, with the bits of quant.Row;
+	// nil means quant.Row itself.
+	quantRow func(dst []float32, t *backend.Tensor, o int)
+
 	vectorKernels
 }
 
@@ -93,7 +100,8 @@ type packed struct {
 
 // scratch is one worker's memory, grown on demand and kept.
 type scratch struct {
-	f32 [6][]float32
+	f32   [7][]float32
+	panel matrix // a widened part of a quantised weight
 }
 
 // floats returns buffer i with at least n elements, contents undefined.

@@ -58,7 +58,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	out, in := t.Shape[0], t.Shape[1]
 	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, tensor: t, proj: b.k.exact}
 	if t.DType.Quantized() {
-		m.proj = genericProjector{} // by way of quant.Row, a row at a time
+		m.proj = b.quantProjector(&m.tensor)
 		return m, nil
 	}
 	if !b.exact && b.k.fast != nil && b.k.fast.takes(t.DType, in) {
@@ -68,6 +68,16 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		m.proj = genericProjector{}
 	}
 	return m, nil
+}
+
+// quantProjector chooses the arithmetic for a quantised weight.
+func (b *Backend) quantProjector(t *backend.Tensor) projector {
+	if !b.exact && b.k.quant != nil {
+		if p := b.k.quant(t); p != nil {
+			return p
+		}
+	}
+	return newPanelProjector(b.k)
 }
 
 // Vector widens t to f32 and refuses what is not finite.

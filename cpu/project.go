@@ -10,6 +10,7 @@ const (
 	scratchKeys           // attention: a tile of keys, values
 	scratchQueries        // attention: queries, accumulators
 	scratchScores         // attention: scores and running maxima
+	scratchQuant          // a panel of widened weights
 )
 
 // packFor lays out x for the projector; the packed form is kept until the

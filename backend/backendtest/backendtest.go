@@ -19,6 +19,10 @@ const (
 	// tolBF16: activations rounded to bf16, 2⁻⁹ each at most, which averages
 	// to about 2⁻⁹/√3 of the norm.
 	tolBF16 = 3e-3
+	// tolInt8: activations rounded to 1/127 of their group's largest. The largest
+	// of 128 normal values is about 2.8 deviations: steps of 0.022, whose rounding
+	// is 0.022/√12 = 6.4e-3 of the norm.
+	tolInt8 = 1e-2
 	// tolInt8KV: keys and values rounded to 1/127 of their group's largest.
 	tolInt8KV = 2e-2
 )
@@ -56,8 +60,13 @@ func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
 
 // tolerance of a projection with weights of a dtype.
 func tolerance(b backend.Backend, dt backend.DType) float64 {
-	if !b.Features().Exact && dt == backend.BF16 {
+	switch {
+	case b.Features().Exact:
+		return tolF32
+	case dt == backend.BF16:
 		return tolBF16
+	case dt.Quantized():
+		return tolInt8
 	}
 	return tolF32
 }
@@ -110,12 +119,18 @@ func load(t *testing.T, b backend.Backend, p backend.Pass, a array) backend.Buff
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
-var dtypes = []backend.DType{backend.F32, backend.F16, backend.BF16}
+var dtypes = []backend.DType{
+	backend.F32, backend.F16, backend.BF16,
+	backend.Affine4, backend.Affine8, backend.Q8_0, backend.Q4_0, backend.Q4_K, backend.Q6_K,
+}
 
 func testEmbed(t *testing.T, b backend.Backend) {
 	r := seeded(1)
 	for _, dt := range dtypes {
-		for _, width := range []int{1, 3, 64, 130} {
+		for _, width := range []int{1, 3, 64, 130, 256} {
+			if !fits(dt, width) {
+				continue
+			}
 			a := random(r, "table", dt, 1, 11, width)
 			ids := []int32{10, 0, 3, 3, 7}
 			p := begin(t, b, len(ids))
@@ -149,12 +164,15 @@ func testRMSNorm(t *testing.T, b backend.Backend) {
 }
 
 // shapes are outputs and inputs: odd ones, and ones that kernels like.
-var shapes = []struct{ out, in int }{{1, 1}, {3, 5}, {16, 32}, {17, 33}, {31, 96}, {48, 64}, {100, 130}, {129, 384}, {257, 512}}
+var shapes = []struct{ out, in int }{{1, 1}, {3, 5}, {16, 32}, {17, 33}, {31, 96}, {48, 64}, {100, 130}, {129, 384}, {257, 512}, {19, 768}}
 
 func testProject(t *testing.T, b backend.Backend) {
 	r := seeded(3)
 	for _, dt := range dtypes {
 		for _, s := range shapes {
+			if !fits(dt, s.in) {
+				continue
+			}
 			for _, rows := range []int{1, 2, 7, 16, 17, 33, 70} {
 				name := fmt.Sprintf("%v %d×%d, %d rows", dt, s.out, s.in, rows)
 				x := random(r, "x", backend.F32, 1, rows, s.in)
@@ -186,6 +204,9 @@ func testGatedProject(t *testing.T, b backend.Backend) {
 	r := seeded(4)
 	for _, dt := range dtypes {
 		for _, s := range shapes {
+			if !fits(dt, s.in) {
+				continue
+			}
 			for _, rows := range []int{1, 6, 33} {
 				x := random(r, "x", backend.F32, 1, rows, s.in)
 				scale := 1 / math.Sqrt(float64(s.in))
@@ -208,7 +229,11 @@ func testResults(t *testing.T, b backend.Backend) {
 	r := seeded(5)
 	for _, dt := range dtypes {
 		for _, vocab := range []int{1, 7, 512, 513, 2000} {
-			const width, rows = 64, 40
+			const rows = 40
+			width := 64
+			if dt.Quantized() {
+				width = 256
+			}
 			x := random(r, "x", backend.F32, 1, rows, width)
 			norm := random(r, "norm", backend.F32, 1, width)
 			head := random(r, "head", dt, 0.4, vocab, width)

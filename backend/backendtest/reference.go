@@ -16,8 +16,48 @@ type array struct {
 	values []float64
 }
 
+// fits tells whether rows of that length can be of a dtype.
+func fits(dt backend.DType, in int) bool {
+	if dt.Affine() {
+		return in%32 == 0
+	}
+	return in%dt.BlockSize() == 0
+}
+
+// quantized rounds normal values to a quantised type; affine groups are as
+// long as r has it.
+func quantized(r *rand.Rand, name string, dt backend.DType, scale float64, shape []int) array {
+	out, in := shape[0], shape[1]
+	a := array{tensor: backend.Tensor{Name: name, DType: dt, Shape: shape}, values: make([]float64, out*in)}
+	w := make([]float32, out*in)
+	for i := range w {
+		w[i] = float32(r.NormFloat64() * scale)
+	}
+	t := &a.tensor
+	t.Data = make([]byte, out*dt.RowBytes(in))
+	if dt.Affine() {
+		for t.Group = 32 << r.IntN(3); in%t.Group != 0; {
+			t.Group /= 2
+		}
+		t.Scales, t.Biases = make([]byte, 2*len(w)/t.Group), make([]byte, 2*len(w)/t.Group)
+		quant.Affine(t.Data, t.Scales, t.Biases, w, dt.Bits(), t.Group)
+	} else {
+		quant.Blocks(t.Data, dt, w)
+	}
+	for o := range out {
+		quant.Row(w[:in], t, o)
+		for i, v := range w[:in] {
+			a.values[o*in+i] = float64(v)
+		}
+	}
+	return a
+}
+
 // random makes a tensor of normal values; scale is their deviation.
 func random(r *rand.Rand, name string, dt backend.DType, scale float64, shape ...int) array {
+	if dt.Quantized() {
+		return quantized(r, name, dt, scale, shape)
+	}
 	n := 1
 	for _, s := range shape {
 		n *= s
