@@ -44,8 +44,10 @@ func TestAccept(t *testing.T) {
 		t.Errorf("kept: %+v, %v", a, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if a, err = Accept(ctx, (&scriptedForm{}).form("bf16"), (&scriptedForm{}).form("4-bit"), AcceptLimits{100, 100}, formsConfig()); err == nil || a.Accepted {
+	defer cancel()
+	cut := &scriptedForm{}
+	cut.stopAfter, cut.cancel = 1, cancel
+	if a, err = Accept(ctx, (&scriptedForm{}).form("bf16"), cut.form("4-bit"), AcceptLimits{100, 100}, formsConfig()); err == nil || a.Accepted {
 		t.Errorf("interrupted: %+v, %v", a, err)
 	}
 }

@@ -113,7 +113,7 @@ type FormComparison struct {
 // are from the source's. All forms are in memory at once.
 //
 // c must have one setting and no output file. As [RunGSM8K], it returns what
-// was done so far beside an error, and nil only if nothing could begin.
+// was done so far beside an error, and nil if nothing was.
 func CompareForms(ctx context.Context, source Form, others []Form, c GSM8K) (*FormsReport, error) {
 	return runForms(ctx, source, [][]Form{others}, c)
 }
@@ -156,7 +156,9 @@ func runForms(ctx context.Context, source Form, groups [][]Form, c GSM8K) (r *Fo
 		}
 	}
 	r.Forms[0].sum(run.setting, run.answers)
-	r.Complete = err == nil
+	if r.Complete = err == nil; !r.Complete && r.Forms[0].N == 0 {
+		return nil, err
+	}
 	return r, err
 }
 

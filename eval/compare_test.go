@@ -196,9 +196,12 @@ func TestCompareFormsErrors(t *testing.T) {
 		{"data", ok(), ok(), none, "no data set"},
 		{"offset", ok(), ok(), far, "offset 12"},
 	} {
-		_, err := CompareForms(context.Background(), test.source, []Form{test.form}, test.config)
+		r, err := CompareForms(context.Background(), test.source, []Form{test.form}, test.config)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+		if (r != nil) != (test.name == "encode") { // where the source has answered
+			t.Errorf("%s: report %+v", test.name, r)
 		}
 	}
 }

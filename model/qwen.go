@@ -93,13 +93,13 @@ func (m *Model) Config() *Config { return m.config }
 // Backend is the backend that holds the weights.
 func (m *Model) Backend() backend.Backend { return m.backend }
 
-// WeightBytes is how many bytes of weights a forward reads: all but the
-// embedding's rows that are not looked up.
+// WeightBytes is how many bytes of weights a forward reads, scales and biases
+// included: all but the embedding's rows that are not looked up.
 func (m *Model) WeightBytes(src Source) (n int64) {
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
 		if ok && (name != "model.embed_tokens.weight" || m.head == m.embed) {
-			n += int64(len(t.Data))
+			n += int64(t.Bytes())
 		}
 	}
 	return n

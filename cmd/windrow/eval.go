@@ -256,15 +256,7 @@ type runner struct{ e *engine }
 // Run generates the answer to one prompt. Where the context leaves fewer
 // tokens than the options allow, the answer is cut there.
 func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
-	messages := []tokenizer.Message{{Role: "user", Content: p.Raw}}
-	raw := len(p.Messages) == 0
-	if !raw {
-		messages = messages[:0]
-		for _, m := range p.Messages {
-			messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
-		}
-	}
-	ids, err := r.e.encode(messages, raw)
+	ids, err := r.e.encode(promptMessages(p))
 	if err != nil {
 		return decoder.Summary{}, err
 	}
@@ -279,6 +271,17 @@ func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (deco
 	}
 	defer cache.Close()
 	return decoder.Generate(ctx, r.e.model, cache, ids, o, r.e.tokens.NewStream(true), decoder.Hooks{})
+}
+
+// promptMessages are the turns of an evaluation's prompt, or its plain text.
+func promptMessages(p eval.Prompt) (messages []tokenizer.Message, raw bool) {
+	if len(p.Messages) == 0 {
+		return []tokenizer.Message{{Role: "user", Content: p.Raw}}, true
+	}
+	for _, m := range p.Messages {
+		messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
+	}
+	return messages, false
 }
 
 // writeFile writes beside the target and renames: nothing is half-written.

@@ -17,9 +17,9 @@ func inspectCommand() *cli.Command {
 		Name:        "inspect",
 		Usage:       "show a model's architecture, tensors, and what it needs to run",
 		ArgsUsage:   "[MODEL]",
-		Description: "Reads config and tensor headers of the folder MODEL (default: the embedded tiny-gsm); no weights are read.",
+		Description: "Reads config and tensor headers of MODEL, a folder or a .gguf file (default: the embedded tiny-gsm); no weights are read.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "the same as the argument, `FOLDER`"},
+			&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "the same as the argument, `PATH`"},
 			&cli.BoolFlag{Name: "tensors", Category: categoryOutput, Usage: "list every tensor"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		},
@@ -31,17 +31,27 @@ func inspectCommand() *cli.Command {
 type inspection struct {
 	Model string `json:"model"`
 	model.Inspection
-	Kernels    string       `json:"kernels"`
-	Exact      bool         `json:"exact"`
-	TensorList []tensorInfo `json:"tensor_list,omitempty"`
+	Kernels string `json:"kernels"`
+	// QuantizedKernels says how quantised tensors are held and computed; empty
+	// where there are none.
+	QuantizedKernels string       `json:"quantized_kernels,omitempty"`
+	Exact            bool         `json:"exact"`
+	TensorList       []tensorInfo `json:"tensor_list,omitempty"`
 }
 
 type tensorInfo struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
+	Group int    `json:"group,omitempty"` // of affine types
 	Shape []int  `json:"shape"`
-	Bytes int    `json:"bytes"`
+	// Bytes are with scales and biases.
+	Bytes         int     `json:"bytes"`
+	BitsPerWeight float64 `json:"bits_per_weight"`
 }
+
+// decodedInBlocks is how package cpu holds quantised tensors where it has no
+// kernels for their type.
+const decodedInBlocks = "kept in their blocks as stored, decoded to f32 row by row"
 
 func inspect(c *cli.Context) error {
 	folder := c.String("model")
@@ -50,7 +60,7 @@ func inspect(c *cli.Context) error {
 		return usagef("%d models, want one", c.NArg()+min(1, len(folder)))
 	case c.NArg() == 1:
 		if folder = c.Args().First(); folder == "" {
-			return usagef("the model's folder is empty")
+			return usagef("the model's name is empty")
 		}
 	}
 	checkpoint, name, err := openCheckpoint(folder)
@@ -65,10 +75,13 @@ func inspect(c *cli.Context) error {
 	defer b.Close()
 	f := b.Features()
 	in := inspection{Model: name, Inspection: model.Inspect(checkpoint), Kernels: f.Kernels, Exact: f.Exact}
-	if c.Bool("tensors") {
-		for _, n := range checkpoint.Names() {
-			t, _ := checkpoint.Tensor(n)
-			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Shape, len(t.Data)})
+	for _, n := range checkpoint.Names() {
+		t, _ := checkpoint.Tensor(n)
+		if t.DType.Quantized() {
+			in.QuantizedKernels = decodedInBlocks
+		}
+		if c.Bool("tensors") {
+			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
 		}
 	}
 	if c.Bool("json") {
@@ -97,14 +110,15 @@ func (in inspection) table(out io.Writer) error {
 		factor = fmt.Sprintf(", factor %g", in.RopeFactor)
 	}
 	row("context", "%d tokens; RoPE %s, θ %g%s", in.MaxPositions, in.RopeType, in.RopeTheta, factor)
-	mask := "none: only --mode ar"
+	mask := "none: --mode ar, or --mask-id"
 	if in.MaskTokenID >= 0 {
 		mask = fmt.Sprint(in.MaskTokenID)
 	}
 	row("token ids", "mask %s, end %s", mask, strings.Trim(fmt.Sprint(in.EOSTokenIDs), "[]"))
-	row("tensors", "%d, %s parameters, %s", in.Tensors, millions(in.Parameters), bytesText(in.Bytes))
+	row("tensors", "%d, %s parameters, %s, %.3f bits a weight", in.Tensors, millions(in.Parameters), bytesText(in.Bytes), in.BitsPerWeight)
 	for _, d := range in.DTypes {
-		row("", "%s: %d tensors, %s", d.DType, d.Tensors, bytesText(d.Bytes))
+		row("", "%s: %d tensors, %s parameters, %s, %.3f bits a weight", d.DType, d.Tensors, millions(d.Parameters), bytesText(d.Bytes),
+			8*float64(d.Bytes)/float64(max(1, d.Parameters)))
 	}
 	for _, kv := range in.KV {
 		row("KV "+kv.DType, "%s a token", bytesText(kv.BytesPerToken))
@@ -117,8 +131,15 @@ func (in inspection) table(out io.Writer) error {
 		rounded = "activations stay in f32"
 	}
 	row("runs here in", "%s; %s", in.Kernels, rounded)
+	if in.QuantizedKernels != "" {
+		row("quantised", "%s", in.QuantizedKernels)
+	}
 	for _, t := range in.TensorList {
-		row(t.Name, "%s %v %s", t.DType, t.Shape, bytesText(int64(t.Bytes)))
+		format := t.DType
+		if t.Group != 0 {
+			format += fmt.Sprintf(" g%d", t.Group)
+		}
+		row(t.Name, "%s %v %s, %.3f bits a weight", format, t.Shape, bytesText(int64(t.Bytes)), t.BitsPerWeight)
 	}
 	return w.Flush()
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -28,22 +31,32 @@ type engine struct {
 	noThink    bool // ask the chat template for no thinking part
 }
 
-// openCheckpoint opens a folder, or the embedded model for "".
-func openCheckpoint(folder string) (*model.Checkpoint, string, error) {
-	if folder == "" {
+// embedded tells whether a path means the embedded model: none, or its name
+// where there is nothing of that name on disk.
+func embedded(path string) bool {
+	if path == tinygsm.Name {
+		_, err := os.Lstat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return path == ""
+}
+
+// openCheckpoint opens a model folder, a GGUF file, or the embedded model.
+func openCheckpoint(path string) (*model.Checkpoint, string, error) {
+	if embedded(path) {
 		if !tinygsm.Available {
-			return nil, "", usagef("this binary has no embedded model: give a model folder with --model")
+			return nil, "", usagef("this binary has no embedded model: name a model folder or a .gguf file")
 		}
 		c, err := model.NewCheckpoint(tinygsm.Files())
 		return c, tinygsm.Name, err
 	}
-	c, err := model.OpenFolder(folder)
-	return c, filepath.Base(filepath.Clean(folder)), err
+	c, err := model.Open(path)
+	return c, filepath.Base(filepath.Clean(path)), err
 }
 
 // openModel opens a model without its tokenizer.
-func openModel(folder string, m machineOptions) (*engine, error) {
-	checkpoint, name, err := openCheckpoint(folder)
+func openModel(path string, m machineOptions) (*engine, error) {
+	checkpoint, name, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
@@ -67,25 +80,34 @@ func (e *engine) load(src model.Source) error {
 }
 
 // openEngine opens a model and its tokenizer.
-func openEngine(folder string, m machineOptions, noThink bool) (*engine, error) {
-	e, err := openModel(folder, m)
+func openEngine(path string, m machineOptions, noThink bool) (*engine, error) {
+	e, err := openModel(path, m)
 	if err != nil {
 		return nil, err
 	}
 	e.noThink = noThink
-	if e.tokens, err = loadTokenizer(folder); err != nil {
+	if e.tokens, err = loadTokenizer(path, e.checkpoint); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("%s: %w", e.name, err)
 	}
 	return e, nil
 }
 
-func loadTokenizer(folder string) (*tokenizer.Tokenizer, error) {
-	if folder != "" {
-		return tokenizer.Load(folder)
+// loadTokenizer reads the tokenizer of a folder, or the one that the embedded
+// model or a GGUF file's metadata holds.
+func loadTokenizer(path string, c *model.Checkpoint) (*tokenizer.Tokenizer, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return tokenizer.Load(path) // with its chat_template.jinja
 	}
-	files := tinygsm.Files()
-	return tokenizer.New(files["tokenizer.json"], files["tokenizer_config.json"])
+	main, err := c.ReadFile("tokenizer.json")
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.ReadFile("tokenizer_config.json")
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.New(main, config)
 }
 
 // Close frees the model, the backend and the files, in this order: a backend
@@ -149,7 +171,9 @@ func (e *engine) adapt(o decoder.Options, mode decoder.Mode) decoder.Options {
 	config := e.model.Config()
 	if mode == "" {
 		mode = decoder.AR
-		if config.Architecture == "wedlm" && (config.MaskTokenID >= 0 || o.Vocabulary.MaskID >= 0) {
+		// A WeDLM that was converted to qwen3 says what it is by its mask
+		// alone: in a GGUF's metadata, or in --mask-id.
+		if config.MaskTokenID >= 0 || o.Vocabulary.MaskID >= 0 {
 			mode = decoder.Verified
 		}
 	}

@@ -24,7 +24,7 @@ const (
 
 func validateCommand() *cli.Command {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, DefaultText: "the embedded tiny-gsm", Usage: "model `FOLDER`"},
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, DefaultText: "the embedded tiny-gsm", Usage: "model `PATH`: a folder or a .gguf file"},
 		&cli.StringFlag{Name: "golden", Category: categoryModel, Usage: "`FILE` of golden tensors: prompt.ids, prompt.logits, prompt.hidden.I, windowK.ids, .positions, .base, .logits"},
 	}
 	for _, f := range machineFlags() {
