@@ -50,6 +50,17 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 	})
 }
 
+// attendPart is how many keys of a tile are widened and multiplied at a time.
+// A few queries are done with a key sooner than memory gives the next: small
+// parts spread the prefetches, which stall when many come at once. What a part
+// is does not change a bit.
+func attendPart(queries int) int {
+	if queries <= 8 {
+		return 8
+	}
+	return pageSlots
+}
+
 // attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
 func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	k := p.b.k
@@ -60,8 +71,10 @@ func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer
 	rows := r1 - r0
 	nq := rows * group
 
-	kvTile := s.floats(scratchKeys, 2*pageSlots*d)
-	keys, values := kvTile[:pageSlots*d], kvTile[pageSlots*d:]
+	// One tile's memory serves its keys and then its values: 32 KB at a head
+	// dimension of 128, which L1 holds.
+	keys := s.floats(scratchKeys, pageSlots*d)
+	values := keys
 	work := s.floats(scratchQueries, 2*nq*d)
 	queries, acc := work[:nq*d], work[nq*d:2*nq*d]
 	state := s.floats(scratchScores, nq*(pageSlots+2))
@@ -107,9 +120,21 @@ func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer
 			continue
 		}
 		n := min(pageSlots, last+1-t)
-		cache.load(k, keys, layer, head, false, t, n)
-		cache.load(k, values, layer, head, true, t, n)
-		k.attendScores(scores, pageSlots, queries, keys, nq, n, d)
+		var ahead []byte // the next tile's bytes, fetched while this one is worked on
+		if t+pageSlots <= last {
+			ahead = cache.tile(layer, head, t+pageSlots)
+		}
+		part := attendPart(nq)
+		for j := 0; j < n; j += part {
+			m := min(part, n-j)
+			ahead = prefetch(ahead, 2*part)
+			cache.load(k, keys[j*d:], layer, head, false, t+j, m)
+			k.attendScores(scores[j:], pageSlots, queries, keys[j*d:], nq, m, d)
+		}
+		for j := 0; j < n; j += part {
+			ahead = prefetch(ahead, 2*part)
+			cache.load(k, values[j*d:], layer, head, true, t+j, min(part, n-j))
+		}
 		whole := -1 // first of a run of rows that see the whole tile
 		for r := range rows {
 			hi := min(n, first+r+1-t)

@@ -85,6 +85,31 @@ TEXT ·avx512WidenBF16(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
+	CMPQ CX, $64
+	JLT  few
+
+many:
+	VPMOVZXWD (SI), Z0
+	VPMOVZXWD 32(SI), Z1
+	VPMOVZXWD 64(SI), Z2
+	VPMOVZXWD 96(SI), Z3
+	VPSLLD    $16, Z0, Z0
+	VPSLLD    $16, Z1, Z1
+	VPSLLD    $16, Z2, Z2
+	VPSLLD    $16, Z3, Z3
+	VMOVDQU32 Z0, (DI)
+	VMOVDQU32 Z1, 64(DI)
+	VMOVDQU32 Z2, 128(DI)
+	VMOVDQU32 Z3, 192(DI)
+	ADDQ      $128, SI
+	ADDQ      $256, DI
+	SUBQ      $64, CX
+	CMPQ      CX, $64
+	JGE       many
+	TESTQ     CX, CX
+	JEQ       done
+
+few:
 	FULLMASK
 loop:
 	TAILMASK(body)
@@ -97,6 +122,8 @@ body:
 	ADDQ        $64, DI
 	SUBQ        $16, CX
 	JG          loop
+
+done:
 	VZEROUPPER
 	RET
 

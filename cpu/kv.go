@@ -60,6 +60,7 @@ func (c *kv) reserve(from, to int) {
 	for i := from; i < to; i++ {
 		if p := c.layout.Slot(i) / pageSlots; c.pages[p] == nil {
 			c.pages[p] = make([]byte, c.pageBytes())
+			adviseHugePages(c.pages[p])
 		}
 	}
 }
@@ -74,6 +75,14 @@ func (c *kv) run(layer, head int, values bool, index, n int) []byte {
 	}
 	at = (at*pageSlots + slot%pageSlots) * c.row
 	return c.pages[slot/pageSlots][at : at+n*c.row]
+}
+
+// tile is the page's keys and values of a head around an index.
+func (c *kv) tile(layer, head, index int) []byte {
+	slot := c.layout.Slot(index)
+	n := 2 * pageSlots * c.row
+	at := (layer*c.layout.KVHeads + head) * n
+	return c.pages[slot/pageSlots][at : at+n]
 }
 
 // store encodes one head's vector.

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cpu
+
+// adviseHugePages leaves the size of pages to the system.
+func adviseHugePages([]byte) {}

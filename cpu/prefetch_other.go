@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package cpu
+
+// prefetch is left to the hardware.
+func prefetch([]byte, int) []byte { return nil }
