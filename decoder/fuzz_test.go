@@ -81,6 +81,9 @@ func FuzzPlanner(f *testing.F) {
 		if flags&4 != 0 {
 			o.StopIDs = []int32{3}
 		}
+		if flags&8 != 0 {
+			o.Cost = costs(t, CostPoint{1, 1}, CostPoint{8, 1.1 + float64(tau)/64})
+		}
 		prompt := []int32{1, 2, 3}
 		capacity, maxRows := CacheSize(len(prompt), o)
 		cache := model.NewCountingCache(capacity)
