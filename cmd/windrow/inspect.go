@@ -49,9 +49,9 @@ type tensorInfo struct {
 	BitsPerWeight float64 `json:"bits_per_weight"`
 }
 
-// decodedInBlocks is how package cpu holds quantised tensors where it has no
+// decodedInBlocks is how package cpu computes with quantised tensors where it has no
 // kernels for their type.
-const decodedInBlocks = "kept in their blocks as stored, decoded to f32 row by row"
+const decodedInBlocks = "kept in their blocks as stored, widened to f32 as they are used"
 
 func inspect(c *cli.Context) error {
 	folder := c.String("model")

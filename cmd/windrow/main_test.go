@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 			"oneline":   checkOneLine,
 			"jsonhas":   checkJSON,
 			"model":     writeModel,
+			"gguf":      writeGGUF,
 			"truncate":  truncateFile,
 			"spoil":     spoilWeights,
 			"repeat":    repeatText,
