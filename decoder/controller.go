@@ -7,32 +7,32 @@ import "math"
 // Whatever it chooses, verified's output stays ar's.
 type control interface {
 	// choose returns how many of the drafts at hand to feed, in order, and how
-	// many masks behind them, at most most.
-	choose(drafts, most int) (feed, masks int)
+	// many masks behind them, at most most. Drafts are given by the entropies
+	// that they were drawn at.
+	choose(drafts []float32, most int) (feed, masks int)
 	// observe tells of the step just made.
 	observe(s observation)
 }
 
 // observation is what a verified step showed.
 type observation struct {
-	drafts, accepted int // fed, and of them the leading run that stood
-	masks            int // fed
-	drafted          int // drafts that the masks gave; only where all drafts stood
-	cut              bool
-	tokens           int // committed
+	drafts   []float32 // entropies of those fed
+	accepted int       // the leading run of them that stood
+	masks    int       // fed
+	tokens   int       // committed
 }
 
 // fixedControl feeds every draft and the whole window.
 type fixedControl struct{}
 
-func (fixedControl) choose(drafts, most int) (int, int) { return drafts, most }
-func (fixedControl) observe(observation)                {}
+func (fixedControl) choose(drafts []float32, most int) (int, int) { return len(drafts), most }
+func (fixedControl) observe(observation)                          {}
 
 // Constants of the adaptive window. Costs are in one-row forwards.
 const (
-	// maxAdaptive bounds the masks that are weighed: at the default τ and λ
-	// nothing past slot 20 can be filled.
-	maxAdaptive = 32
+	// maxAdaptive bounds the masks that are weighed: solving for 24 takes some
+	// 15 µs, and its cube grows with the bound's.
+	maxAdaptive = 24
 	// Over N tokens all steps together cost at most N·(1+slack) + credit.
 	slack  = 0.02
 	credit = 2.0
@@ -78,23 +78,10 @@ type rates struct {
 
 func newRates(n int) rates { return rates{make([]float64, n), make([]float64, n)} }
 
-func (r *rates) observe(i int, ok bool) {
-	r.yes[i] *= memory
+// observe counts an event: 1 where it came true, 0 where not, or its chance.
+func (r *rates) observe(i int, x float64) {
+	r.yes[i] = r.yes[i]*memory + x
 	r.seen[i] = r.seen[i]*memory + 1
-	if ok {
-		r.yes[i]++
-	}
-}
-
-// run observes a run of successes that ended at a failure, unless that is
-// unknown.
-func (r *rates) run(successes int, failed bool) {
-	for i := range successes {
-		r.observe(i, true)
-	}
-	if failed {
-		r.observe(successes, false)
-	}
 }
 
 func (r *rates) fade(tokens int) {

@@ -53,9 +53,9 @@ type randomControl struct {
 	dropped int
 }
 
-func (c *randomControl) choose(drafts, most int) (int, int) {
-	feed := c.r.IntN(drafts + 1)
-	c.dropped += drafts - feed
+func (c *randomControl) choose(drafts []float32, most int) (int, int) {
+	feed := c.r.IntN(len(drafts) + 1)
+	c.dropped += len(drafts) - feed
 	return feed, c.r.IntN(most + 1)
 }
 
@@ -257,15 +257,17 @@ func BenchmarkAdaptiveChoice(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := newVerifiedControl(c, 20)
+	v := newVerifiedControl(c, maxAdaptive)
 	r := rand.New(rand.NewPCG(1, 1))
-	feed, masks := v.choose(0, 20)
+	drafts := []float32{}
 	for b.Loop() {
-		o := observation{drafts: feed, accepted: r.IntN(feed + 1), masks: masks}
-		if o.tokens = 1 + o.accepted; o.accepted == feed && masks > 1 {
-			o.drafted = r.IntN(masks)
-		}
+		feed, masks := v.choose(drafts, maxAdaptive)
+		o := observation{drafts: drafts[:feed], accepted: r.IntN(feed + 1), masks: masks}
+		o.tokens = 1 + o.accepted
 		v.observe(o)
-		feed, masks = v.choose(o.drafted, 20)
+		drafts = []float32{}
+		for i := 1; i < masks && o.accepted == feed; i++ {
+			drafts = append(drafts, r.Float32())
+		}
 	}
 }

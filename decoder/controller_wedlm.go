@@ -63,6 +63,10 @@ func (f *fillControl) observe(rows int, passed []bool, filled int) {
 	f.ledger.book(filled, f.at(rows)/f.at(2))
 	f.below.fade(filled)
 	for i, ok := range passed[:min(len(passed), len(f.below.seen))] {
-		f.below.observe(i, ok)
+		x := 0.0
+		if ok {
+			x = 1
+		}
+		f.below.observe(i, x)
 	}
 }

@@ -27,9 +27,9 @@
 //
 // With a [CostModel], c(rows), W is an upper bound and each step chooses its
 // rows for the most tokens per second: in verified as a decision process over
-// the chances that masks yield drafts and drafts stand (controller_verified.go),
-// in wedlm from the chances that masks pass the threshold
-// (controller_wedlm.go). A ledger bounds what it may lose: N tokens of
+// the chances that drafts stand, learnt by their entropy
+// (controller_verified.go), in wedlm from the chances that masks pass the
+// threshold (controller_wedlm.go). A ledger bounds what it may lose: N tokens of
 // verified cost at most as much as 1.02·N + 2 steps of one row, by the table.
 // Choices depend on the table and the tokens only, never on a clock.
 //

@@ -31,7 +31,9 @@ type Options struct {
 	// Cost, where not nil, makes the window adaptive: W is the most, and each
 	// step feeds the masks (in verified also the drafts) that promise the most
 	// tokens per second, by this table and by what the generation's earlier
-	// steps showed. Verified's output stays the same; wedlm's may change.
+	// steps showed. Verified's output stays the same, and there τ and λ no
+	// longer cut drafts (nil or 0 still drafts nothing); wedlm's output may
+	// change, as a slot that is filled alone is filled after seeing less.
 	Cost *CostModel
 	// EntropyThreshold is τ in nats; nil fills one token per step (in verified:
 	// drafts nothing). +Inf is allowed: it drafts or fills every mask.

@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"math"
 	"slices"
 
 	"windrow/model"
@@ -20,7 +21,10 @@ import (
 // Greedy distributions are points, for which accept and residual mean "equal"
 // and "the causal argmax": one code serves both forms.
 //
-// A control may feed fewer masks, and drop drafts from the right.
+// With an adaptive window, masks draft whatever their entropy: a control, which
+// learns what drafts of which entropy are worth, drops drafts from the right
+// and chooses the masks. τ and λ then only say, by their absence or 0, that
+// nothing is to be drafted.
 //
 // Rows that cannot change a committed token are left out: masks whose λ·j
 // alone reaches τ, and what lies right of a drafted stop id.
@@ -37,14 +41,18 @@ type verified struct {
 
 // draft is a token with the distribution q that it was drawn from.
 type draft struct {
-	token int32
-	q     distribution
+	token   int32
+	q       distribution
+	entropy float32
 }
 
 func newVerified(o Options, s *sampler) *verified {
 	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens}
 	if o.Cost != nil {
 		o.Window = min(o.Window, maxAdaptive)
+		if v.rule.below(0, 0) {
+			v.rule.tau = math.Inf(1)
+		}
 	}
 	// Mask 0 only holds the place of the causal token: without a mask 1 that
 	// could pass τ there is nothing to draft.
@@ -74,7 +82,7 @@ func (v *verified) start(last model.Result, _ emitter) error {
 
 // choose decides what the next forward feeds.
 func (v *verified) choose() {
-	feed, masks := v.control.choose(len(v.fill)-1, v.most())
+	feed, masks := v.control.choose(draftEntropies(v.fill), v.most())
 	v.fill = v.fill[:1+feed]
 	v.masks = min(masks, v.most())
 }
@@ -125,8 +133,7 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 				err = v.draft(mask)
 			}
 			v.control.observe(observation{
-				drafts: out.drafts, accepted: out.accepted, masks: len(mask), tokens: out.commit,
-				drafted: len(v.fill) - 1, cut: v.stop(v.fill[len(v.fill)-1].token),
+				drafts: draftEntropies(checked), accepted: out.accepted, masks: len(mask), tokens: out.commit,
 			})
 			v.choose()
 			for i, d := range v.fill {
@@ -135,6 +142,15 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 			return out, err
 		}
 	}
+}
+
+// draftEntropies are those that a fill's drafts were drawn at.
+func draftEntropies(fill []draft) []float32 {
+	h := make([]float32, 0, len(fill))
+	for _, d := range fill[1:] {
+		h = append(h, d.entropy)
+	}
+	return h
 }
 
 // draft appends to fill, which holds the causal token in mask 0's place, what
@@ -146,7 +162,7 @@ func (v *verified) draft(mask []model.Result) error {
 		if err != nil {
 			return err
 		}
-		d := draft{v.s.draw(q), q}
+		d := draft{v.s.draw(q), q, mask[j].Entropy}
 		v.fill = append(v.fill, d)
 		ahead = append(ahead, d.token)
 	}
