@@ -140,8 +140,11 @@ func withoutPrefix(err error) error {
 func acceptQuantized(c *cli.Context, src, dst string, p quant.Policy) error {
 	limits := eval.AcceptLimits{AccuracyPoints: c.Float64("max-accuracy-loss"), TokensPerForwardPercent: c.Float64("max-tpf-loss")}
 	// What cannot be written should not come to light after hours.
-	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Lstat(dst); {
+	case err == nil:
 		return fmt.Errorf("%s: exists: want the name of a new folder", dst)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	if info, err := os.Stat(filepath.Dir(dst)); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s: no such folder to write %s in", filepath.Dir(dst), filepath.Base(dst))
