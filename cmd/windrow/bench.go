@@ -22,7 +22,7 @@ func benchCommand() *cli.Command {
 		&cli.StringFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model: " + strings.Join(model.ShapeNames(), ", ")},
 		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16 or f32"},
 	)
-	for _, f := range decodeFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm and verified)"}) {
+	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
 		if !slices.Contains([]string{"stop", "logit-bias"}, f.Names()[0]) {
 			flags = append(flags, f)
 		}
@@ -38,8 +38,8 @@ func benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "rows", Category: categoryOutput, Value: "1,2,4,8,16,32", Usage: "`ROWS` of a step"},
 			&cli.IntFlag{Name: "context", Category: categoryOutput, Value: 512, Usage: "`TOKENS` in the cache during these steps"},
 			&cli.StringFlag{Name: "contexts", Category: categoryOutput, Value: "0,2048", Usage: "`CONTEXTS` for steps of one row"},
-			&cli.StringFlag{Name: "data", Category: categoryOutput, Value: "tinygsm", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE`"},
-			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts (0: no modes)"},
+			&cli.StringSliceFlag{Name: "data", Category: categoryOutput, DefaultText: "tinygsm and gsm8k", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE` (repeatable)"},
+			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts of each (0: no modes)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
 		Action: bench,
@@ -52,8 +52,21 @@ type benchPlan struct {
 	prefill, rows []int
 	context       int
 	contexts      []int
-	prompts       [][]int32
-	modes         []decoder.Options
+	texts         []benchText
+	modes         []benchedMode
+	cost          *decoder.CostModel // c(rows) of the adaptive windows; nil: none
+}
+
+// benchText is what the modes answer.
+type benchText struct {
+	name    string
+	prompts [][]int32
+}
+
+// benchedMode is a mode with its window.
+type benchedMode struct {
+	name    string
+	options decoder.Options
 }
 
 // timed is how long a measurement of something quick goes on: long enough
@@ -75,7 +88,7 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := parseDecode(c)
+	o, window, err := parseAdaptive(c)
 	if err != nil {
 		return err
 	}
@@ -88,7 +101,7 @@ func bench(c *cli.Context) error {
 		return err
 	}
 	if c.String("shape") == "" && c.Int("prompts") > 0 {
-		if err := plan.addModes(c, e, o); err != nil {
+		if err := plan.addModes(c, e, o, window); err != nil {
 			return err
 		}
 	}
@@ -197,7 +210,8 @@ func (p *benchPlan) fit(context int) error {
 }
 
 // addModes plans the modes that the model can run, on the first prompts.
-func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options) error {
+// Verified comes with an adaptive window too, wedlm where one is asked for.
+func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options, window *windowChoice) error {
 	modes := []decoder.Mode{decoder.AR}
 	if e.adapt(o, decoder.AR).Vocabulary.MaskID >= 0 {
 		modes = append(modes, decoder.WeDLM, decoder.Verified)
@@ -220,28 +234,51 @@ func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options) error
 		if err := e.checkMode(mo); err != nil {
 			return err
 		}
-		p.modes = append(p.modes, mo)
+		p.modes = append(p.modes, benchedMode{string(m), mo})
+		if m == decoder.Verified || window.adaptive(mo) {
+			asked := windowChoice{auto: true, measured: window.measured, cost: window.cost}
+			if mo = asked.apply(c.Context, e, mo); mo.Cost != nil {
+				p.modes = append(p.modes, benchedMode{string(m) + " (auto)", mo})
+			}
+			window.measured, window.cost, p.cost = true, asked.cost, asked.cost
+		}
 	}
-	data, err := eval.Load(c.String("data"))
+	names := c.StringSlice("data")
+	if len(names) == 0 {
+		names = []string{"tinygsm", "gsm8k"}
+	}
+	for _, name := range names {
+		if err := p.addText(e, name, c.Int("prompts")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addText plans the first n prompts of a data set.
+func (p *benchPlan) addText(e *engine, name string, n int) error {
+	data, err := eval.Load(name)
 	if err != nil {
 		return err
 	}
-	problems, err := data.Slice(0, c.Int("prompts"))
+	problems, err := data.Slice(0, n)
 	if err != nil {
 		return err
 	}
+	text := benchText{name: name}
 	for _, problem := range problems {
 		ids, err := e.encode(conversation("", problem.Question), !e.tokens.HasChatTemplate())
 		if err != nil {
 			return err
 		}
-		for _, mo := range p.modes {
-			if len(ids)+mo.MaxTokens > e.model.Config().MaxPositions {
-				return usagef("a prompt of %d tokens and --max-tokens %d: the context of %s is %d", len(ids), mo.MaxTokens, e.name, e.model.Config().MaxPositions)
+		for _, mode := range p.modes {
+			if len(ids)+mode.options.MaxTokens > e.model.Config().MaxPositions {
+				return usagef("a prompt of %d tokens and --max-tokens %d: the context of %s is %d", len(ids), mode.options.MaxTokens, e.name, e.model.Config().MaxPositions)
 			}
 		}
-		p.prompts = append(p.prompts, ids)
+		text.prompts = append(text.prompts, ids)
 	}
+	p.texts = append(p.texts, text)
 	return nil
 }
 
@@ -249,8 +286,11 @@ func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options) error
 func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *progress) (*benchReport, error) {
 	s := newStopwatch(e, timed)
 	defer s.Close()
-	m := newMeasurements(len(p.modes))
-	parts := len(p.prefill) + len(p.rows) + len(p.contexts) + len(p.prompts)*len(p.modes)
+	m := newMeasurements(len(p.texts), len(p.modes))
+	parts := len(p.prefill) + len(p.rows) + len(p.contexts)
+	for _, text := range p.texts {
+		parts += len(text.prompts) * len(p.modes)
+	}
 	done := 0
 	step := func(note string) { bar.update(done, parts*p.reps, note); done++ }
 	bandwidth := func() float64 {
@@ -294,17 +334,19 @@ func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *p
 			}
 			m.contexts[context] = append(m.contexts[context], 1000*t)
 		}
-		sums := make([]modeRun, len(p.modes))
-		for _, ids := range p.prompts {
-			for i, o := range p.modes {
-				step("mode " + string(o.Mode))
-				if err := sums[i].answer(ctx, e, ids, o); err != nil {
-					return nil, err
+		for t, text := range p.texts {
+			sums := make([]modeRun, len(p.modes))
+			for _, ids := range text.prompts {
+				for i, mode := range p.modes {
+					step(fmt.Sprintf("mode %s on %s", mode.name, text.name))
+					if err := sums[i].answer(ctx, e, ids, mode.options); err != nil {
+						return nil, err
+					}
 				}
 			}
-		}
-		for i, sum := range sums {
-			m.modes[i] = append(m.modes[i], sum)
+			for i, sum := range sums {
+				m.modes[t][i] = append(m.modes[t][i], sum)
+			}
 		}
 	}
 	return p.report(e, src, s, m), nil

@@ -17,14 +17,15 @@ type measurements struct {
 	prefill          map[int][]float64 // tokens/s by size
 	steps, c         map[int][]float64 // ms, and the ratio to one row, by rows
 	contexts         map[int][]float64 // ms of one row by context
-	modes            [][]modeRun
+	modes            [][][]modeRun     // by text, mode and repetition
 }
 
-func newMeasurements(modes int) *measurements {
-	return &measurements{
-		prefill: map[int][]float64{}, steps: map[int][]float64{}, c: map[int][]float64{}, contexts: map[int][]float64{},
-		modes: make([][]modeRun, modes),
+func newMeasurements(texts, modes int) *measurements {
+	m := &measurements{prefill: map[int][]float64{}, steps: map[int][]float64{}, c: map[int][]float64{}, contexts: map[int][]float64{}}
+	for range texts {
+		m.modes = append(m.modes, make([][]modeRun, modes))
 	}
+	return m
 }
 
 // benchReport is the object that bench --json prints. Figures are medians;
@@ -49,19 +50,30 @@ type benchReport struct {
 	OneRowBytes     int64              `json:"one_row_bytes"`
 	OneRowBandwidth float64            `json:"one_row_bandwidth_share"`
 	Modes           []benchMode        `json:"modes"`
-	Spread          benchSpread        `json:"spread"`
+	// AutoC is the c(rows) that the adaptive windows chose by: measured once for
+	// this model and machine, and kept.
+	AutoC  map[string]float64 `json:"auto_c,omitempty"`
+	autoC  string
+	Spread benchSpread `json:"spread"`
 }
 
 type benchMode struct {
+	Data                  string  `json:"data"`
 	Mode                  string  `json:"mode"`
 	DecodeTokensPerSecond float64 `json:"decode_tokens_per_second"`
 	TokensPerForward      float64 `json:"tokens_per_forward"`
 	PCache                float64 `json:"p_cache"`
 	MeanRows              float64 `json:"mean_rows"`
 	Tokens                int     `json:"tokens"`
-	// Speedup is the median of the paired ratios to the first mode.
-	Speedup float64 `json:"speedup"`
-	Spread  spread  `json:"spread"`
+	Drafts                int     `json:"drafts"`
+	Accepted              int     `json:"accepted"`
+	// Masks are those of a step: what an adaptive window chose.
+	Masks masksChosen `json:"masks"`
+	// Speedup is the median of the paired ratios to the first mode on the same
+	// data.
+	Speedup       float64 `json:"speedup"`
+	SpeedupSpread spread  `json:"speedup_spread"`
+	Spread        spread  `json:"spread"`
 }
 
 type benchSpread struct {
@@ -86,22 +98,38 @@ func (p *benchPlan) report(e *engine, src model.Source, s *stopwatch, m *measure
 	}
 	r.BandwidthGBps, r.OneRowBandwidth = r.Spread.BandwidthGBps.Median, r.Spread.OneRowBandwidth.Median
 	r.Prefill, r.StepMS, r.C, r.OneRowMS = medians(r.Spread.Prefill), medians(r.Spread.StepMS), medians(r.Spread.C), medians(r.Spread.OneRowMS)
-	for i, o := range p.modes {
-		var rates, ratios []float64
-		for rep, run := range m.modes[i] {
-			rates = append(rates, run.tokensPerSecond())
-			if first := m.modes[0][rep].tokensPerSecond(); first > 0 {
-				ratios = append(ratios, run.tokensPerSecond()/first)
-			}
+	for t, text := range p.texts {
+		for i, mode := range p.modes {
+			r.Modes = append(r.Modes, newBenchMode(text.name, mode.name, m.modes[t][i], m.modes[t][0]))
 		}
-		last := m.modes[i][len(m.modes[i])-1]
-		r.Modes = append(r.Modes, benchMode{
-			Mode: string(o.Mode), DecodeTokensPerSecond: newSpread(rates).Median, Spread: newSpread(rates),
-			TokensPerForward: over(last.tokens, last.forwards), PCache: over(last.tokens, last.rows), MeanRows: over(last.rows, last.forwards),
-			Tokens: last.tokens, Speedup: newSpread(ratios).Median,
-		})
+	}
+	if p.cost != nil {
+		r.AutoC, r.autoC = map[string]float64{}, costText(p.cost)
+		for _, point := range p.cost.Points() {
+			r.AutoC[strconv.Itoa(point.Rows)] = p.cost.Ratio(point.Rows)
+		}
 	}
 	return r
+}
+
+// newBenchMode sums up a mode's repetitions, paired with the first mode's. The
+// counters are equal in all of them.
+func newBenchMode(data, mode string, runs, first []modeRun) benchMode {
+	var rates, ratios []float64
+	for rep, run := range runs {
+		rates = append(rates, run.tokensPerSecond())
+		if f := first[rep].tokensPerSecond(); f > 0 {
+			ratios = append(ratios, run.tokensPerSecond()/f)
+		}
+	}
+	last := runs[len(runs)-1]
+	return benchMode{
+		Data: data, Mode: mode, DecodeTokensPerSecond: newSpread(rates).Median, Spread: newSpread(rates),
+		TokensPerForward: over(last.tokens, last.forwards), PCache: over(last.tokens, last.rows), MeanRows: over(last.rows, last.forwards),
+		Tokens: last.tokens, Drafts: last.drafts, Accepted: last.accepted,
+		Masks:   masksChosen{over(last.masks, last.forwards), last.leastMasks, last.mostMasks},
+		Speedup: newSpread(ratios).Median, SpeedupSpread: newSpread(ratios),
+	}
 }
 
 // weightDType is the dtype of the largest tensor: projections and embedding
@@ -166,11 +194,28 @@ func (r *benchReport) table(out io.Writer) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", n, r.Spread.StepMS[n], r.Spread.C[n])
 		}
 	}
-	if len(r.Modes) > 0 {
-		fmt.Fprintf(w, "\nmode\ttokens/s\ttokens per forward\tp_cache\trows\ttimes %s\n", r.Modes[0].Mode)
-		for _, m := range r.Modes {
-			fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3f\t%.1f\t%.2f\n", m.Mode, m.Spread, m.TokensPerForward, m.PCache, m.MeanRows, m.Speedup)
+	data := ""
+	for _, m := range r.Modes {
+		if m.Data != data {
+			data = m.Data
+			fmt.Fprintf(w, "\nmode on %s\ttokens/s\ttokens per forward\tp_cache\trows\tmasks\tdrafts accepted\ttimes %s\n", data, r.Modes[0].Mode)
 		}
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3f\t%.1f\t%s\t%s\t%s\n", m.Mode, m.Spread, m.TokensPerForward, m.PCache, m.MeanRows, m.masks(), m.acceptance(), m.SpeedupSpread)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil || r.autoC == "" {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\nauto chose by c(rows) %s\nand by the drafts accepted so far in each answer\n", r.autoC)
+	return err
+}
+
+func (m *benchMode) masks() string {
+	return fmt.Sprintf("%.1f (%d–%d)", m.Masks.Mean, m.Masks.Min, m.Masks.Max)
+}
+
+func (m *benchMode) acceptance() string {
+	if m.Drafts == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d of %d", m.Accepted, m.Drafts)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func chatCommand() *cli.Command {
-	flags := slices.Concat(modelFlags(), promptFlags(), decodeFlags(modeFlag()))
+	flags := slices.Concat(modelFlags(), promptFlags(), adaptiveFlags(modeFlag()))
 	return command(&cli.Command{
 		Name:  "chat",
 		Usage: "talk with a model in a terminal",
@@ -37,7 +37,7 @@ func chat(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef("takes no arguments, got %q: messages are read from standard input", c.Args().First())
 	}
-	o, mode, machine, err := parseGeneration(c)
+	o, window, mode, machine, err := parseGeneration(c)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func chat(c *cli.Context) error {
 		return err
 	}
 	s := &chatSession{
-		engine: e, options: o, mode: mode, maxTokensGiven: c.IsSet("max-tokens"),
+		engine: e, options: o, window: window, mode: mode, maxTokensGiven: c.IsSet("max-tokens"),
 		system: c.String("system"), showStats: c.Bool("stats"), out: c.App.Writer, err: c.App.ErrWriter,
 	}
 	defer s.reset()
@@ -74,17 +74,18 @@ func withMaxTokens(o decoder.Options) decoder.Options {
 type chatSession struct {
 	engine         *engine
 	options        decoder.Options
+	window         *windowChoice
 	mode           decoder.Mode // as given: empty for auto
 	maxTokensGiven bool
 	system         string
 	showStats      bool
 	out, err       io.Writer
 
-	messages []tokenizer.Message
-	cache    *model.Cache
-	held     []int32 // the ids whose keys and values are permanent in cache
-	last     *decoder.Summary
-	lastMode decoder.Mode
+	messages    []tokenizer.Message
+	cache       *model.Cache
+	held        []int32 // the ids whose keys and values are permanent in cache
+	last        *decoder.Summary
+	lastOptions decoder.Options
 }
 
 // run reads and answers until the input ends.
@@ -159,7 +160,7 @@ func (s *chatSession) stats() {
 		fmt.Fprintln(s.err, "no answer yet")
 		return
 	}
-	writeStats(s.err, s.lastMode, *s.last, s.engine.backend.Features())
+	writeStats(s.err, s.lastOptions, *s.last, s.engine.backend.Features())
 	if s.cache != nil {
 		fmt.Fprintf(s.err, "context   %d of %d tokens, %s of keys and values\n",
 			len(s.held), s.engine.model.Config().MaxPositions, bytesText(s.cache.Bytes()))
@@ -192,6 +193,7 @@ func (s *chatSession) answer(ctx context.Context, signals <-chan os.Signal, text
 	if err != nil {
 		return false, s.complain(fmt.Errorf("%w; /reset starts anew", err))
 	}
+	o = s.window.apply(ctx, s.engine, o)
 	if err := s.reuse(ids); err != nil {
 		return false, err
 	}
@@ -218,7 +220,7 @@ func (s *chatSession) answer(ctx context.Context, signals <-chan os.Signal, text
 		return terminated, s.complain(err)
 	}
 	s.messages = append(messages, tokenizer.Message{Role: "assistant", Content: sum.Text})
-	s.last, s.lastMode = &sum, o.Mode
+	s.last, s.lastOptions = &sum, o
 	if s.showStats {
 		s.stats()
 	}
@@ -238,7 +240,7 @@ func (s *chatSession) reuse(ids []int32) error {
 		f := s.engine.backend.Features()
 		context := s.engine.model.Config().MaxPositions
 		// Storage grows with the tokens held, so the whole context costs nothing.
-		cache, err := s.engine.cache(context, max(f.PrefillRows, 2*s.options.Window))
+		cache, err := s.engine.cache(context, max(f.PrefillRows, 2*max(s.options.Window, autoWindow)))
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 // docs/architecture.md, terms W, τ and λ).
 const (
 	defaultWindow     = 16
+	autoWindow        = 24 // the most that an adaptive window weighs
 	defaultThreshold  = "0.4"
 	defaultPosPenalty = 0.02
 	defaultMaxTokens  = 512
@@ -37,7 +39,7 @@ const (
 // modelFlags choose the model and the machine.
 func modelFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "model `FOLDER` with config.json, safetensors and tokenizer.json", DefaultText: "the embedded tiny-gsm"},
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "model `PATH`: a folder with config.json, safetensors and tokenizer.json, or a .gguf file", DefaultText: "the embedded tiny-gsm"},
 	}, machineFlags()...)
 }
 
@@ -72,11 +74,11 @@ func cacheFlags() []cli.Flag {
 	}
 }
 
-// decodeFlags say how to decode; modes is the mode flag, which eval can repeat.
+// decodeFlags say how to decode; mode is the mode flag, which eval can repeat.
 func decodeFlags(mode cli.Flag) []cli.Flag {
 	return []cli.Flag{
 		mode,
-		&cli.IntFlag{Name: "window", Category: categoryDecoding, Value: defaultWindow, Usage: "W, the window's `SLOTS`"},
+		&cli.StringFlag{Name: "window", Category: categoryDecoding, Value: strconv.Itoa(defaultWindow), Usage: "W, the window's `SLOTS`"},
 		&cli.StringFlag{Name: "entropy-threshold", Category: categoryDecoding, Value: defaultThreshold, Usage: "τ, the entropy in `NATS` under which a mask is filled; none: one token per step"},
 		&cli.Float64Flag{Name: "pos-penalty", Category: categoryDecoding, Value: defaultPosPenalty, Usage: "λ, `NATS` per slot of distance from the first mask"},
 		&cli.IntFlag{Name: "max-tokens", Aliases: []string{"n"}, Category: categoryDecoding, DefaultText: "the model's max_new_tokens or 512, within its context", Usage: "most `TOKENS` to generate"},
@@ -94,8 +96,20 @@ func decodeFlags(mode cli.Flag) []cli.Flag {
 	}
 }
 
+// adaptiveFlags are decodeFlags of a command whose window can adapt.
+func adaptiveFlags(mode cli.Flag) []cli.Flag {
+	flags := decodeFlags(mode)
+	for _, f := range flags {
+		if s, ok := f.(*cli.StringFlag); ok && s.Name == "window" {
+			s.Value, s.DefaultText = "", fmt.Sprintf("auto in greedy verified, else %d", defaultWindow)
+			s.Usage = "W, the window's `SLOTS`; auto: as many, step by step, as promise the most tokens per second"
+		}
+	}
+	return flags
+}
+
 func modeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified for a WeDLM model, else ar)"}
+	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified where there is a mask token, else ar)"}
 }
 
 // machineOptions are the checked machine flags.
@@ -149,13 +163,46 @@ func parseMode(s string) (decoder.Mode, error) {
 	return "", usagef("--mode %q: want auto, ar, wedlm or verified", s)
 }
 
-// parseDecode reads the decoding flags, the mode apart, and checks their
+// parseDecode is parseAdaptive for commands that take a fixed window only.
+func parseDecode(c *cli.Context) (decoder.Options, error) {
+	o, w, err := parseAdaptive(c)
+	if err == nil && w.auto {
+		err = usagef("--window auto: this command compares fixed windows, want a number")
+	}
+	return o, err
+}
+
+// parseAdaptive reads the decoding flags, the mode apart, and checks their
 // ranges before any model is opened. MaxTokens is 0 where the model is to
 // decide.
-func parseDecode(c *cli.Context) (decoder.Options, error) {
+func parseAdaptive(c *cli.Context) (decoder.Options, *windowChoice, error) {
+	w, slots, err := parseWindow(c)
+	if err != nil {
+		return decoder.Options{}, nil, err
+	}
+	o, err := parseOptions(c, slots)
+	return o, w, err
+}
+
+// parseWindow reads --window: a number of slots, auto, or nothing. The number
+// is 16 for the latter two: the window of modes that do not adapt.
+func parseWindow(c *cli.Context) (*windowChoice, int, error) {
+	s := c.String("window")
+	w := &windowChoice{given: c.IsSet("window"), auto: s == "auto"}
+	if !w.given || w.auto {
+		return w, defaultWindow, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return nil, 0, usagef("invalid value %q for flag --window: want a number of slots, or auto", s)
+	}
+	return w, n, nil
+}
+
+func parseOptions(c *cli.Context, window int) (decoder.Options, error) {
 	o := decoder.Options{
 		Mode:        decoder.AR,
-		Window:      c.Int("window"),
+		Window:      window,
 		PosPenalty:  float32(c.Float64("pos-penalty")),
 		MaxTokens:   c.Int("max-tokens"),
 		StopStrings: c.StringSlice("stop"),

@@ -15,7 +15,7 @@ import (
 )
 
 func generateCommand() *cli.Command {
-	flags := slices.Concat(modelFlags(), cacheFlags(), promptFlags(), decodeFlags(modeFlag()))
+	flags := slices.Concat(modelFlags(), cacheFlags(), promptFlags(), adaptiveFlags(modeFlag()))
 	return command(&cli.Command{
 		Name:      "generate",
 		Aliases:   []string{"run"},
@@ -36,7 +36,7 @@ func generateCommand() *cli.Command {
 }
 
 func generate(c *cli.Context) error {
-	o, mode, machine, err := parseGeneration(c)
+	o, window, mode, machine, err := parseGeneration(c)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,7 @@ func generate(c *cli.Context) error {
 	if o, err = e.complete(o, mode, len(ids), c.IsSet("max-tokens")); err != nil {
 		return err
 	}
+	o = window.apply(c.Context, e, o)
 	cache, err := e.newCache(len(ids), o)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func generate(c *cli.Context) error {
 	}
 	switch {
 	case c.Bool("json"):
-		if err := writeJSONLine(c.App.Writer, newGeneration(o.Mode, s)); err != nil {
+		if err := writeJSONLine(c.App.Writer, newGeneration(o, s)); err != nil {
 			return err
 		}
 	case c.Bool("watch"):
@@ -84,7 +85,7 @@ func generate(c *cli.Context) error {
 		out.end()
 	}
 	if c.Bool("stats") {
-		writeStats(c.App.ErrWriter, o.Mode, s, e.backend.Features())
+		writeStats(c.App.ErrWriter, o, s, e.backend.Features())
 	}
 	if s.FinishReason == decoder.FinishCancelled {
 		return errInterrupted
@@ -93,14 +94,14 @@ func generate(c *cli.Context) error {
 }
 
 // parseGeneration reads all flags of a generation; the mode is empty for auto.
-func parseGeneration(c *cli.Context) (o decoder.Options, mode decoder.Mode, m machineOptions, err error) {
+func parseGeneration(c *cli.Context) (o decoder.Options, w *windowChoice, mode decoder.Mode, m machineOptions, err error) {
 	if m, err = parseMachine(c); err != nil {
 		return
 	}
 	if mode, err = parseMode(c.String("mode")); err != nil {
 		return
 	}
-	o, err = parseDecode(c)
+	o, w, err = parseAdaptive(c)
 	return
 }
 

@@ -31,6 +31,7 @@ func TestScripts(t *testing.T) {
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
 	}
+	costs := t.TempDir() // c(rows) is measured once for all scripts
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -49,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"interrupt": interruptProgram,
 		},
 		Setup: func(e *testscript.Env) error {
+			e.Setenv(cacheVariable, costs)
 			path, err := filepath.Abs(filepath.Join("..", "..", "model", "testdata", "golden"))
 			e.Setenv("GOLDEN", path)
 			return err

@@ -119,18 +119,15 @@ func (s *stopwatch) prefill(ctx context.Context, n int) (float64, error) {
 // step is the seconds of a forward of rows at a context, with the results of
 // all rows.
 func (s *stopwatch) step(ctx context.Context, rows, context int) (float64, error) {
+	// Once unmeasured: what ran before has filled the caches with its own.
+	if _, err := s.once(ctx, rows, context, false); err != nil {
+		return 0, err
+	}
 	c, err := s.at(ctx, context, rows)
 	if err != nil {
 		return 0, err
 	}
-	ids, want := s.prompt(rows), make([]int32, rows)
-	for i := range want {
-		want[i] = int32(i)
-	}
-	// Once unmeasured: what ran before has filled the caches with its own.
-	if err := s.forward(ctx, c, ids, want); err != nil {
-		return 0, err
-	}
+	ids, want := s.prompt(rows), allRows(rows)
 	start, runs := time.Now(), 0
 	for runs == 0 || time.Since(start) < s.least {
 		if err := s.forward(ctx, c, ids, want); err != nil {
@@ -139,6 +136,31 @@ func (s *stopwatch) step(ctx context.Context, rows, context int) (float64, error
 		runs++
 	}
 	return time.Since(start).Seconds() / float64(runs), nil
+}
+
+// once is the time of one such forward; warm runs it once unmeasured before.
+func (s *stopwatch) once(ctx context.Context, rows, context int, warm bool) (time.Duration, error) {
+	c, err := s.at(ctx, context, rows)
+	if err != nil {
+		return 0, err
+	}
+	ids, want := s.prompt(rows), allRows(rows)
+	if warm {
+		if err := s.forward(ctx, c, ids, want); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	err = s.forward(ctx, c, ids, want)
+	return time.Since(start), err
+}
+
+func allRows(n int) []int32 {
+	rows := make([]int32, n)
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	return rows
 }
 
 // stepBytes is what a one-row step at a context reads: the weights, and the
@@ -151,8 +173,10 @@ func (s *stopwatch) stepBytes(src model.Source, context int) int64 {
 
 // modeRun sums the answers of one mode to all prompts.
 type modeRun struct {
-	tokens, forwards, rows int
-	seconds                float64
+	tokens, forwards, rows       int
+	drafts, accepted             int
+	masks, leastMasks, mostMasks int
+	seconds                      float64
 }
 
 // answer generates one answer and adds it to the sum.
@@ -169,6 +193,13 @@ func (r *modeRun) answer(ctx context.Context, e *engine, ids []int32, o decoder.
 	if err != nil {
 		return fmt.Errorf("mode %s: %w", o.Mode, err)
 	}
+	if r.forwards == 0 {
+		r.leastMasks = s.Stats.LeastMasks
+	}
+	r.leastMasks, r.mostMasks = min(r.leastMasks, s.Stats.LeastMasks), max(r.mostMasks, s.Stats.MostMasks)
+	r.masks += s.Stats.Masks
+	r.drafts += s.Stats.Drafts
+	r.accepted += s.Stats.Accepted
 	r.tokens += s.Stats.Tokens
 	r.forwards += s.Stats.Forwards
 	r.rows += s.Stats.Rows

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"windrow/backend"
 	"windrow/decoder"
@@ -33,22 +34,35 @@ type generationStats struct {
 	PrefillTokensPerSecond float64 `json:"prefill_tokens_per_second"`
 	Drafts                 int     `json:"drafts,omitempty"`
 	Accepted               int     `json:"accepted,omitempty"`
+	// Masks tells what an adaptive window chose.
+	Masks *masksChosen `json:"masks,omitempty"`
 }
 
-func newGeneration(mode decoder.Mode, s decoder.Summary) generation {
+// masksChosen is the number of masks in a step.
+type masksChosen struct {
+	Mean float64 `json:"mean"`
+	Min  int     `json:"min"`
+	Max  int     `json:"max"`
+}
+
+func newGeneration(o decoder.Options, s decoder.Summary) generation {
 	t := s.Stats
+	var masks *masksChosen
+	if o.Cost != nil {
+		masks = &masksChosen{t.MeanMasks(), t.LeastMasks, t.MostMasks}
+	}
 	tokens := s.Tokens
 	if tokens == nil {
 		tokens = []int32{}
 	}
 	return generation{
-		Text: s.Text, Tokens: tokens, PromptTokens: t.PromptTokens, FinishReason: s.FinishReason, Mode: mode,
+		Text: s.Text, Tokens: tokens, PromptTokens: t.PromptTokens, FinishReason: s.FinishReason, Mode: o.Mode,
 		Stats: generationStats{
 			Forwards: t.Forwards, Rows: t.Rows, Tokens: t.Tokens,
 			TokensPerForward: t.TokensPerForward(), PCache: t.PCache(),
 			PrefillSeconds: t.PrefillSeconds, DecodeSeconds: t.DecodeSeconds,
 			TokensPerSecond: t.TokensPerSecond(), PrefillTokensPerSecond: t.PrefillTokensPerSecond(),
-			Drafts: t.Drafts, Accepted: t.Accepted,
+			Drafts: t.Drafts, Accepted: t.Accepted, Masks: masks,
 		},
 	}
 }
@@ -67,9 +81,9 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 }
 
 // writeStats prints what --stats shows, for people.
-func writeStats(w io.Writer, mode decoder.Mode, s decoder.Summary, f backend.Features) {
+func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Features) {
 	t := s.Stats
-	fmt.Fprintf(w, "mode      %s, finished by %s\n", mode, s.FinishReason)
+	fmt.Fprintf(w, "mode      %s, finished by %s\n", o.Mode, s.FinishReason)
 	cached := ""
 	if t.CachedTokens > 0 {
 		cached = fmt.Sprintf(" (%d of them cached)", t.CachedTokens)
@@ -80,7 +94,19 @@ func writeStats(w io.Writer, mode decoder.Mode, s decoder.Summary, f backend.Fea
 	if t.Drafts > 0 {
 		fmt.Fprintf(w, "drafts    %d checked, %d accepted (%.0f %%)\n", t.Drafts, t.Accepted, 100*over(t.Accepted, t.Drafts))
 	}
+	if o.Cost != nil {
+		fmt.Fprintf(w, "window    auto: %.1f masks on average, %d to %d; c(rows) %s\n", t.MeanMasks(), t.LeastMasks, t.MostMasks, costText(o.Cost))
+	}
 	fmt.Fprintf(w, "backend   %s\n", describe(f))
+}
+
+// costText is c(rows) over c(1), in one line.
+func costText(c *decoder.CostModel) string {
+	var parts []string
+	for _, p := range c.Points() {
+		parts = append(parts, fmt.Sprintf("%d: %s", p.Rows, digits(c.Ratio(p.Rows))))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // describe is one line about the arithmetic at work.

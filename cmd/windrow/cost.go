@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"windrow/decoder"
+	"windrow/model"
+)
+
+// The measurement of c(rows) for the adaptive window.
+const (
+	// costContext is how many tokens the steps see: few, as filling the cache
+	// is a part of the time that a first answer waits.
+	costContext = 32
+	// costTime is when the measurement ends, a forward in progress apart, and
+	// costRounds how often every point is taken at most; the least counts.
+	costTime   = 700 * time.Millisecond
+	costRounds = 5
+)
+
+// costRows are the points, those first that matter most where time is short.
+var costRows = []int{1, 16, 8, 4, 32, 2, 24, 12, 6, 3, 20, 10, 40}
+
+// measureCost measures a step's time by its rows, all results wanted, in less
+// than a second where no single forward takes longer. What else runs on the
+// machine only ever makes a forward slower: so rounds alternate over the
+// points, and a point is the quickest of its rounds.
+func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.CostModel, error) {
+	start := time.Now()
+	late := func() bool { return time.Since(start) > limit }
+	s := newStopwatch(e, 0)
+	defer s.Close()
+	context, most := costContext, slices.Max(costRows)
+	if n := e.model.Config().MaxPositions; context+most > n {
+		if context, most = 0, min(most, n-1); most < 1 {
+			return nil, fmt.Errorf("a context of %d tokens has no room to measure in", n)
+		}
+	}
+	if _, err := s.at(ctx, context, most); err != nil {
+		return nil, err
+	}
+	least := map[int]time.Duration{}
+	for round := range costRounds {
+		for _, rows := range costRows {
+			// Two points make a line: fewer are of no use.
+			if rows > most || late() && len(least) >= 2 {
+				continue
+			}
+			t, err := s.once(ctx, rows, context, round == 0 && !late())
+			if err != nil {
+				return nil, err
+			}
+			if old, ok := least[rows]; !ok || t < old {
+				least[rows] = t
+			}
+		}
+	}
+	var points []decoder.CostPoint
+	for rows, t := range least {
+		points = append(points, decoder.CostPoint{Rows: rows, Seconds: max(t, time.Nanosecond).Seconds()})
+	}
+	slices.SortFunc(points, func(a, b decoder.CostPoint) int { return a.Rows - b.Rows })
+	return decoder.NewCostModel(points)
+}
+
+// costKey names what c(rows) depends on: program, device, kernels, threads,
+// arithmetic and the shapes and formats of the weights, not their values.
+func costKey(e *engine, src model.Source) string {
+	f, c := e.backend.Features(), src.Config()
+	h := sha256.New()
+	for _, name := range src.Names() {
+		if t, ok := src.Tensor(name); ok {
+			fmt.Fprintln(h, name, t.DType, t.Shape, t.Group)
+		}
+	}
+	return fmt.Sprintf("windrow %s %s, %s: %s, %s, %d threads, exact %t, KV %s; layers %d, heads %d/%d of %d, hidden %d/%d, vocabulary %d, weights %x",
+		version, commit(), e.backend.Name(), f.Description, f.Kernels, f.Threads, f.Exact, e.machine.kv,
+		c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.HiddenSize, c.IntermediateSize, c.VocabSize, h.Sum(nil)[:8])
+}
+
+// cost is c(rows) of an open model: from the cache file where there is one,
+// else measured now and kept. It is nil where it cannot be measured: then the
+// window is fixed.
+func (e *engine) cost(ctx context.Context, src model.Source) *decoder.CostModel {
+	key := costKey(e, src)
+	if c := readCost(key); c != nil {
+		return c
+	}
+	c, err := measureCost(ctx, e, costTime)
+	if err != nil {
+		return nil
+	}
+	writeCost(key, c)
+	return c
+}
+
+// windowChoice is what --window says: how many slots, or auto.
+type windowChoice struct {
+	given, auto bool
+	measured    bool
+	cost        *decoder.CostModel
+}
+
+// adaptive tells whether the window adapts. Where nothing was asked for,
+// greedy verified's does, as its text stays the same. A sampled text keeps its
+// distribution, but which one a seed draws depends on the window, and so on
+// the time that was measured; wedlm's text may depend on it even when greedy.
+func (w *windowChoice) adaptive(o decoder.Options) bool {
+	switch o.Mode {
+	case decoder.Verified:
+		return w.auto || !w.given && o.Sampling.Temperature == 0
+	case decoder.WeDLM:
+		return w.auto
+	}
+	return false
+}
+
+// apply completes the options for their mode. The cost is measured when it is
+// first needed.
+func (w *windowChoice) apply(ctx context.Context, e *engine, o decoder.Options) decoder.Options {
+	o.Cost = nil
+	if !w.adaptive(o) {
+		return o
+	}
+	if !w.measured {
+		w.cost, w.measured = e.cost(ctx, e.checkpoint), true
+	}
+	if w.cost != nil {
+		// Two windows are the most rows of a step: a row must be the same in it
+		// as alone.
+		o.Cost, o.Window = w.cost, min(autoWindow, max(1, e.backend.Features().BatchInvariantRows/2))
+	}
+	return o
+}
