@@ -19,7 +19,11 @@ func amd64Tables() []string {
 
 func init() {
 	if hasAMX() {
-		kernelTables["amx"] = func() *kernels { return withFast("amx", amxProjector{}) }
+		kernelTables["amx"] = func() *kernels {
+			k := withFast("amx", amxProjector{})
+			k.quant = newQuantTiles
+			return k
+		}
 	}
 	if hasAVX512BF16() {
 		kernelTables["avx512bf16"] = func() *kernels { return withFast("avx512bf16", bf16Projector{}) }

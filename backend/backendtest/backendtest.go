@@ -21,8 +21,8 @@ const (
 	tolBF16 = 3e-3
 	// tolInt8: activations rounded to 1/127 of their group's largest. The largest
 	// of 128 normal values is about 2.8 deviations: steps of 0.022, whose rounding
-	// is 0.022/√12 = 6.4e-3 of the norm.
-	tolInt8 = 1e-2
+	// is 0.022/√12 = 6.4e-3 of the norm; outputs of a few elements vary.
+	tolInt8 = 1.5e-2
 	// tolInt8KV: keys and values rounded to 1/127 of their group's largest.
 	tolInt8KV = 2e-2
 )

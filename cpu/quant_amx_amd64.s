@@ -1,0 +1,875 @@
+#include "textflag.h"
+#include "amx_amd64.h"
+
+// TDPBSSD, TDPBUSD(b, a, c): c += a * b, signed or unsigned a, signed b.
+#define TDPBSSD(b, a, c) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $(0x7B ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
+#define TDPBUSD(b, a, c) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $(0x79 ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
+
+// Offsets in quantCall.
+#define CFG     0
+#define A       8
+#define ASTRIDE 16
+#define ASTEP   24
+#define OUTS    32
+#define FORMAT  40
+#define KIND    48
+#define DIRECT  56
+#define TSTRIDE 64
+#define GSTEP   72
+#define B       80
+#define BSTRIDE 88
+#define BGROUP  96
+#define ROWS    104
+#define SX      112
+#define XS      120
+#define W       128
+#define BIAS    136
+#define D       144
+#define BUF     152
+#define DECODED 160
+#define INDEX   168
+#define C       176
+#define CSTRIDE 184
+#define STEPS   192
+#define GROUPS  200
+#define AHEAD   208
+#define LEFT    216
+#define NEXT    224
+#define PSTEP   232
+
+// Halves of the buffers that stages hand on.
+#define BUFHALF 2048
+#define DHALF   8192
+
+// AX: A, R12 its stride; R10: B, R11 its stride; R8: D, SI its stride.
+#define GROUPU(a, b, c) \
+	TILEZERO(c) \
+	TILELOADD(0, 12, a) \
+	TILELOADD(10, 11, b) \
+	TDPBUSD(b, a, c) \
+	ADDQ R13, AX; \
+	ADDQ BGROUP(R15), R10
+#define GROUPS4(a, b, c) \
+	TILEZERO(c) \
+	TILELOADD(0, 12, a) \
+	TILELOADD(10, 11, b) \
+	TDPBSSD(b, a, c) \
+	ADDQ R13, AX; \
+	ADDQ BGROUP(R15), R10
+#define STORED(c) \
+	TILESTORED(c, 8, 6) \
+	ADDQ R9, R8
+
+// ONE adds one group of one out to acc, for 16 rows.
+#define ONE(o, acc) \
+	VCVTDQ2PS (64*o)(R8), Z16; \
+	VMULPS Z30, Z16, Z16; \
+	VFMADD231PS.BCST (4*o)(DX), Z16, acc
+#define ONEBIAS(o, acc) \
+	ONE(o, acc); \
+	VFMADD231PS.BCST (4*o)(DI), Z31, acc
+
+#define KEEP(acc) \
+	VMOVUPS acc, (DI); \
+	DECQ CX; \
+	JZ   done; \
+	ADDQ SI, DI
+
+// SCALES16(off, dst): the f16 of 16 outs at AX+off, widened.
+#define SCALES16(off, dst) \
+	KXNORW K0, K0, K1; \
+	VPGATHERDD off(AX)(Z28*1), K1, Z16; \
+	VPMOVDW Z16, Y16; \
+	VCVTPH2PS Y16, dst
+
+// BYTE6(k, src, dst): scale k of 4 in the bytes of src, times d, to dst.
+#define BYTE6(left, src, off) \
+	VPSLLD $left, src, Z17; \
+	VPSRAD $24, Z17, Z17; \
+	VCVTDQ2PS Z17, Z17; \
+	VMULPS Z17, Z22, Z17; \
+	VMOVUPS Z17, off(DX)
+
+// func quantBlock(t *quantCall)
+//
+// A pipeline over steps of 128 elements of up to 16 outs: step i is decoded
+// while step i-1 is multiplied and step i-2 is scaled and added.
+TEXT ·quantBlock(SB), NOSPLIT, $128-8
+	MOVQ t+0(FP), R15
+	MOVQ CFG(R15), AX
+	TESTQ AX, AX
+	JZ   configured
+	LDTILECFG_AX
+configured:
+	MOVQ A(R15), AX
+	MOVQ AX, pa-8(SP)
+	MOVQ AX, aa-16(SP)
+	CMPQ FORMAT(R15), $2
+	JNE  aligned
+	ADDQ $2, aa-16(SP) // Q8_0: the scale comes first
+
+aligned:
+	MOVQ AHEAD(R15), AX
+	MOVQ AX, pp-24(SP)
+	MOVQ LEFT(R15), AX
+	MOVQ AX, left-32(SP)
+	MOVQ W(R15), AX
+	MOVQ AX, wout-40(SP)
+	MOVQ AX, win-48(SP)
+	MOVQ BIAS(R15), AX
+	MOVQ AX, biasout-56(SP)
+	MOVQ AX, biasin-64(SP)
+	MOVQ SX(R15), AX
+	MOVQ AX, sx-72(SP)
+	MOVQ XS(R15), AX
+	MOVQ AX, xs-80(SP)
+	XORQ AX, AX
+	MOVQ AX, step-88(SP)
+	MOVQ AX, half-96(SP)
+	MOVQ AX, bufin-104(SP)
+	MOVQ AX, bufout-112(SP)
+	MOVQ AX, din-120(SP)
+	MOVQ AX, dout-128(SP)
+	MOVQ B(R15), R10
+	MOVQ BSTRIDE(R15), R11
+	MOVQ TSTRIDE(R15), R12
+	MOVQ GSTEP(R15), R13
+	MOVQ $64, SI
+	MOVQ $1024, R9
+	CMPQ ROWS(R15), $1
+	JNE  constants
+	MOVQ $4, SI
+	MOVQ $64, R9
+
+constants:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVL $0x0F0F0F0F, AX
+	VPBROADCASTD AX, Z24
+	MOVQ INDEX(R15), AX
+	VMOVDQU32 (AX), Z28
+	MOVL $0xFF00, CX
+	KMOVD CX, K4
+	MOVQ FORMAT(R15), AX
+	CMPQ AX, $3
+	JB   stages
+	JE   constantsQ40
+	CMPQ AX, $4
+	JE   constantsQ4K
+	// Q6_K: right shifts 0 and 2, left shifts 4 and 2, in the halves.
+	MOVL $0xFFFF0000, CX
+	KMOVD CX, K2
+	MOVL $2, CX
+	VPBROADCASTW.Z CX, K2, Z25
+	MOVL $4, CX
+	VPBROADCASTW CX, Z26
+	MOVL $2, CX
+	VPBROADCASTW CX, K2, Z26
+	MOVL $0x30303030, CX
+	VPBROADCASTD CX, Z27
+	MOVL $0x20202020, CX
+	VPBROADCASTD CX, Z29
+	JMP  stages
+
+constantsQ4K:
+	MOVL $0xFFFF0000, CX
+	KMOVD CX, K2
+	MOVL $4, CX
+	VPBROADCASTW.Z CX, K2, Z25
+	MOVL $0x3F, CX
+	VPBROADCASTD CX, Z26
+	MOVL $0x0F, CX
+	VPBROADCASTD CX, Z27
+	MOVL $0x30, CX
+	VPBROADCASTD CX, Z29
+	JMP  stages
+
+constantsQ40:
+	MOVL $0xFF00FF00, CX
+	KMOVD CX, K2
+	MOVL $4, CX
+	VPBROADCASTW.Z CX, K2, Z25
+	MOVL $0x08080808, CX
+	VPBROADCASTD CX, Z29
+
+stages:
+	MOVQ step-88(SP), AX
+	CMPQ AX, STEPS(R15)
+	JGE  addStage
+	// AX: rows of the step, BX their stride, CX how many; DI: the decoded rows,
+	// DX their stride; R8: what to prefetch.
+	MOVQ pa-8(SP), AX
+	MOVQ ASTRIDE(R15), BX
+	MOVQ OUTS(R15), CX
+	MOVQ BUF(R15), DI
+	ADDQ bufin-104(SP), DI
+	MOVQ pp-24(SP), R8
+	MOVQ FORMAT(R15), DX
+	CMPQ DX, $1
+	JB   direct
+	JE   affine4
+	CMPQ DX, $3
+	JB   q80
+	JE   q40
+	CMPQ DX, $4
+	JE   q4k
+	JMP  q6k
+
+q80:
+	MOVQ wout-40(SP), DX
+	SCALES16(0, Z17)
+	VMOVUPS Z17, (DX)
+	SCALES16(34, Z17)
+	VMOVUPS Z17, 64(DX)
+	SCALES16(68, Z17)
+	VMOVUPS Z17, 128(DX)
+	SCALES16(102, Z17)
+	VMOVUPS Z17, 192(DX)
+	ADDQ $256, DX
+	MOVQ DX, wout-40(SP)
+
+direct:
+	CMPQ PSTEP(R15), $0
+	JE   decoded
+
+directRow:
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ BX, R8
+	DECQ CX
+	JNZ  directRow
+	JMP  decoded
+
+affine4:
+	MOVQ DECODED(R15), DX
+
+affine4Row:
+	VPMOVZXBW (AX), Z16
+	VPMOVZXBW 32(AX), Z17
+	PREFETCHT0 (R8)
+	VPSLLW $4, Z16, Z18
+	VPSLLW $4, Z17, Z19
+	VPTERNLOGD $0xA8, Z24, Z18, Z16
+	VPTERNLOGD $0xA8, Z24, Z19, Z17
+	VMOVDQU32 Z16, (DI)
+	VMOVDQU32 Z17, 64(DI)
+	ADDQ BX, AX
+	ADDQ BX, R8
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  affine4Row
+	JMP  decoded
+
+q40:
+	MOVQ wout-40(SP), DX
+	SCALES16(0, Z17)
+	VMOVUPS Z17, (DX)
+	SCALES16(18, Z17)
+	VMOVUPS Z17, 64(DX)
+	SCALES16(36, Z17)
+	VMOVUPS Z17, 128(DX)
+	SCALES16(54, Z17)
+	VMOVUPS Z17, 192(DX)
+	ADDQ $256, DX
+	MOVQ DX, wout-40(SP)
+	MOVQ DECODED(R15), DX
+
+q40Row:
+	VBROADCASTI32X4 2(AX), Z16
+	VBROADCASTI32X4 38(AX), Z17
+	VBROADCASTI32X4 20(AX), K4, Z16
+	VBROADCASTI32X4 56(AX), K4, Z17
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	VPSRLVW Z25, Z16, Z16
+	VPSRLVW Z25, Z17, Z17
+	VPANDD Z24, Z16, Z16
+	VPANDD Z24, Z17, Z17
+	VPSUBB Z29, Z16, Z16
+	VPSUBB Z29, Z17, Z17
+	VMOVDQU32 Z16, (DI)
+	VMOVDQU32 Z17, 64(DI)
+	ADDQ BX, AX
+	ADDQ BX, R8
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  q40Row
+	JMP  decoded
+
+q4k:
+	CMPQ half-96(SP), $0
+	JNE  q4kRows
+	// Scales and minima of 8 sub-blocks: Z18 d, Z19 -dmin, Z20, Z21, Z22 the
+	// three dwords of 6-bit numbers.
+	MOVQ wout-40(SP), DX
+	MOVQ biasout-56(SP), R14
+	KXNORW K0, K0, K1
+	VPGATHERDD (AX)(Z28*1), K1, Z17
+	VPMOVDW Z17, Y18
+	VCVTPH2PS Y18, Z18
+	VPSRLD $16, Z17, Z17
+	VPMOVDW Z17, Y19
+	VCVTPH2PS Y19, Z19
+	VPXORD Z16, Z16, Z16
+	VSUBPS Z19, Z16, Z19
+	KXNORW K0, K0, K1
+	VPGATHERDD 4(AX)(Z28*1), K1, Z20
+	KXNORW K0, K0, K1
+	VPGATHERDD 8(AX)(Z28*1), K1, Z21
+	KXNORW K0, K0, K1
+	VPGATHERDD 12(AX)(Z28*1), K1, Z22
+	MOVQ $4, CX
+
+q4kLow:
+	VPANDD Z26, Z20, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS Z16, Z18, Z16
+	VMOVUPS Z16, (DX)
+	VPANDD Z26, Z21, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS Z16, Z19, Z16
+	VMOVUPS Z16, (R14)
+	// The low bytes' top 2 bits, moved to bits 4 and 5, go with the nibbles of
+	// the third dword.
+	VPSRLD $2, Z20, Z16
+	VPANDD Z29, Z16, Z16
+	VPANDD Z27, Z22, Z17
+	VPORD  Z17, Z16, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS Z16, Z18, Z16
+	VMOVUPS Z16, 256(DX)
+	VPSRLD $2, Z21, Z16
+	VPANDD Z29, Z16, Z16
+	VPSRLD $4, Z22, Z17
+	VPANDD Z27, Z17, Z17
+	VPORD  Z17, Z16, Z16
+	VCVTDQ2PS Z16, Z16
+	VMULPS Z16, Z19, Z16
+	VMOVUPS Z16, 256(R14)
+	VPSRLD $8, Z20, Z20
+	VPSRLD $8, Z21, Z21
+	VPSRLD $8, Z22, Z22
+	ADDQ $64, DX
+	ADDQ $64, R14
+	DECQ CX
+	JNZ  q4kLow
+	MOVQ OUTS(R15), CX
+	ADDQ $256, DX
+	ADDQ $256, R14
+	MOVQ DX, wout-40(SP)
+	MOVQ R14, biasout-56(SP)
+
+q4kRows:
+	MOVQ half-96(SP), DX
+	SHLQ $6, DX
+	LEAQ 16(AX)(DX*1), AX
+	MOVQ DECODED(R15), DX
+
+q4kRow:
+	VBROADCASTI64X4 (AX), Z16
+	VBROADCASTI64X4 32(AX), Z17
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	VPSRLVW Z25, Z16, Z16
+	VPSRLVW Z25, Z17, Z17
+	VPANDD Z24, Z16, Z16
+	VPANDD Z24, Z17, Z17
+	VMOVDQU32 Z16, (DI)
+	VMOVDQU32 Z17, 64(DI)
+	ADDQ BX, AX
+	ADDQ BX, R8
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  q4kRow
+	JMP  halved
+
+q6k:
+	CMPQ half-96(SP), $0
+	JNE  q6kRows
+	MOVQ wout-40(SP), DX
+	// d is the high half of the block's last dword: nothing behind is read.
+	KXNORW K0, K0, K1
+	VPGATHERDD 206(AX)(Z28*1), K1, Z22
+	VPSRLD $16, Z22, Z22
+	VPMOVDW Z22, Y22
+	VCVTPH2PS Y22, Z22
+	KXNORW K0, K0, K1
+	VPGATHERDD 192(AX)(Z28*1), K1, Z18
+	KXNORW K0, K0, K1
+	VPGATHERDD 196(AX)(Z28*1), K1, Z19
+	KXNORW K0, K0, K1
+	VPGATHERDD 200(AX)(Z28*1), K1, Z20
+	KXNORW K0, K0, K1
+	VPGATHERDD 204(AX)(Z28*1), K1, Z21
+	BYTE6(24, Z18, 0)
+	BYTE6(16, Z18, 64)
+	BYTE6(8, Z18, 128)
+	BYTE6(0, Z18, 192)
+	BYTE6(24, Z19, 256)
+	BYTE6(16, Z19, 320)
+	BYTE6(8, Z19, 384)
+	BYTE6(0, Z19, 448)
+	BYTE6(24, Z20, 512)
+	BYTE6(16, Z20, 576)
+	BYTE6(8, Z20, 640)
+	BYTE6(0, Z20, 704)
+	BYTE6(24, Z21, 768)
+	BYTE6(16, Z21, 832)
+	BYTE6(8, Z21, 896)
+	BYTE6(0, Z21, 960)
+	ADDQ $1024, DX
+	MOVQ DX, wout-40(SP)
+
+q6kRows:
+	// AX: low bits at 64*half; R14: high bits at 128 + 32*half.
+	MOVQ half-96(SP), DX
+	SHLQ $5, DX
+	LEAQ 128(AX)(DX*1), R14
+	LEAQ (AX)(DX*2), AX
+	MOVQ DECODED(R15), DX
+
+q6kRow:
+	VMOVDQU32 (AX), Z16
+	VBROADCASTI64X4 (R14), Z17
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	VPSRLW $4, Z16, Z18
+	VPSLLVW Z26, Z17, Z19
+	VPSRLVW Z25, Z17, Z20
+	VPANDD Z27, Z19, Z19
+	VPANDD Z27, Z20, Z20
+	// (x & 0x0F) | y
+	VPTERNLOGD $0xF8, Z24, Z16, Z19
+	VPTERNLOGD $0xF8, Z24, Z18, Z20
+	VPSUBB Z29, Z19, Z19
+	VPSUBB Z29, Z20, Z20
+	VMOVDQU32 Z19, (DI)
+	VMOVDQU32 Z20, 64(DI)
+	ADDQ BX, AX
+	ADDQ BX, R14
+	ADDQ BX, R8
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  q6kRow
+
+halved:
+	// A block of 256 is two steps.
+	XORQ $1, half-96(SP)
+	JNZ  decodedHere
+
+decoded:
+	MOVQ ASTEP(R15), AX
+	ADDQ AX, pa-8(SP)
+
+decodedHere:
+	MOVQ PSTEP(R15), AX
+	ADDQ AX, pp-24(SP)
+	DECQ left-32(SP)
+	JNZ  decodeOnly
+	MOVQ NEXT(R15), AX
+	MOVQ AX, pp-24(SP)
+
+decodeOnly:
+	CMPQ KIND(R15), $5
+	JNE  toggle
+	ADDQ $128, bufin-104(SP)
+	JMP  next
+
+toggle:
+	XORQ $BUFHALF, bufin-104(SP)
+
+addStage:
+	CMPQ step-88(SP), $2
+	JL   tileStage
+	MOVQ D(R15), R8
+	ADDQ din-120(SP), R8
+	XORQ $DHALF, din-120(SP)
+	MOVQ sx-72(SP), AX
+	MOVQ xs-80(SP), BX
+	MOVQ win-48(SP), DX
+	MOVQ biasin-64(SP), DI
+	MOVQ GROUPS(R15), CX
+	CMPQ ROWS(R15), $1
+	JE   addAlone
+	CMPQ KIND(R15), $3
+	JAE  addPlain
+
+addBias:
+	VMOVUPS (AX), Z30
+	VMOVUPS (BX), Z31
+	ONEBIAS(0, Z0)
+	ONEBIAS(1, Z1)
+	ONEBIAS(2, Z2)
+	ONEBIAS(3, Z3)
+	ONEBIAS(4, Z4)
+	ONEBIAS(5, Z5)
+	ONEBIAS(6, Z6)
+	ONEBIAS(7, Z7)
+	ONEBIAS(8, Z8)
+	ONEBIAS(9, Z9)
+	ONEBIAS(10, Z10)
+	ONEBIAS(11, Z11)
+	ONEBIAS(12, Z12)
+	ONEBIAS(13, Z13)
+	ONEBIAS(14, Z14)
+	ONEBIAS(15, Z15)
+	ADDQ R9, R8
+	ADDQ $64, DX
+	ADDQ $64, DI
+	ADDQ R11, AX
+	ADDQ R11, BX
+	DECQ CX
+	JNZ  addBias
+	JMP  added
+
+addPlain:
+	VMOVUPS (AX), Z30
+	ONE(0, Z0)
+	ONE(1, Z1)
+	ONE(2, Z2)
+	ONE(3, Z3)
+	ONE(4, Z4)
+	ONE(5, Z5)
+	ONE(6, Z6)
+	ONE(7, Z7)
+	ONE(8, Z8)
+	ONE(9, Z9)
+	ONE(10, Z10)
+	ONE(11, Z11)
+	ONE(12, Z12)
+	ONE(13, Z13)
+	ONE(14, Z14)
+	ONE(15, Z15)
+	ADDQ R9, R8
+	ADDQ $64, DX
+	ADDQ R11, AX
+	DECQ CX
+	JNZ  addPlain
+	JMP  added
+
+addAlone:
+	CMPQ KIND(R15), $3
+	JAE  addAlonePlain
+
+addAloneBias:
+	VCVTDQ2PS (R8), Z16
+	VMULPS.BCST (AX), Z16, Z16
+	VFMADD231PS (DX), Z16, Z0
+	VBROADCASTSS (BX), Z17
+	VFMADD231PS (DI), Z17, Z0
+	ADDQ $64, R8
+	ADDQ $64, DX
+	ADDQ $64, DI
+	ADDQ $4, AX
+	ADDQ $4, BX
+	DECQ CX
+	JNZ  addAloneBias
+	JMP  added
+
+addAlonePlain:
+	VCVTDQ2PS (R8), Z16
+	VMULPS.BCST (AX), Z16, Z16
+	VFMADD231PS (DX), Z16, Z0
+	ADDQ $64, R8
+	ADDQ $64, DX
+	ADDQ $4, AX
+	DECQ CX
+	JNZ  addAlonePlain
+
+added:
+	MOVQ AX, sx-72(SP)
+	MOVQ BX, xs-80(SP)
+	MOVQ DX, win-48(SP)
+	MOVQ DI, biasin-64(SP)
+
+tileStage:
+	MOVQ step-88(SP), AX
+	TESTQ AX, AX
+	JZ   next
+	CMPQ AX, STEPS(R15)
+	JG   finish
+	MOVQ D(R15), R8
+	ADDQ dout-128(SP), R8
+	XORQ $DHALF, dout-128(SP)
+	MOVQ aa-16(SP), AX
+	CMPQ DIRECT(R15), $0
+	JNE  tiles
+	MOVQ BUF(R15), AX
+	ADDQ bufout-112(SP), AX
+	XORQ $BUFHALF, bufout-112(SP)
+
+tiles:
+	MOVQ KIND(R15), CX
+	CMPQ CX, $1
+	JB   tiles128
+	JE   tiles64
+	CMPQ CX, $3
+	JB   tiles32
+	JE   tiles32s
+
+	// Kind 4: signed groups of 16.
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	STORED(0)
+	STORED(1)
+	STORED(2)
+	STORED(3)
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	JMP stored4
+
+tiles32s:
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	JMP stored4
+
+tiles32:
+	GROUPU(4, 6, 0)
+	GROUPU(5, 7, 1)
+	GROUPU(4, 6, 2)
+	GROUPU(5, 7, 3)
+
+stored4:
+	STORED(0)
+	STORED(1)
+	STORED(2)
+	STORED(3)
+	JMP tiled
+
+tiles64:
+	GROUPU(4, 6, 0)
+	GROUPU(5, 7, 1)
+	STORED(0)
+	STORED(1)
+	JMP tiled
+
+tiles128:
+	GROUPU(4, 6, 0)
+	TILELOADD(0, 12, 5)
+	TILELOADD(10, 11, 7)
+	TDPBUSD(7, 5, 0)
+	ADDQ R13, AX
+	ADDQ BGROUP(R15), R10
+	STORED(0)
+
+tiled:
+	MOVQ AX, aa-16(SP)
+
+next:
+	INCQ step-88(SP)
+	MOVQ step-88(SP), AX
+	CMPQ KIND(R15), $5
+	JNE  more
+	CMPQ AX, STEPS(R15)
+	JL   stages
+	VZEROUPPER
+	RET
+
+more:
+	SUBQ STEPS(R15), AX
+	CMPQ AX, $1
+	JLE  stages
+
+finish:
+	TILERELEASE
+	MOVQ C(R15), DI
+	MOVQ CSTRIDE(R15), SI
+	MOVQ OUTS(R15), CX
+	CMPQ ROWS(R15), $1
+	JNE  keep
+	VMOVUPS Z0, (DI)
+	VZEROUPPER
+	RET
+
+keep:
+	KEEP(Z0)
+	KEEP(Z1)
+	KEEP(Z2)
+	KEEP(Z3)
+	KEEP(Z4)
+	KEEP(Z5)
+	KEEP(Z6)
+	KEEP(Z7)
+	KEEP(Z8)
+	KEEP(Z9)
+	KEEP(Z10)
+	KEEP(Z11)
+	KEEP(Z12)
+	KEEP(Z13)
+	KEEP(Z14)
+	VMOVUPS Z15, (DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func quantScales(dst *float32, src *byte, stride, outs, groups int)
+//
+// Widens bf16 [outs, groups], rows stride bytes apart, to f32 [groups, 16];
+// groups in dst are rounded up to 16, and outs past the last are the last
+// again.
+#define SCALEROW(z) \
+	VPMOVZXWD.Z (AX), K1, z; \
+	VPSLLD  $16, z, z; \
+	CMPQ    CX, $1; \
+	CMOVQEQ R9, DX; \
+	ADDQ    DX, AX; \
+	SUBQ    R10, CX
+
+TEXT ·quantScales(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ stride+16(FP), BX
+	MOVQ outs+24(FP), R8
+	MOVQ groups+32(FP), R11
+	XORQ R9, R9
+	MOVQ $1, R10
+
+scaleBlock:
+	MOVL $0xFFFF, AX
+	CMPQ R11, $16
+	JGE  scaleMask
+	MOVQ R11, CX
+	MOVL $1, AX
+	SHLL CX, AX
+	DECL AX
+
+scaleMask:
+	KMOVW AX, K1
+	MOVQ SI, AX
+	MOVQ R8, CX
+	MOVQ BX, DX
+	SCALEROW(Z0)
+	SCALEROW(Z1)
+	SCALEROW(Z2)
+	SCALEROW(Z3)
+	SCALEROW(Z4)
+	SCALEROW(Z5)
+	SCALEROW(Z6)
+	SCALEROW(Z7)
+	SCALEROW(Z8)
+	SCALEROW(Z9)
+	SCALEROW(Z10)
+	SCALEROW(Z11)
+	SCALEROW(Z12)
+	SCALEROW(Z13)
+	SCALEROW(Z14)
+	SCALEROW(Z15)
+	TRANSPOSE16
+	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	VMOVUPS Z11, 704(DI)
+	VMOVUPS Z12, 768(DI)
+	VMOVUPS Z13, 832(DI)
+	VMOVUPS Z14, 896(DI)
+	VMOVUPS Z15, 960(DI)
+	ADDQ $1024, DI
+	ADDQ $32, SI
+	SUBQ $16, R11
+	JG   scaleBlock
+	VZEROUPPER
+	RET
+
+// func quantPack(dst, src *int8, stride, rows, blocks int)
+//
+// Turns rows 1..16 of src (stride bytes apart), 64 bytes a block, into tiles of
+// 16 x rows dwords.
+#define BYTEROW(z) \
+	VMOVDQU32 (AX), z; \
+	CMPQ    CX, $1; \
+	CMOVQEQ R9, DX; \
+	ADDQ    DX, AX; \
+	SUBQ    R10, CX
+
+#define TILEROW(z) \
+	VMOVDQU32 z, K1, (DI); \
+	ADDQ R12, DI
+
+TEXT ·quantPack(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ stride+16(FP), BX
+	MOVQ rows+24(FP), R8
+	MOVQ blocks+32(FP), R11
+	XORQ R9, R9
+	MOVQ $1, R10
+	MOVQ R8, CX
+	MOVQ $1, AX
+	SHLQ CX, AX
+	DECQ AX
+	KMOVW AX, K1
+	LEAQ (R8*4), R12
+
+packBlock:
+	MOVQ SI, AX
+	MOVQ R8, CX
+	MOVQ BX, DX
+	BYTEROW(Z0)
+	BYTEROW(Z1)
+	BYTEROW(Z2)
+	BYTEROW(Z3)
+	BYTEROW(Z4)
+	BYTEROW(Z5)
+	BYTEROW(Z6)
+	BYTEROW(Z7)
+	BYTEROW(Z8)
+	BYTEROW(Z9)
+	BYTEROW(Z10)
+	BYTEROW(Z11)
+	BYTEROW(Z12)
+	BYTEROW(Z13)
+	BYTEROW(Z14)
+	BYTEROW(Z15)
+	TRANSPOSE16
+	TILEROW(Z0)
+	TILEROW(Z1)
+	TILEROW(Z2)
+	TILEROW(Z3)
+	TILEROW(Z4)
+	TILEROW(Z5)
+	TILEROW(Z6)
+	TILEROW(Z7)
+	TILEROW(Z8)
+	TILEROW(Z9)
+	TILEROW(Z10)
+	TILEROW(Z11)
+	TILEROW(Z12)
+	TILEROW(Z13)
+	TILEROW(Z14)
+	TILEROW(Z15)
+	ADDQ $64, SI
+	DECQ R11
+	JNZ  packBlock
+	VZEROUPPER
+	RET

@@ -1,0 +1,80 @@
+#include "textflag.h"
+
+// func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group int)
+//
+// Rounds groups of x to int8 by 127 / (largest magnitude): scale and sum of
+// group g, stride bytes apart, are the size of a unit and the units' sum times
+// it. Magnitudes are compared as whole numbers, so that NaN and infinities
+// reach the scale; groups below 2^-100 are zero.
+TEXT ·quantizeRow(SB), NOSPLIT, $0-56
+	MOVQ q+0(FP), DI
+	MOVQ scale+8(FP), R8
+	MOVQ sum+16(FP), R9
+	MOVQ stride+24(FP), R10
+	MOVQ x+32(FP), SI
+	MOVQ groups+40(FP), R11
+	MOVQ group+48(FP), R12
+	MOVL $0x7FFFFFFF, AX
+	VPBROADCASTD AX, Z4
+	MOVL $0x42FE0000, AX // 127
+	VMOVD AX, X5
+
+group:
+	VPXORD Z0, Z0, Z0
+	MOVQ R12, CX
+	MOVQ SI, AX
+
+largest:
+	VPANDD (AX), Z4, Z1
+	VPMAXUD Z1, Z0, Z0
+	ADDQ $64, AX
+	SUBQ $16, CX
+	JNZ  largest
+	VEXTRACTI64X4 $1, Z0, Y1
+	VPMAXUD Y1, Y0, Y0
+	VEXTRACTI128 $1, Y0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $0x4E, X0, X1
+	VPMAXUD X1, X0, X0
+	VPSHUFD $0xB1, X0, X1
+	VPMAXUD X1, X0, X0
+	VMOVD X0, AX
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	CMPL AX, $0x0D800000
+	JB   round
+	VDIVSS X5, X0, X6 // scale = largest / 127
+	VDIVSS X0, X5, X7
+
+round:
+	VBROADCASTSS X7, Z7
+	VMOVSS X6, (R8)
+	VPXORD Z2, Z2, Z2
+	MOVQ R12, CX
+
+units:
+	VMULPS (SI), Z7, Z0
+	VCVTPS2DQ Z0, Z0
+	VPADDD Z0, Z2, Z2
+	VPMOVSDB Z0, (DI)
+	ADDQ $64, SI
+	ADDQ $16, DI
+	SUBQ $16, CX
+	JNZ  units
+	VEXTRACTI64X4 $1, Z2, Y1
+	VPADDD Y1, Y2, Y2
+	VEXTRACTI128 $1, Y2, X1
+	VPADDD X1, X2, X2
+	VPSHUFD $0x4E, X2, X1
+	VPADDD X1, X2, X2
+	VPSHUFD $0xB1, X2, X1
+	VPADDD X1, X2, X2
+	VCVTDQ2PS X2, X2
+	VMULSS X2, X6, X2
+	VMOVSS X2, (R9)
+	ADDQ R10, R8
+	ADDQ R10, R9
+	DECQ R11
+	JNZ  group
+	VZEROUPPER
+	RET
