@@ -77,8 +77,8 @@ type quantCall struct {
 	index           unsafe.Pointer // [16]int32: bytes from a to each of 16 rows, the last ones again
 	c               unsafe.Pointer // the result: [16] for one row, else [outs, 16]
 	cstride         int
-	steps, groups   int // groups of a step
-	ahead           unsafe.Pointer
+	steps, groups   int            // groups of a step
+	ahead           uintptr        // what to prefetch first; it may point past the weights
 	left            int            // steps until the prefetches turn to next
 	next            unsafe.Pointer // the next block's rows
 	pstep           int            // bytes that the prefetches move a step; 0: none
@@ -183,8 +183,14 @@ func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 
 // quantMemory is the parts of a worker's scratch.
 type quantMemory struct {
-	d, buf, w, bias, c, decoded []float32
-	index                       [tileSpan]int32
+	d, buf []float32 // as in quantCall
+	// w and bias hold the scales and biases of a block [groups, 16]; table
+	// floats each, of all blocks of a panel where there are many rows.
+	w, bias []float32
+	table   int
+	c       []float32 // the result [outs, 16]
+	decoded []float32 // the bytes of a panel, [outs, in], where there are many rows
+	index   [tileSpan]int32
 }
 
 // align64 drops the floats of mem before the first multiple of 64 bytes.
@@ -192,38 +198,74 @@ func align64(mem []float32) []float32 {
 	return mem[(-uintptr(unsafe.Pointer(&mem[0]))&63)/4:]
 }
 
-func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
-	outs, groups := o1-o0, w.in/q.group
-	if outs <= 0 || p.rows <= 0 {
-		return
+func (q quantTiles) memory(s *scratch, in, outs int, wide bool) (m quantMemory) {
+	m.table = (in/q.group + tileSpan) * tileSpan
+	blocks, decoded := 1, 0
+	if wide {
+		blocks = (outs + tileSpan - 1) / tileSpan
+		if q.format != formatDirect && q.format != formatQ8_0 {
+			decoded = blocks * tileSpan * in / 4
+		}
 	}
-	_ = y[(p.rows-1)*ldy+outs-1]
-	table := (groups + tileSpan) * tileSpan
-	narrow := p.rows <= tileSpan
-	sums, decoded := tileSpan*tileSpan, 0
-	if narrow {
-		sums = (outs + tileSpan) * tileSpan
-	} else if q.format != formatDirect && q.format != formatQ8_0 {
-		decoded = tileSpan * w.in / 4
-	}
-	mem := align64(s.floats(scratchQuant, 16+4096+1024+2*table+sums+decoded))
+	sums := (outs + tileSpan) * tileSpan
+	mem := align64(s.floats(scratchQuant, 16+4096+1024+2*blocks*m.table+sums+decoded))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part
 	}
-	m := quantMemory{d: cut(4096), buf: cut(1024), w: cut(table), bias: cut(table), c: cut(sums), decoded: cut(decoded)}
-	if narrow {
-		q.narrow(y, ldy, p, w, o0, o1, &m)
+	m.d, m.buf, m.w, m.bias, m.c, m.decoded = cut(4096), cut(1024), cut(blocks*m.table), cut(blocks*m.table), cut(sums), cut(decoded)
+	return m
+}
+
+// quantPanel is the most outputs that are decoded before many rows meet them:
+// 256 KB at 2,048 elements.
+const quantPanel = 128
+
+func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+	if o0 >= o1 || p.rows <= 0 {
 		return
 	}
-	q.wide(y, ldy, p, w, o0, o1, &m)
+	_ = y[(p.rows-1)*ldy+o1-o0-1]
+	if p.rows <= tileSpan {
+		m := q.memory(s, w.in, o1-o0, false)
+		q.narrow(y, ldy, p, w, quantPlanOf(w, o0, o1), &m)
+		return
+	}
+	for o := o0; o < o1; o += quantPanel {
+		end := min(o+quantPanel, o1)
+		m := q.memory(s, w.in, end-o, true)
+		q.wide(y[o-o0:], ldy, p, w, quantPlanOf(w, o, end), &m)
+	}
+}
+
+// quantPlan divides outputs [o0, o1) into blocks of 16 whose rows are phases
+// apart, see tilePhases, and one of what is left.
+type quantPlan struct{ o0, o1, full, phases int }
+
+func quantPlanOf(w *matrix, o0, o1 int) quantPlan {
+	p := quantPlan{o0: o0, o1: o1, full: (o1 - o0) / tileSpan, phases: 1}
+	if p.full > 0 {
+		p.phases = tilePhases(w.stride(), p.full*tileSpan, tileSpan)
+	}
+	return p
+}
+
+func (p quantPlan) blocks() int { return (p.o1 - p.o0 + tileSpan - 1) / tileSpan }
+
+// block gives the first output of block i, the distance of its outputs, and
+// how many they are.
+func (p quantPlan) block(i int) (o, phases, outs int) {
+	if i < p.full {
+		return p.o0 + i/p.phases*p.phases*tileSpan + i%p.phases, p.phases, tileSpan
+	}
+	return p.o0 + p.full*tileSpan, 1, p.o1 - p.o0 - p.full*tileSpan
 }
 
 // call is what does not change between the blocks of a projection.
 func (q quantTiles) call(w *matrix, m *quantMemory) quantCall {
 	t := quantCall{
 		format: q.format, kind: q.kind, steps: w.in / quantStep, groups: quantStep / q.group,
-		w: unsafe.Pointer(&m.w[0]), bias: unsafe.Pointer(&m.bias[0]), d: unsafe.Pointer(&m.d[0]),
+		d:   unsafe.Pointer(&m.d[0]),
 		buf: unsafe.Pointer(&m.buf[0]), decoded: quantStep, index: unsafe.Pointer(&m.index[0]),
 		tstride: quantStep, gstep: min(q.group, 64),
 	}
@@ -244,9 +286,10 @@ func (q quantTiles) call(w *matrix, m *quantMemory) quantCall {
 	return t
 }
 
-// block points t at outs rows of weights, astride bytes apart, from row o.
-func (q quantTiles) block(t *quantCall, w *matrix, m *quantMemory, o, rows, outs int) {
+// block points t at block i of a plan, and the prefetches at what follows.
+func (q quantTiles) block(t *quantCall, w *matrix, m *quantMemory, p quantPlan, i int) {
 	stride := w.stride()
+	o, rows, outs := p.block(i)
 	t.a, t.astride, t.outs = unsafe.Pointer(&w.data[o*stride]), rows*stride, outs
 	if t.direct != 0 {
 		t.tstride = t.astride
@@ -256,9 +299,16 @@ func (q quantTiles) block(t *quantCall, w *matrix, m *quantMemory, o, rows, outs
 	}
 	if w.dt.Affine() {
 		groups := w.in / q.group
-		quantScales(&m.w[0], &w.tensor.Scales[2*o*groups], 2*rows*groups, outs, groups)
-		quantScales(&m.bias[0], &w.tensor.Biases[2*o*groups], 2*rows*groups, outs, groups)
+		quantScales((*float32)(t.w), &w.tensor.Scales[2*o*groups], 2*rows*groups, outs, groups)
+		quantScales((*float32)(t.bias), &w.tensor.Biases[2*o*groups], 2*rows*groups, outs, groups)
 	}
+	t.next = t.a
+	if i+1 < p.full {
+		next, _, _ := p.block(i + 1)
+		t.next = unsafe.Pointer(&w.data[next*stride])
+	}
+	t.left = max(t.steps-quantAhead/t.pstep, 1)
+	t.ahead = uintptr(t.a) + uintptr(quantAhead/t.pstep*t.pstep)
 }
 
 // activations points t at the packed rows from row r on.
@@ -270,88 +320,88 @@ func (q quantTiles) activations(t *quantCall, p *packed, r, n int) {
 }
 
 // narrow multiplies up to 16 rows while the weights are decoded.
-func (q quantTiles) narrow(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, m *quantMemory) {
+func (q quantTiles) narrow(y []float32, ldy int, p *packed, w *matrix, plan quantPlan, m *quantMemory) {
 	n := p.rows
 	t := q.call(w, m)
 	q.activations(&t, p, 0, n)
 	var cfg tileConfig
-	t.cfg = &cfg
-	step := t.pstep
-	for o := o0; o < o1; {
-		// q streams: see tilePhases.
-		phases := 1
-		if full := (o1 - o) / tileSpan * tileSpan; full > 0 {
-			phases = tilePhases(w.stride(), full, tileSpan)
-		}
-		outs := min(tileSpan, o1-o)
+	t.cfg, t.w, t.bias = &cfg, unsafe.Pointer(&m.w[0]), unsafe.Pointer(&m.bias[0])
+	for i := range plan.blocks() {
+		o, phases, outs := plan.block(i)
 		cfg.quant(outs, n, min(q.group, 64))
-		for phase := range phases {
-			q.block(&t, w, m, o+phase, phases, outs)
-			next := o + phase + 1
-			if phase+1 == phases {
-				next = o + phases*outs
-			}
-			if next >= o1 {
-				next = o + phase
-			}
-			t.left = max(t.steps-quantAhead/step, 1)
-			t.ahead = unsafe.Add(t.a, quantAhead/step*step)
-			t.next = unsafe.Pointer(&w.data[next*w.stride()])
-			at := o - o0 + phase
-			if n == 1 {
-				t.c = unsafe.Pointer(&m.c[0])
-				quantBlock(&t)
-				for i, v := range m.c[:outs] {
-					y[at+i*phases] = v
-				}
-				continue
-			}
-			t.c, t.cstride = unsafe.Pointer(&m.c[at*tileSpan]), 64*phases
+		q.block(&t, w, m, plan, i)
+		at := o - plan.o0
+		if n == 1 {
+			t.c = unsafe.Pointer(&m.c[0])
 			quantBlock(&t)
+			for i, v := range m.c[:outs] {
+				y[at+i*phases] = v
+			}
+			continue
 		}
-		o += phases * outs
+		t.c, t.cstride = unsafe.Pointer(&m.c[at*tileSpan]), 64*phases
+		quantBlock(&t)
 	}
 	if n > 1 {
-		tileTranspose(&y[0], 4*ldy, &m.c[0], 64, o1-o0, n)
+		tileTranspose(&y[0], 4*ldy, &m.c[0], 64, plan.o1-plan.o0, n)
 	}
 }
 
-// wide decodes 16 outputs' weights once, and multiplies all rows with them.
-func (q quantTiles) wide(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, m *quantMemory) {
-	for o := o0; o < o1; o += tileSpan {
-		outs := min(tileSpan, o1-o)
-		t := q.call(w, m)
-		t.pstep = 0
-		q.block(&t, w, m, o, 1, outs)
-		if t.format != formatDirect {
-			t.kind = kindDecode
-			if len(m.decoded) > 0 {
-				t.buf, t.decoded = unsafe.Pointer(&m.decoded[0]), w.in
-			}
-			quantBlock(&t)
-			t.kind, t.format = q.kind, formatDirect
-			if len(m.decoded) > 0 {
-				t.a, t.tstride, t.direct = t.buf, w.in, 1
+// wide decodes a panel of weights, and multiplies all rows with it, 16 by 16.
+func (q quantTiles) wide(y []float32, ldy int, p *packed, w *matrix, plan quantPlan, m *quantMemory) {
+	var cfg tileConfig
+	for r := 0; r < p.rows; r += tileSpan {
+		n := min(tileSpan, p.rows-r)
+		for i := range plan.blocks() {
+			o, phases, outs := plan.block(i)
+			t := q.call(w, m)
+			t.w, t.bias = unsafe.Pointer(&m.w[i*m.table]), unsafe.Pointer(&m.bias[i*m.table])
+			if r == 0 {
+				q.block(&t, w, m, plan, i)
+				if q.format != formatDirect {
+					q.decode(t, w, m, i)
+				}
 			} else {
-				t.a = unsafe.Add(t.a, 2) // Q8_0: the scale comes first
+				t.a, t.tstride, t.outs = unsafe.Pointer(&w.data[o*w.stride()]), phases*w.stride(), outs
 			}
-		}
-		var cfg tileConfig
-		t.cfg = &cfg
-		for r := 0; r < p.rows; r += tileSpan {
-			n := min(tileSpan, p.rows-r)
+			if r > 0 || q.format != formatDirect {
+				t.pstep = 0
+			}
+			switch q.format {
+			case formatDirect:
+			case formatQ8_0:
+				t.a = unsafe.Add(t.a, 2) // behind the first block's scale
+			default:
+				t.a, t.tstride, t.direct = unsafe.Pointer(&m.decoded[i*tileSpan*w.in/4]), w.in, 1
+			}
+			t.format = formatDirect
 			q.activations(&t, p, r, n)
 			cfg.quant(outs, n, min(q.group, 64))
-			t.c, t.cstride = unsafe.Pointer(&m.c[0]), 64
-			quantBlock(&t)
-			at := r*ldy + o - o0
+			t.cfg = &cfg
+			t.c, t.cstride = unsafe.Pointer(&m.c[(o-plan.o0)*tileSpan]), 64*phases
 			if n == 1 {
-				copy(y[at:at+outs], m.c)
-				continue
+				t.c = unsafe.Pointer(&m.d[0])
 			}
-			tileTranspose(&y[at], 4*ldy, &m.c[0], 64, outs, n)
+			quantBlock(&t)
+			if n == 1 {
+				for i, v := range m.d[:outs] {
+					y[r*ldy+o-plan.o0+i*phases] = v
+				}
+			}
+		}
+		if n > 1 {
+			tileTranspose(&y[r*ldy], 4*ldy, &m.c[0], 64, plan.o1-plan.o0, n)
 		}
 	}
+}
+
+// decode runs the first stage alone on block i: bytes and scales.
+func (q quantTiles) decode(t quantCall, w *matrix, m *quantMemory, i int) {
+	t.kind = kindDecode
+	if len(m.decoded) > 0 {
+		t.buf, t.decoded = unsafe.Pointer(&m.decoded[i*tileSpan*w.in/4]), w.in
+	}
+	quantBlock(&t)
 }
 
 // quant sets the shapes of quantBlock: C tiles 0..3, A tiles 4 and 5 of k

@@ -1,0 +1,101 @@
+package cpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// benchQuantMatrices are as many distinct matrices as make up size bytes, so
+// that no cache helps. Their bits are random, their scales small numbers.
+func benchQuantMatrices(c quantCase, out, in, size int) []*matrix {
+	seed := quantMatrix(rand.New(rand.NewPCG(5, 6)), c, min(out, 64), in, 0)
+	repeat := func(b []byte, n int) []byte {
+		d := make([]byte, n)
+		for i := 0; i < n; i += len(b) {
+			copy(d[i:], b)
+		}
+		return d
+	}
+	var ms []*matrix
+	for total := 0; total < size; {
+		t := seed.tensor
+		t.Shape = []int{out, in}
+		t.Data = repeat(t.Data, out*c.dt.RowBytes(in))
+		if c.dt.Affine() {
+			t.Scales, t.Biases = repeat(t.Scales, 2*out*in/c.group), repeat(t.Biases, 2*out*in/c.group)
+		}
+		ms = append(ms, &matrix{label: "w", dt: c.dt, out: out, in: in, data: t.Data, tensor: t})
+		total += t.Bytes()
+	}
+	return ms
+}
+
+// BenchmarkInt8Projectors reports GB/s of packed weights with their scales, for
+// one row as a share of the best plain read of the same memory in turn with it,
+// and GFLOP/s: each the best of passes over 256 MiB of distinct matrices (32
+// MiB for many rows).
+func BenchmarkInt8Projectors(b *testing.B) {
+	for _, c := range quantCases {
+		for _, shape := range [][2]int{{2048, 2048}, {6144, 2048}, {2048, 6144}} {
+			out, in := shape[0], shape[1]
+			for _, rows := range []int{1, 16, 32, 512} {
+				for _, threads := range []int{1, 2} {
+					b.Run(fmt.Sprintf("%v-%d/%dx%d/rows=%d/threads=%d", c.dt, c.group, out, in, rows, threads), func(b *testing.B) {
+						size := 256 << 20
+						if rows > 32 {
+							size = 32 << 20
+						}
+						ms := benchQuantMatrices(c, out, in, size)
+						benchInt8(b, ms, rows, threads)
+					})
+				}
+			}
+		}
+	}
+}
+
+func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
+	w := ms[0]
+	k, _ := kernelsByName("")
+	if k.quant == nil || k.quant(&w.tensor) == nil {
+		b.Skip("no int8 arithmetic")
+	}
+	pr := k.quant(&w.tensor)
+	pool := newPool(threads)
+	defer pool.close()
+	scratch, pk := make([]scratch, threads), packed{}
+	x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
+	var times, reads []time.Duration
+	for b.Loop() {
+		for range 3 {
+			times = append(times, timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) }))
+			if rows > 1 {
+				continue
+			}
+			for _, p := range readPatterns {
+				const part = 128 << 10
+				reads = append(reads, timeEach(ms, func(w *matrix) {
+					parts := func(d []byte) {
+						pool.run((len(d)+part-1)/part, func(_, i int) { p.read(d[i*part : min(len(d), (i+1)*part)]) })
+					}
+					parts(w.data)
+					if w.dt.Affine() {
+						parts(w.tensor.Scales)
+						parts(w.tensor.Biases)
+					}
+				}))
+			}
+		}
+	}
+	best := slices.Min(times)
+	sec := best.Seconds() / float64(len(ms))
+	b.ReportMetric(float64(w.tensor.Bytes())/sec/1e9, "GB/s")
+	b.ReportMetric(2*float64(w.out*w.in*rows)/sec/1e9, "GFLOP/s")
+	if rows == 1 {
+		b.ReportMetric(float64(slices.Min(reads))/float64(best), "of-read")
+	}
+	b.ReportMetric(0, "ns/op")
+}
