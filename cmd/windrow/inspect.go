@@ -49,9 +49,9 @@ type tensorInfo struct {
 	BitsPerWeight float64 `json:"bits_per_weight"`
 }
 
-// decodedInBlocks is how package cpu computes with quantised tensors where it has no
-// kernels for their type.
-const decodedInBlocks = "kept in their blocks as stored, widened to f32 as they are used"
+// quantizedPath is how package cpu computes with quantised tensors: it repacks
+// none, and its integer kernels are those of the matrix unit.
+const quantizedPath = "kept in their blocks as stored; in int8 where the CPU's kernels take the type, else (and with --exact) widened to f32"
 
 func inspect(c *cli.Context) error {
 	folder := c.String("model")
@@ -78,7 +78,7 @@ func inspect(c *cli.Context) error {
 	for _, n := range checkpoint.Names() {
 		t, _ := checkpoint.Tensor(n)
 		if t.DType.Quantized() {
-			in.QuantizedKernels = decodedInBlocks
+			in.QuantizedKernels = quantizedPath
 		}
 		if c.Bool("tensors") {
 			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
