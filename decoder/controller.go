@@ -38,7 +38,7 @@ const (
 	credit = 2.0
 	// prior is the rate assumed where nothing was seen: bold enough to try
 	// what would pay if text were as easy as at its best.
-	prior = 0.85
+	prior = 0.92
 	// memory is what an older observation weighs beside the one after it: the
 	// last 8 or so count.
 	memory = 0.88
