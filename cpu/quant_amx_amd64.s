@@ -211,7 +211,7 @@ constantsQ40:
 stages:
 	MOVQ step-88(SP), AX
 	CMPQ AX, STEPS(R15)
-	JGE  addStage
+	JGE  tileStage
 	// AX: rows of the step, BX their stride, CX how many; DI: the decoded rows,
 	// DX their stride; R8: what to prefetch.
 	MOVQ pa-8(SP), AX
@@ -494,9 +494,88 @@ decodeOnly:
 toggle:
 	XORQ $BUFHALF, bufin-104(SP)
 
+tileStage:
+	MOVQ step-88(SP), AX
+	TESTQ AX, AX
+	JZ   next
+	CMPQ AX, STEPS(R15)
+	JG   addStage
+	MOVQ D(R15), R8
+	ADDQ dout-128(SP), R8
+	XORQ $DHALF, dout-128(SP)
+	MOVQ aa-16(SP), AX
+	CMPQ DIRECT(R15), $0
+	JNE  tiles
+	MOVQ BUF(R15), AX
+	ADDQ bufout-112(SP), AX
+	XORQ $BUFHALF, bufout-112(SP)
+
+tiles:
+	MOVQ KIND(R15), CX
+	CMPQ CX, $1
+	JB   tiles128
+	JE   tiles64
+	CMPQ CX, $3
+	JB   tiles32
+	JE   tiles32s
+
+	// Kind 4: signed groups of 16.
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	STORED(0)
+	STORED(1)
+	STORED(2)
+	STORED(3)
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	JMP stored4
+
+tiles32s:
+	GROUPS4(4, 6, 0)
+	GROUPS4(5, 7, 1)
+	GROUPS4(4, 6, 2)
+	GROUPS4(5, 7, 3)
+	JMP stored4
+
+tiles32:
+	GROUPU(4, 6, 0)
+	GROUPU(5, 7, 1)
+	GROUPU(4, 6, 2)
+	GROUPU(5, 7, 3)
+
+stored4:
+	STORED(0)
+	STORED(1)
+	STORED(2)
+	STORED(3)
+	JMP tiled
+
+tiles64:
+	GROUPU(4, 6, 0)
+	GROUPU(5, 7, 1)
+	STORED(0)
+	STORED(1)
+	JMP tiled
+
+tiles128:
+	GROUPU(4, 6, 0)
+	TILELOADD(0, 12, 5)
+	TILELOADD(10, 11, 7)
+	TDPBUSD(7, 5, 0)
+	ADDQ R13, AX
+	ADDQ BGROUP(R15), R10
+	STORED(0)
+
+tiled:
+	MOVQ AX, aa-16(SP)
+
 addStage:
 	CMPQ step-88(SP), $2
-	JL   tileStage
+	JL   next
 	MOVQ D(R15), R8
 	ADDQ din-120(SP), R8
 	XORQ $DHALF, din-120(SP)
@@ -597,85 +676,6 @@ added:
 	MOVQ BX, xs-80(SP)
 	MOVQ DX, win-48(SP)
 	MOVQ DI, biasin-64(SP)
-
-tileStage:
-	MOVQ step-88(SP), AX
-	TESTQ AX, AX
-	JZ   next
-	CMPQ AX, STEPS(R15)
-	JG   finish
-	MOVQ D(R15), R8
-	ADDQ dout-128(SP), R8
-	XORQ $DHALF, dout-128(SP)
-	MOVQ aa-16(SP), AX
-	CMPQ DIRECT(R15), $0
-	JNE  tiles
-	MOVQ BUF(R15), AX
-	ADDQ bufout-112(SP), AX
-	XORQ $BUFHALF, bufout-112(SP)
-
-tiles:
-	MOVQ KIND(R15), CX
-	CMPQ CX, $1
-	JB   tiles128
-	JE   tiles64
-	CMPQ CX, $3
-	JB   tiles32
-	JE   tiles32s
-
-	// Kind 4: signed groups of 16.
-	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
-	STORED(0)
-	STORED(1)
-	STORED(2)
-	STORED(3)
-	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
-	JMP stored4
-
-tiles32s:
-	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
-	JMP stored4
-
-tiles32:
-	GROUPU(4, 6, 0)
-	GROUPU(5, 7, 1)
-	GROUPU(4, 6, 2)
-	GROUPU(5, 7, 3)
-
-stored4:
-	STORED(0)
-	STORED(1)
-	STORED(2)
-	STORED(3)
-	JMP tiled
-
-tiles64:
-	GROUPU(4, 6, 0)
-	GROUPU(5, 7, 1)
-	STORED(0)
-	STORED(1)
-	JMP tiled
-
-tiles128:
-	GROUPU(4, 6, 0)
-	TILELOADD(0, 12, 5)
-	TILELOADD(10, 11, 7)
-	TDPBUSD(7, 5, 0)
-	ADDQ R13, AX
-	ADDQ BGROUP(R15), R10
-	STORED(0)
-
-tiled:
-	MOVQ AX, aa-16(SP)
 
 next:
 	INCQ step-88(SP)
