@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"runtime"
 	"strconv"
 	"unsafe"
 
@@ -56,13 +57,21 @@ const (
 	quantAhead = 512
 )
 
-// quantCall is what the assembly works through: one block of 16 outputs.
-// Offsets are named in quant_amx_amd64.s.
+// quantBlock is 16 outputs, or what is left of them. The addresses are of
+// memory that does not move.
+type quantBlock struct {
+	a, scales, biases uintptr // the packed rows, and the scales and biases of affine types
+	c                 uintptr // the result: [16] for one row, else [outs, 16]
+	next              uintptr // the next block's rows
+}
+
+// quantCall is what the assembly works through. Offsets are named in
+// quant_amx_amd64.s.
 type quantCall struct {
 	cfg             *tileConfig
-	a               unsafe.Pointer // the block's packed rows
-	astride, astep  int            // bytes from row to row; of a step (two for blocks of 256)
-	outs            int            // rows of the block: 1..16
+	_               int
+	astride, astep  int // bytes from row to row; of a step (two for blocks of 256)
+	outs            int // rows of the block: 1..16
 	format, kind    int
 	direct          int            // not 0: tiles are loaded from a
 	tstride, gstep  int            // bytes between rows and between groups of the A operand
@@ -75,26 +84,32 @@ type quantCall struct {
 	buf             unsafe.Pointer // decoded bytes of two steps
 	decoded         int            // bytes between rows of buf
 	index           unsafe.Pointer // [16]int32: bytes from a to each of 16 rows, the last ones again
-	c               unsafe.Pointer // the result: [16] for one row, else [outs, 16]
-	cstride         int
-	steps, groups   int            // groups of a step
-	ahead           uintptr        // what to prefetch first; it may point past the weights
-	left            int            // steps until the prefetches turn to next
-	next            unsafe.Pointer // the next block's rows
-	pstep           int            // bytes that the prefetches move a step; 0: none
+	_               int
+	cstride         int // bytes between outputs of a block's c
+	steps, groups   int // groups of a step
+	ahead           int // bytes from a row's use to its prefetch
+	left            int // steps until the prefetches turn to the next block
+	_               int
+	pstep           int // bytes that the prefetches move a step; 0: none
+	blocks          *quantBlock
+	count           int
+	wstep           int // bytes from one block's w and bias to the next one's
+	bufstep         int // and of buf
+	sstride         int // bytes between a block's rows of scales; 0: there are none to widen
+	sgroups         int
 }
 
 //go:noescape
-func quantBlock(t *quantCall)
-
-//go:noescape
-func quantScales(dst *float32, src *byte, stride, outs, groups int)
+func quantBlocks(t *quantCall)
 
 //go:noescape
 func quantPack(dst, src *int8, stride, rows, blocks int)
 
 //go:noescape
 func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group int)
+
+//go:noescape
+func splitBytes(q *int8, blocks int)
 
 // newQuantTiles is the arithmetic for t, nil where there is none.
 func newQuantTiles(t *backend.Tensor) projector {
@@ -132,8 +147,15 @@ func newQuantTiles(t *backend.Tensor) projector {
 		}
 	}
 	q.label = "amx-int8-" + strconv.Itoa(q.group)
+	if q.split() {
+		q.label += "-split"
+	}
 	return q
 }
+
+// split tells whether 64 elements are decoded to the even ones and the odd
+// ones: two instructions instead of three.
+func (q quantTiles) split() bool { return q.format == formatAffine4 && q.group >= 64 }
 
 // name is that of the packed form: formats of one group length share it.
 func (q quantTiles) name() string { return q.label }
@@ -175,11 +197,19 @@ func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
 			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group)
 		}
+		if q.split() {
+			splitBytes(&plain[0], n*p.in/64)
+		}
 		if n > 1 {
 			quantPack(&packed[0], &plain[0], p.in, n, p.in/64)
 		}
 	}
 }
+
+// The most outputs that one call works through: with few rows, and with many,
+// where their bytes are decoded before the rows meet them (256 KB at 2,048
+// elements).
+const quantOuts, quantPanel = 512, 128
 
 // quantMemory is the parts of a worker's scratch.
 type quantMemory struct {
@@ -191,6 +221,7 @@ type quantMemory struct {
 	c       []float32 // the result [outs, 16]
 	decoded []float32 // the bytes of a panel, [outs, in], where there are many rows
 	index   [tileSpan]int32
+	blocks  [quantOuts / tileSpan]quantBlock
 }
 
 // align64 drops the floats of mem before the first multiple of 64 bytes.
@@ -198,74 +229,110 @@ func align64(mem []float32) []float32 {
 	return mem[(-uintptr(unsafe.Pointer(&mem[0]))&63)/4:]
 }
 
-func (q quantTiles) memory(s *scratch, in, outs int, wide bool) (m quantMemory) {
-	m.table = (in/q.group + tileSpan) * tileSpan
+func (m *quantMemory) take(q quantTiles, s *scratch, in, outs int, wide bool) {
+	m.table = (in/q.group + 2*tileSpan) * tileSpan
 	blocks, decoded := 1, 0
 	if wide {
 		blocks = (outs + tileSpan - 1) / tileSpan
-		if q.format != formatDirect && q.format != formatQ8_0 {
+		if q.decodes() {
 			decoded = blocks * tileSpan * in / 4
 		}
 	}
 	sums := (outs + tileSpan) * tileSpan
-	mem := align64(s.floats(scratchQuant, 16+4096+1024+2*blocks*m.table+sums+decoded))
+	mem := align64(s.floats(scratchQuant, 32+4096+1024+2*blocks*m.table+sums+decoded))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part
 	}
 	m.d, m.buf, m.w, m.bias, m.c, m.decoded = cut(4096), cut(1024), cut(blocks*m.table), cut(blocks*m.table), cut(sums), cut(decoded)
-	return m
 }
 
-// quantPanel is the most outputs that are decoded before many rows meet them:
-// 256 KB at 2,048 elements.
-const quantPanel = 128
+// decodes tells whether the numbers are unpacked to bytes first.
+func (q quantTiles) decodes() bool { return q.format != formatDirect && q.format != formatQ8_0 }
 
 func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
 	if o0 >= o1 || p.rows <= 0 {
 		return
 	}
 	_ = y[(p.rows-1)*ldy+o1-o0-1]
-	if p.rows <= tileSpan {
-		m := q.memory(s, w.in, o1-o0, false)
-		q.narrow(y, ldy, p, w, quantPlanOf(w, o0, o1), &m)
-		return
+	wide, most := p.rows > tileSpan, quantOuts
+	if wide {
+		most = quantPanel
 	}
-	for o := o0; o < o1; o += quantPanel {
-		end := min(o+quantPanel, o1)
-		m := q.memory(s, w.in, end-o, true)
-		q.wide(y[o-o0:], ldy, p, w, quantPlanOf(w, o, end), &m)
+	var m quantMemory
+	for o := o0; o < o1; o += most {
+		end := min(o+most, o1)
+		m.take(q, s, w.in, end-o, wide)
+		// Blocks of 16 first, then one of what is left.
+		full := (end - o) &^ (tileSpan - 1)
+		if full > 0 {
+			q.outs(y[o-o0:], ldy, p, w, o, o+full, &m)
+		}
+		if o+full < end {
+			q.outs(y[o-o0+full:], ldy, p, w, o+full, end, &m)
+		}
+	}
+	runtime.KeepAlive(w)
+}
+
+// outs works on whole blocks of 16 outputs, or on less than one, whose rows
+// are phases apart: see tilePhases.
+func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, m *quantMemory) {
+	rows, blocks, phases := min(tileSpan, o1-o0), (o1-o0+tileSpan-1)/tileSpan, 1
+	if rows == tileSpan {
+		phases = tilePhases(w.stride(), o1-o0, tileSpan)
+	}
+	t := q.call(w, m, rows, phases)
+	base, stride, groups := uintptr(unsafe.Pointer(&w.data[0])), uintptr(w.stride()), uintptr(w.in/q.group)
+	for i := range blocks {
+		o := uintptr(o0 + i/phases*phases*tileSpan + i%phases)
+		b := &m.blocks[i]
+		b.a = base + o*stride
+		if w.dt.Affine() {
+			b.scales = uintptr(unsafe.Pointer(&w.tensor.Scales[0])) + 2*o*groups
+			b.biases = uintptr(unsafe.Pointer(&w.tensor.Biases[0])) + 2*o*groups
+		}
+		b.next = b.a
+		if i > 0 {
+			m.blocks[i-1].next = b.a
+		}
+	}
+	if p.rows > tileSpan {
+		q.prepare(&t, w, m, blocks)
+	}
+	for r := 0; r < p.rows; r += tileSpan {
+		n := min(tileSpan, p.rows-r)
+		q.activations(&t, p, r, n)
+		var cfg tileConfig
+		cfg.quant(rows, n, min(q.group, 64))
+		for i := range blocks {
+			at := i / phases * phases * tileSpan * tileSpan
+			at += i % phases * tileSpan
+			m.blocks[i].c = uintptr(unsafe.Pointer(&m.c[at]))
+		}
+		call := t
+		call.cfg, call.blocks, call.count, call.cstride = &cfg, &m.blocks[0], blocks, 64*phases
+		quantBlocks(&call)
+		if n > 1 {
+			tileTranspose(&y[r*ldy], 4*ldy, &m.c[0], 64, o1-o0, n)
+			continue
+		}
+		for i := range blocks {
+			o := i/phases*phases*tileSpan + i%phases
+			at := i/phases*phases*tileSpan*tileSpan + i%phases*tileSpan
+			for j, v := range m.c[at : at+rows] {
+				y[r*ldy+o+j*phases] = v
+			}
+		}
 	}
 }
 
-// quantPlan divides outputs [o0, o1) into blocks of 16 whose rows are phases
-// apart, see tilePhases, and one of what is left.
-type quantPlan struct{ o0, o1, full, phases int }
-
-func quantPlanOf(w *matrix, o0, o1 int) quantPlan {
-	p := quantPlan{o0: o0, o1: o1, full: (o1 - o0) / tileSpan, phases: 1}
-	if p.full > 0 {
-		p.phases = tilePhases(w.stride(), p.full*tileSpan, tileSpan)
-	}
-	return p
-}
-
-func (p quantPlan) blocks() int { return (p.o1 - p.o0 + tileSpan - 1) / tileSpan }
-
-// block gives the first output of block i, the distance of its outputs, and
-// how many they are.
-func (p quantPlan) block(i int) (o, phases, outs int) {
-	if i < p.full {
-		return p.o0 + i/p.phases*p.phases*tileSpan + i%p.phases, p.phases, tileSpan
-	}
-	return p.o0 + p.full*tileSpan, 1, p.o1 - p.o0 - p.full*tileSpan
-}
-
-// call is what does not change between the blocks of a projection.
-func (q quantTiles) call(w *matrix, m *quantMemory) quantCall {
+// call is what does not change between rows.
+func (q quantTiles) call(w *matrix, m *quantMemory, rows, phases int) quantCall {
 	t := quantCall{
+		outs: rows, astride: phases * w.stride(),
 		format: q.format, kind: q.kind, steps: w.in / quantStep, groups: quantStep / q.group,
-		d:   unsafe.Pointer(&m.d[0]),
+		w: unsafe.Pointer(&m.w[0]), bias: unsafe.Pointer(&m.bias[0]), d: unsafe.Pointer(&m.d[0]),
 		buf: unsafe.Pointer(&m.buf[0]), decoded: quantStep, index: unsafe.Pointer(&m.index[0]),
 		tstride: quantStep, gstep: min(q.group, 64),
 	}
@@ -283,32 +350,19 @@ func (q quantTiles) call(w *matrix, m *quantMemory) quantCall {
 	case formatQ6_K:
 		t.astep, t.pstep = 210, 105
 	}
-	return t
-}
-
-// block points t at block i of a plan, and the prefetches at what follows.
-func (q quantTiles) block(t *quantCall, w *matrix, m *quantMemory, p quantPlan, i int) {
-	stride := w.stride()
-	o, rows, outs := p.block(i)
-	t.a, t.astride, t.outs = unsafe.Pointer(&w.data[o*stride]), rows*stride, outs
 	if t.direct != 0 {
 		t.tstride = t.astride
 	}
 	for i := range m.index {
-		m.index[i] = int32(min(i, outs-1) * t.astride)
+		m.index[i] = int32(min(i, rows-1) * t.astride)
 	}
 	if w.dt.Affine() {
-		groups := w.in / q.group
-		quantScales((*float32)(t.w), &w.tensor.Scales[2*o*groups], 2*rows*groups, outs, groups)
-		quantScales((*float32)(t.bias), &w.tensor.Biases[2*o*groups], 2*rows*groups, outs, groups)
+		t.sgroups = w.in / q.group
+		t.sstride = 2 * phases * t.sgroups
 	}
-	t.next = t.a
-	if i+1 < p.full {
-		next, _, _ := p.block(i + 1)
-		t.next = unsafe.Pointer(&w.data[next*stride])
-	}
+	t.ahead = quantAhead / t.pstep * t.pstep
 	t.left = max(t.steps-quantAhead/t.pstep, 1)
-	t.ahead = uintptr(t.a) + uintptr(quantAhead/t.pstep*t.pstep)
+	return t
 }
 
 // activations points t at the packed rows from row r on.
@@ -319,89 +373,28 @@ func (q quantTiles) activations(t *quantCall, p *packed, r, n int) {
 	t.sx, t.xs = unsafe.Pointer(&p.f32[2*r*groups]), unsafe.Pointer(&p.f32[(2*r+n)*groups])
 }
 
-// narrow multiplies up to 16 rows while the weights are decoded.
-func (q quantTiles) narrow(y []float32, ldy int, p *packed, w *matrix, plan quantPlan, m *quantMemory) {
-	n := p.rows
-	t := q.call(w, m)
-	q.activations(&t, p, 0, n)
-	var cfg tileConfig
-	t.cfg, t.w, t.bias = &cfg, unsafe.Pointer(&m.w[0]), unsafe.Pointer(&m.bias[0])
-	for i := range plan.blocks() {
-		o, phases, outs := plan.block(i)
-		cfg.quant(outs, n, min(q.group, 64))
-		q.block(&t, w, m, plan, i)
-		at := o - plan.o0
-		if n == 1 {
-			t.c = unsafe.Pointer(&m.c[0])
-			quantBlock(&t)
-			for i, v := range m.c[:outs] {
-				y[at+i*phases] = v
-			}
-			continue
-		}
-		t.c, t.cstride = unsafe.Pointer(&m.c[at*tileSpan]), 64*phases
-		quantBlock(&t)
+// prepare runs the first stage alone on all blocks, and turns t to what it
+// leaves: bytes, scales and biases.
+func (q quantTiles) prepare(t *quantCall, w *matrix, m *quantMemory, blocks int) {
+	t.wstep = 4 * m.table
+	call := *t
+	call.kind, call.blocks, call.count = kindDecode, &m.blocks[0], blocks
+	if q.decodes() {
+		call.buf, call.decoded, call.bufstep = unsafe.Pointer(&m.decoded[0]), w.in, tileSpan*w.in
 	}
-	if n > 1 {
-		tileTranspose(&y[0], 4*ldy, &m.c[0], 64, plan.o1-plan.o0, n)
-	}
-}
-
-// wide decodes a panel of weights, and multiplies all rows with it, 16 by 16.
-func (q quantTiles) wide(y []float32, ldy int, p *packed, w *matrix, plan quantPlan, m *quantMemory) {
-	var cfg tileConfig
-	for r := 0; r < p.rows; r += tileSpan {
-		n := min(tileSpan, p.rows-r)
-		for i := range plan.blocks() {
-			o, phases, outs := plan.block(i)
-			t := q.call(w, m)
-			t.w, t.bias = unsafe.Pointer(&m.w[i*m.table]), unsafe.Pointer(&m.bias[i*m.table])
-			if r == 0 {
-				q.block(&t, w, m, plan, i)
-				if q.format != formatDirect {
-					q.decode(t, w, m, i)
-				}
-			} else {
-				t.a, t.tstride, t.outs = unsafe.Pointer(&w.data[o*w.stride()]), phases*w.stride(), outs
-			}
-			if r > 0 || q.format != formatDirect {
-				t.pstep = 0
-			}
-			switch q.format {
-			case formatDirect:
-			case formatQ8_0:
-				t.a = unsafe.Add(t.a, 2) // behind the first block's scale
-			default:
-				t.a, t.tstride, t.direct = unsafe.Pointer(&m.decoded[i*tileSpan*w.in/4]), w.in, 1
-			}
-			t.format = formatDirect
-			q.activations(&t, p, r, n)
-			cfg.quant(outs, n, min(q.group, 64))
-			t.cfg = &cfg
-			t.c, t.cstride = unsafe.Pointer(&m.c[(o-plan.o0)*tileSpan]), 64*phases
-			if n == 1 {
-				t.c = unsafe.Pointer(&m.d[0])
-			}
-			quantBlock(&t)
-			if n == 1 {
-				for i, v := range m.d[:outs] {
-					y[r*ldy+o-plan.o0+i*phases] = v
-				}
-			}
-		}
-		if n > 1 {
-			tileTranspose(&y[r*ldy], 4*ldy, &m.c[0], 64, plan.o1-plan.o0, n)
+	quantBlocks(&call)
+	for i := range blocks {
+		switch {
+		case q.decodes():
+			m.blocks[i].a = uintptr(call.bufstep*i) + uintptr(unsafe.Pointer(&m.decoded[0]))
+		case q.format == formatQ8_0:
+			m.blocks[i].a += 2 // behind the first block's scale
 		}
 	}
-}
-
-// decode runs the first stage alone on block i: bytes and scales.
-func (q quantTiles) decode(t quantCall, w *matrix, m *quantMemory, i int) {
-	t.kind = kindDecode
-	if len(m.decoded) > 0 {
-		t.buf, t.decoded = unsafe.Pointer(&m.decoded[i*tileSpan*w.in/4]), w.in
+	t.format, t.direct, t.pstep, t.sstride = formatDirect, 1, 0, 0
+	if q.decodes() {
+		t.tstride = w.in
 	}
-	quantBlock(&t)
 }
 
 // quant sets the shapes of quantBlock: C tiles 0..3, A tiles 4 and 5 of k

@@ -9,7 +9,6 @@
 
 // Offsets in quantCall.
 #define CFG     0
-#define A       8
 #define ASTRIDE 16
 #define ASTEP   24
 #define OUTS    32
@@ -30,14 +29,26 @@
 #define BUF     152
 #define DECODED 160
 #define INDEX   168
-#define C       176
 #define CSTRIDE 184
 #define STEPS   192
 #define GROUPS  200
 #define AHEAD   208
 #define LEFT    216
-#define NEXT    224
 #define PSTEP   232
+#define BLOCKS  240
+#define COUNT   248
+#define WSTEP   256
+#define BUFSTEP 264
+#define SSTRIDE 272
+#define SGROUPS 280
+
+// Offsets in quantBlock.
+#define BLOCKA      0
+#define BLOCKSCALES 8
+#define BLOCKBIASES 16
+#define BLOCKC      24
+#define BLOCKNEXT   32
+#define BLOCKSIZE   40
 
 // Halves of the buffers that stages hand on.
 #define BUFHALF 2048
@@ -77,6 +88,18 @@
 	JZ   done; \
 	ADDQ SI, DI
 
+// SPLIT4 unpacks 2 x 64 numbers of 4 bits: the low halves of 32 bytes, then the
+// high ones. Z25: right shifts by 0 and 4.
+#define SPLIT4(from0, from1, to0, to1) \
+	VBROADCASTI64X4 from0, Z16; \
+	VBROADCASTI64X4 from1, Z17; \
+	VPSRLVW Z25, Z16, Z16; \
+	VPSRLVW Z25, Z17, Z17; \
+	VPANDD Z24, Z16, Z16; \
+	VPANDD Z24, Z17, Z17; \
+	VMOVDQU32 Z16, to0; \
+	VMOVDQU32 Z17, to1
+
 // SCALES16(off, dst): the f16 of 16 outs at AX+off, widened.
 #define SCALES16(off, dst) \
 	KXNORW K0, K0, K1; \
@@ -92,18 +115,41 @@
 	VMULPS Z17, Z22, Z17; \
 	VMOVUPS Z17, off(DX)
 
-// func quantBlock(t *quantCall)
+// func quantBlocks(t *quantCall)
 //
-// A pipeline over steps of 128 elements of up to 16 outs: step i is decoded
-// while step i-1 is multiplied and step i-2 is scaled and added.
-TEXT ·quantBlock(SB), NOSPLIT, $128-8
+// Each block of up to 16 outs is a pipeline over steps of 128 elements: step i
+// is decoded while step i-1 is multiplied and step i-2 is scaled and added.
+TEXT ·quantBlocks(SB), NOSPLIT, $176-8
 	MOVQ t+0(FP), R15
 	MOVQ CFG(R15), AX
 	TESTQ AX, AX
-	JZ   configured
+	JZ   blockStart
 	LDTILECFG_AX
+
+blockStart:
+	// CALLs take the lowest 40 bytes of the frame.
+	MOVQ BLOCKS(R15), R14
+	CMPQ SSTRIDE(R15), $0
+	JE   configured
+	MOVQ W(R15), AX
+	MOVQ AX, 0(SP)
+	MOVQ BLOCKSCALES(R14), AX
+	MOVQ AX, 8(SP)
+	MOVQ SSTRIDE(R15), AX
+	MOVQ AX, 16(SP)
+	MOVQ OUTS(R15), AX
+	MOVQ AX, 24(SP)
+	MOVQ SGROUPS(R15), AX
+	MOVQ AX, 32(SP)
+	CALL widenScales<>(SB)
+	MOVQ BIAS(R15), AX
+	MOVQ AX, 0(SP)
+	MOVQ BLOCKBIASES(R14), AX
+	MOVQ AX, 8(SP)
+	CALL widenScales<>(SB)
+
 configured:
-	MOVQ A(R15), AX
+	MOVQ BLOCKA(R14), AX
 	MOVQ AX, pa-8(SP)
 	MOVQ AX, aa-16(SP)
 	CMPQ FORMAT(R15), $2
@@ -111,8 +157,11 @@ configured:
 	ADDQ $2, aa-16(SP) // Q8_0: the scale comes first
 
 aligned:
-	MOVQ AHEAD(R15), AX
+	MOVQ pa-8(SP), AX
+	ADDQ AHEAD(R15), AX
 	MOVQ AX, pp-24(SP)
+	MOVQ BLOCKNEXT(R14), AX
+	MOVQ AX, nextblock-136(SP)
 	MOVQ LEFT(R15), AX
 	MOVQ AX, left-32(SP)
 	MOVQ W(R15), AX
@@ -167,6 +216,9 @@ constants:
 	MOVL $0xFF00, CX
 	KMOVD CX, K4
 	MOVQ FORMAT(R15), AX
+	CMPQ AX, $1
+	JB   stages
+	JE   constantsSplit
 	CMPQ AX, $3
 	JB   stages
 	JE   constantsQ40
@@ -198,6 +250,13 @@ constantsQ4K:
 	VPBROADCASTD CX, Z27
 	MOVL $0x30, CX
 	VPBROADCASTD CX, Z29
+	JMP  stages
+
+constantsSplit:
+	MOVL $0xFFFF0000, CX
+	KMOVD CX, K2
+	MOVL $4, CX
+	VPBROADCASTW.Z CX, K2, Z25
 	JMP  stages
 
 constantsQ40:
@@ -257,6 +316,8 @@ directRow:
 	JMP  decoded
 
 affine4:
+	CMPQ GROUPS(R15), $4
+	JNE  split4
 	MOVQ DECODED(R15), DX
 
 affine4Row:
@@ -274,6 +335,40 @@ affine4Row:
 	ADDQ DX, DI
 	DECQ CX
 	JNZ  affine4Row
+	JMP  decoded
+
+	// 64 elements become the even ones and the odd ones.
+split4:
+	MOVQ DECODED(R15), DX
+	LEAQ (BX)(BX*2), R14
+	CMPQ CX, $16
+	JNE  split4Row
+
+split4Rows:
+	SPLIT4((AX), 32(AX), (DI), 64(DI))
+	PREFETCHT0 (R8)
+	ADDQ DX, DI
+	SPLIT4((AX)(BX*1), 32(AX)(BX*1), (DI), 64(DI))
+	PREFETCHT0 (R8)(BX*1)
+	ADDQ DX, DI
+	SPLIT4((AX)(BX*2), 32(AX)(BX*2), (DI), 64(DI))
+	PREFETCHT0 (R8)(BX*2)
+	ADDQ DX, DI
+	SPLIT4((AX)(R14*1), 32(AX)(R14*1), (DI), 64(DI))
+	PREFETCHT0 (R8)(R14*1)
+	ADDQ DX, DI
+	LEAQ (AX)(BX*4), AX
+	LEAQ (R8)(BX*4), R8
+	SUBQ $4, CX
+	JNZ  split4Rows
+	JMP  decoded
+
+split4Row:
+	SPLIT4((AX), 32(AX), (DI), 64(DI))
+	ADDQ BX, AX
+	ADDQ DX, DI
+	DECQ CX
+	JNZ  split4Row
 	JMP  decoded
 
 q40:
@@ -381,19 +476,36 @@ q4kRows:
 	LEAQ 16(AX)(DX*1), AX
 	MOVQ DECODED(R15), DX
 
-q4kRow:
-	VBROADCASTI64X4 (AX), Z16
-	VBROADCASTI64X4 32(AX), Z17
+	LEAQ (BX)(BX*2), R14
+	CMPQ CX, $16
+	JNE  q4kRow
+
+q4kRows4:
+	SPLIT4((AX), 32(AX), (DI), 64(DI))
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
-	VPSRLVW Z25, Z16, Z16
-	VPSRLVW Z25, Z17, Z17
-	VPANDD Z24, Z16, Z16
-	VPANDD Z24, Z17, Z17
-	VMOVDQU32 Z16, (DI)
-	VMOVDQU32 Z17, 64(DI)
+	ADDQ DX, DI
+	SPLIT4((AX)(BX*1), 32(AX)(BX*1), (DI), 64(DI))
+	PREFETCHT0 (R8)(BX*1)
+	PREFETCHT0 64(R8)(BX*1)
+	ADDQ DX, DI
+	SPLIT4((AX)(BX*2), 32(AX)(BX*2), (DI), 64(DI))
+	PREFETCHT0 (R8)(BX*2)
+	PREFETCHT0 64(R8)(BX*2)
+	ADDQ DX, DI
+	SPLIT4((AX)(R14*1), 32(AX)(R14*1), (DI), 64(DI))
+	PREFETCHT0 (R8)(R14*1)
+	PREFETCHT0 64(R8)(R14*1)
+	ADDQ DX, DI
+	LEAQ (AX)(BX*4), AX
+	LEAQ (R8)(BX*4), R8
+	SUBQ $4, CX
+	JNZ  q4kRows4
+	JMP  halved
+
+q4kRow:
+	SPLIT4((AX), 32(AX), (DI), 64(DI))
 	ADDQ BX, AX
-	ADDQ BX, R8
 	ADDQ DX, DI
 	DECQ CX
 	JNZ  q4kRow
@@ -482,7 +594,7 @@ decodedHere:
 	ADDQ AX, pp-24(SP)
 	DECQ left-32(SP)
 	JNZ  decodeOnly
-	MOVQ NEXT(R15), AX
+	MOVQ nextblock-136(SP), AX
 	MOVQ AX, pp-24(SP)
 
 decodeOnly:
@@ -684,8 +796,7 @@ next:
 	JNE  more
 	CMPQ AX, STEPS(R15)
 	JL   stages
-	VZEROUPPER
-	RET
+	JMP  done
 
 more:
 	SUBQ STEPS(R15), AX
@@ -693,15 +804,14 @@ more:
 	JLE  stages
 
 finish:
-	TILERELEASE
-	MOVQ C(R15), DI
+	MOVQ BLOCKS(R15), DI
+	MOVQ BLOCKC(DI), DI
 	MOVQ CSTRIDE(R15), SI
 	MOVQ OUTS(R15), CX
 	CMPQ ROWS(R15), $1
 	JNE  keep
 	VMOVUPS Z0, (DI)
-	VZEROUPPER
-	RET
+	JMP  done
 
 keep:
 	KEEP(Z0)
@@ -722,23 +832,41 @@ keep:
 	VMOVUPS Z15, (DI)
 
 done:
+	MOVQ WSTEP(R15), AX
+	ADDQ AX, W(R15)
+	ADDQ AX, BIAS(R15)
+	MOVQ BUFSTEP(R15), AX
+	ADDQ AX, BUF(R15)
+	ADDQ $BLOCKSIZE, BLOCKS(R15)
+	DECQ COUNT(R15)
+	JNZ  blockStart
 	VZEROUPPER
+	CMPQ CFG(R15), $0
+	JE   return
+	TILERELEASE
+
+return:
 	RET
 
-// func quantScales(dst *float32, src *byte, stride, outs, groups int)
+// func widenScales(dst *float32, src *byte, stride, outs, groups int)
 //
 // Widens bf16 [outs, groups], rows stride bytes apart, to f32 [groups, 16];
-// groups in dst are rounded up to 16, and outs past the last are the last
-// again.
+// groups in dst are rounded up to 32, and outs past the last are the last
+// again. Pairs of groups are transposed together.
 #define SCALEROW(z) \
-	VPMOVZXWD.Z (AX), K1, z; \
-	VPSLLD  $16, z, z; \
+	VMOVDQU16.Z (AX), K1, z; \
 	CMPQ    CX, $1; \
 	CMOVQEQ R9, DX; \
 	ADDQ    DX, AX; \
 	SUBQ    R10, CX
 
-TEXT ·quantScales(SB), NOSPLIT, $0-40
+#define SCALEPAIR(z, to) \
+	VPSLLD $16, z, Z16; \
+	VPANDD Z17, z, z; \
+	VMOVUPS Z16, to(DI); \
+	VMOVUPS z, (to+64)(DI)
+
+TEXT widenScales<>(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ stride+16(FP), BX
@@ -748,16 +876,16 @@ TEXT ·quantScales(SB), NOSPLIT, $0-40
 	MOVQ $1, R10
 
 scaleBlock:
-	MOVL $0xFFFF, AX
-	CMPQ R11, $16
+	MOVQ $0xFFFFFFFF, AX
+	CMPQ R11, $32
 	JGE  scaleMask
 	MOVQ R11, CX
-	MOVL $1, AX
-	SHLL CX, AX
-	DECL AX
+	MOVQ $1, AX
+	SHLQ CX, AX
+	DECQ AX
 
 scaleMask:
-	KMOVW AX, K1
+	KMOVD AX, K1
 	MOVQ SI, AX
 	MOVQ R8, CX
 	MOVQ BX, DX
@@ -778,27 +906,28 @@ scaleMask:
 	SCALEROW(Z14)
 	SCALEROW(Z15)
 	TRANSPOSE16
-	VMOVUPS Z0, 0(DI)
-	VMOVUPS Z1, 64(DI)
-	VMOVUPS Z2, 128(DI)
-	VMOVUPS Z3, 192(DI)
-	VMOVUPS Z4, 256(DI)
-	VMOVUPS Z5, 320(DI)
-	VMOVUPS Z6, 384(DI)
-	VMOVUPS Z7, 448(DI)
-	VMOVUPS Z8, 512(DI)
-	VMOVUPS Z9, 576(DI)
-	VMOVUPS Z10, 640(DI)
-	VMOVUPS Z11, 704(DI)
-	VMOVUPS Z12, 768(DI)
-	VMOVUPS Z13, 832(DI)
-	VMOVUPS Z14, 896(DI)
-	VMOVUPS Z15, 960(DI)
-	ADDQ $1024, DI
-	ADDQ $32, SI
-	SUBQ $16, R11
+	MOVL $0xFFFF0000, AX
+	VPBROADCASTD AX, Z17
+	SCALEPAIR(Z0, 0)
+	SCALEPAIR(Z1, 128)
+	SCALEPAIR(Z2, 256)
+	SCALEPAIR(Z3, 384)
+	SCALEPAIR(Z4, 512)
+	SCALEPAIR(Z5, 640)
+	SCALEPAIR(Z6, 768)
+	SCALEPAIR(Z7, 896)
+	SCALEPAIR(Z8, 1024)
+	SCALEPAIR(Z9, 1152)
+	SCALEPAIR(Z10, 1280)
+	SCALEPAIR(Z11, 1408)
+	SCALEPAIR(Z12, 1536)
+	SCALEPAIR(Z13, 1664)
+	SCALEPAIR(Z14, 1792)
+	SCALEPAIR(Z15, 1920)
+	ADDQ $2048, DI
+	ADDQ $64, SI
+	SUBQ $32, R11
 	JG   scaleBlock
-	VZEROUPPER
 	RET
 
 // func quantPack(dst, src *int8, stride, rows, blocks int)
