@@ -11,6 +11,10 @@ import (
 // tile of keys and values within L2.
 const attendRows = 16
 
+// narrowQueries is the most queries that take keys and values as they are
+// stored: with 16 the widening is repaid.
+const narrowQueries = 8
+
 // Attend computes causal attention, tiled over keys with an online softmax:
 // memory is bounded by a tile, never rows × context.
 //
@@ -50,17 +54,6 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 	})
 }
 
-// attendPart is how many keys of a tile are widened and multiplied at a time.
-// A few queries are done with a key sooner than memory gives the next: small
-// parts spread the prefetches, which stall when many come at once. What a part
-// is does not change a bit.
-func attendPart(queries int) int {
-	if queries <= 8 {
-		return 8
-	}
-	return pageSlots
-}
-
 // attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
 func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	k := p.b.k
@@ -79,6 +72,11 @@ func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer
 	queries, acc := work[:nq*d], work[nq*d:2*nq*d]
 	state := s.floats(scratchScores, nq*(pageSlots+2))
 	scores, peak, sum := state[:nq*pageSlots], state[nq*pageSlots:nq*(pageSlots+1)], state[nq*(pageSlots+1):nq*(pageSlots+2)]
+
+	// A few queries are done with a key sooner than memory gives the next: they
+	// take the keys as they are stored. Which way is taken changes no bit.
+	narrow := k.narrowScores != nil && nq <= narrowQueries && group%2 == 0 && d%64 == 0 && l.DType == backend.KVBF16 && l.Window == 0
+	var stored []byte // the tile's values
 
 	// Query i is row i/group, head i%group of this KV head.
 	for i := range nq {
@@ -107,7 +105,12 @@ func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer
 	}
 	// weigh adds the weighted values of tile places [lo, hi) to rows [a, b).
 	weigh := func(a, b, lo, hi int) {
-		if a < b && lo < hi {
+		if a >= b || lo >= hi {
+			return
+		}
+		if narrow {
+			k.narrowValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, stored[lo*2*d:], (b-a)*group, hi-lo, d)
+		} else {
 			k.attendValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, values[lo*d:], (b-a)*group, hi-lo, d)
 		}
 	}
@@ -124,16 +127,15 @@ func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer
 		if t+pageSlots <= last {
 			ahead = cache.tile(layer, head, t+pageSlots)
 		}
-		part := attendPart(nq)
-		for j := 0; j < n; j += part {
-			m := min(part, n-j)
-			ahead = prefetch(ahead, 2*part)
-			cache.load(k, keys[j*d:], layer, head, false, t+j, m)
-			k.attendScores(scores[j:], pageSlots, queries, keys[j*d:], nq, m, d)
-		}
-		for j := 0; j < n; j += part {
-			ahead = prefetch(ahead, 2*part)
-			cache.load(k, values[j*d:], layer, head, true, t+j, min(part, n-j))
+		if narrow {
+			tile := cache.tile(layer, head, t)
+			k.narrowScores(scores, pageSlots, queries, tile, nq, n, d, ahead)
+			stored = tile[len(tile)/2:]
+		} else {
+			prefetch(ahead)
+			cache.load(k, keys, layer, head, false, t, n)
+			k.attendScores(scores, pageSlots, queries, keys, nq, n, d)
+			cache.load(k, values, layer, head, true, t, n)
 		}
 		whole := -1 // first of a run of rows that see the whole tile
 		for r := range rows {

@@ -11,7 +11,9 @@ func init() {
 // avx512Kernels works on 16 lanes; it needs F, BW, DQ and VL (Skylake server,
 // Ice Lake, Zen 4 and later).
 func avx512Kernels() *kernels {
-	return &kernels{name: "avx512", exact: avx512Projector, vectorKernels: avx512Vector.table()}
+	k := &kernels{name: "avx512", exact: avx512Projector, vectorKernels: avx512Vector.table()}
+	k.narrowScores, k.narrowValues = avx512NarrowScores, avx512NarrowValues
+	return k
 }
 
 var avx512Vector = &vectorCode{

@@ -69,6 +69,14 @@ type vectorKernels struct {
 	// attendValues adds Σ_j p[i·ldp+j]·v[j] to acc[i] for nq rows [nq, d] and
 	// nk values [nk, d], j ascending, one multiply-add after the other.
 	attendValues func(acc, p []float32, ldp int, v []float32, nq, nk, d int)
+
+	// narrowScores and narrowValues are the same over bf16 keys and values as
+	// they are stored, for an even number of queries and d a multiple of 64; the
+	// bits are those of widening first. keys hold nk rounded up to 8, whose
+	// scores past nk are undefined. next, which may be empty, is prefetched.
+	// nil: none.
+	narrowScores func(s []float32, lds int, q []float32, keys []byte, nq, nk, d int, next []byte)
+	narrowValues func(acc, p []float32, ldp int, values []byte, nq, nk, d int)
 }
 
 // projector is one arithmetic of y = x·wᵀ.

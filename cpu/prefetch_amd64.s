@@ -1,7 +1,6 @@
 #include "textflag.h"
 
 // func prefetchLines(p *byte, pages, lines int)
-// The first lines of each page; a page past the end is harmless to ask for.
 TEXT ·prefetchLines(SB), NOSPLIT, $0-24
 	MOVQ p+0(FP), SI
 	MOVQ pages+8(FP), R8
