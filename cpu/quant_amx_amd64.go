@@ -25,7 +25,10 @@ import (
 type quantTiles struct {
 	format, kind int
 	group        int
-	label        string
+	// less is what makes signed numbers unsigned, for VPDPBUSD; 0 for others.
+	less  int
+	span  int // rows that are packed together: 16 for tiles, 1 without them
+	label string
 }
 
 // The formats that the assembly decodes; formatDirect are bytes.
@@ -97,6 +100,8 @@ type quantCall struct {
 	bufstep         int // and of buf
 	sstride         int // bytes between a block's rows of scales; 0: there are none to widen
 	sgroups         int
+	elements        int // of a row
+	aheadBytes      int // bytes of a row until the prefetches turn to the next block
 }
 
 //go:noescape
@@ -106,18 +111,28 @@ func quantBlocks(t *quantCall)
 func quantPack(dst, src *int8, stride, rows, blocks int)
 
 //go:noescape
-func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group int)
+func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int)
+
+//go:noescape
+func quantAlone(t *quantCall)
+
+//go:noescape
+func widenScales(dst *float32, src *byte, stride, outs, groups int)
 
 //go:noescape
 func splitBytes(q *int8, blocks int)
 
-// newQuantTiles is the arithmetic for t, nil where there is none.
-func newQuantTiles(t *backend.Tensor) projector {
+// quantTilesFor and quantDotsFor give the arithmetic for t with the matrix unit
+// and without, nil where there is none.
+func quantTilesFor(t *backend.Tensor) projector { return newQuantTiles(t, "amx-int8", tileSpan) }
+func quantDotsFor(t *backend.Tensor) projector  { return newQuantTiles(t, "avx512-vnni", 1) }
+
+func newQuantTiles(t *backend.Tensor, label string, span int) projector {
 	in := t.Shape[len(t.Shape)-1]
 	if in%quantStep != 0 || t.DType.RowBytes(in) > 1<<26 {
 		return nil
 	}
-	q := quantTiles{}
+	q := quantTiles{span: span}
 	switch t.DType {
 	case backend.Affine4:
 		q.format, q.group = formatAffine4, t.Group
@@ -125,12 +140,15 @@ func newQuantTiles(t *backend.Tensor) projector {
 		q.format, q.group = formatDirect, t.Group
 	case backend.Q8_0:
 		q.format, q.group, q.kind = formatQ8_0, 32, kindSigned32
+		q.less = 128
 	case backend.Q4_0:
 		q.format, q.group, q.kind = formatQ4_0, 32, kindSigned32
+		q.less = 8
 	case backend.Q4_K:
 		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
 	case backend.Q6_K:
 		q.format, q.group, q.kind = formatQ6_K, 16, kindSigned16
+		q.less = 32
 	default:
 		return nil
 	}
@@ -146,7 +164,10 @@ func newQuantTiles(t *backend.Tensor) projector {
 			return nil
 		}
 	}
-	q.label = "amx-int8-" + strconv.Itoa(q.group)
+	q.label = label + "-" + strconv.Itoa(q.group)
+	if q.less != 0 {
+		q.label += "-" + t.DType.String()
+	}
 	if q.split() {
 		q.label += "-split"
 	}
@@ -169,7 +190,7 @@ func (q quantTiles) packSize(rows, in int) (int, int) {
 	return 2*rows*(in/q.group) + tileSpan, rows * in
 }
 
-func (q quantTiles) packRows() int { return tileSpan }
+func (q quantTiles) packRows() int { return q.span }
 
 func (q quantTiles) chunk(rows, in int) int {
 	if in > 4096 {
@@ -185,8 +206,8 @@ func bytesOf(p *packed) []int8 {
 
 func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 	all, groups := bytesOf(p), p.in/q.group
-	for r := r0; r < r1; r += tileSpan {
-		n := min(tileSpan, r1-r)
+	for r := r0; r < r1; r += q.span {
+		n := min(q.span, r1-r)
 		packed := all[r*p.in : (r+n)*p.in]
 		plain := packed
 		if n > 1 {
@@ -195,7 +216,7 @@ func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 		scales := p.f32[2*r*groups : 2*(r+n)*groups]
 		for i := range n {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
-			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group)
+			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less)
 		}
 		if q.split() {
 			splitBytes(&plain[0], n*p.in/64)
@@ -219,7 +240,9 @@ type quantMemory struct {
 	w, bias []float32
 	table   int
 	c       []float32 // the result [outs, 16]
-	decoded []float32 // the bytes of a panel, [outs, in], where there are many rows
+	// decoded holds the bytes of a panel, [outs, in], where there are many rows,
+	// and with one a copy of the rows that are no whole block.
+	decoded []float32
 	index   [tileSpan]int32
 	blocks  [quantOuts / tileSpan]quantBlock
 }
@@ -229,10 +252,13 @@ func align64(mem []float32) []float32 {
 	return mem[(-uintptr(unsafe.Pointer(&mem[0]))&63)/4:]
 }
 
-func (m *quantMemory) take(q quantTiles, s *scratch, in, outs int, wide bool) {
+func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs int, wide bool) {
 	m.table = (in/q.group + 2*tileSpan) * tileSpan
 	blocks, decoded := 1, 0
-	if wide {
+	switch {
+	case outs%tileSpan != 0 && !wide:
+		decoded = tileSpan * (stride/4 + 1)
+	case wide:
 		blocks = (outs + tileSpan - 1) / tileSpan
 		if q.decodes() {
 			decoded = blocks * tileSpan * in / 4
@@ -255,14 +281,14 @@ func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 i
 		return
 	}
 	_ = y[(p.rows-1)*ldy+o1-o0-1]
-	wide, most := p.rows > tileSpan, quantOuts
+	wide, most := p.rows > tileSpan && q.span > 1, quantOuts
 	if wide {
 		most = quantPanel
 	}
 	var m quantMemory
 	for o := o0; o < o1; o += most {
 		end := min(o+most, o1)
-		m.take(q, s, w.in, end-o, wide)
+		m.take(q, s, w.in, w.stride(), end-o, wide)
 		// Blocks of 16 first, then one of what is left.
 		full := (end - o) &^ (tileSpan - 1)
 		if full > 0 {
@@ -297,22 +323,34 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 			m.blocks[i-1].next = b.a
 		}
 	}
-	if p.rows > tileSpan {
+	if p.rows > tileSpan && q.span > 1 {
 		q.prepare(&t, w, m, blocks)
 	}
-	for r := 0; r < p.rows; r += tileSpan {
-		n := min(tileSpan, p.rows-r)
+	alone := q.span == 1 || p.rows == 1
+	if alone && rows < tileSpan {
+		// VPDPBUSD reads 16 rows.
+		m.blocks[0].a = uintptr(unsafe.Pointer(&m.decoded[0]))
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&m.decoded[0])), 4*len(m.decoded)), w.data[o0*w.stride():o1*w.stride()])
+		m.blocks[0].next = m.blocks[0].a
+	}
+	for r := 0; r < p.rows; r += q.span {
+		n := min(q.span, p.rows-r)
 		q.activations(&t, p, r, n)
 		var cfg tileConfig
-		cfg.quant(rows, n, min(q.group, 64))
 		for i := range blocks {
 			at := i / phases * phases * tileSpan * tileSpan
 			at += i % phases * tileSpan
 			m.blocks[i].c = uintptr(unsafe.Pointer(&m.c[at]))
 		}
 		call := t
-		call.cfg, call.blocks, call.count, call.cstride = &cfg, &m.blocks[0], blocks, 64*phases
-		quantBlocks(&call)
+		call.blocks, call.count = &m.blocks[0], blocks
+		if alone {
+			quantAlone(&call)
+		} else {
+			cfg.quant(rows, n, min(q.group, 64))
+			call.cfg, call.cstride = &cfg, 64*phases
+			quantBlocks(&call)
+		}
 		if n > 1 {
 			tileTranspose(&y[r*ldy], 4*ldy, &m.c[0], 64, o1-o0, n)
 			continue
@@ -362,6 +400,7 @@ func (q quantTiles) call(w *matrix, m *quantMemory, rows, phases int) quantCall 
 	}
 	t.ahead = quantAhead / t.pstep * t.pstep
 	t.left = max(t.steps-quantAhead/t.pstep, 1)
+	t.elements, t.aheadBytes = w.in, max(w.stride()-max(t.ahead/t.astep, 1)*t.astep, t.astep)
 	return t
 }
 

@@ -1,54 +1,12 @@
 #include "textflag.h"
 #include "amx_amd64.h"
+#include "quant_amd64.h"
 
 // TDPBSSD, TDPBUSD(b, a, c): c += a * b, signed or unsigned a, signed b.
 #define TDPBSSD(b, a, c) \
 	BYTE $0xC4; BYTE $0xE2; BYTE $(0x7B ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
 #define TDPBUSD(b, a, c) \
 	BYTE $0xC4; BYTE $0xE2; BYTE $(0x79 ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
-
-// Offsets in quantCall.
-#define CFG     0
-#define ASTRIDE 16
-#define ASTEP   24
-#define OUTS    32
-#define FORMAT  40
-#define KIND    48
-#define DIRECT  56
-#define TSTRIDE 64
-#define GSTEP   72
-#define B       80
-#define BSTRIDE 88
-#define BGROUP  96
-#define ROWS    104
-#define SX      112
-#define XS      120
-#define W       128
-#define BIAS    136
-#define D       144
-#define BUF     152
-#define DECODED 160
-#define INDEX   168
-#define CSTRIDE 184
-#define STEPS   192
-#define GROUPS  200
-#define AHEAD   208
-#define LEFT    216
-#define PSTEP   232
-#define BLOCKS  240
-#define COUNT   248
-#define WSTEP   256
-#define BUFSTEP 264
-#define SSTRIDE 272
-#define SGROUPS 280
-
-// Offsets in quantBlock.
-#define BLOCKA      0
-#define BLOCKSCALES 8
-#define BLOCKBIASES 16
-#define BLOCKC      24
-#define BLOCKNEXT   32
-#define BLOCKSIZE   40
 
 // Halves of the buffers that stages hand on.
 #define BUFHALF 2048
@@ -88,33 +46,6 @@
 	JZ   done; \
 	ADDQ SI, DI
 
-// SPLIT4 unpacks 2 x 64 numbers of 4 bits: the low halves of 32 bytes, then the
-// high ones. Z25: right shifts by 0 and 4.
-#define SPLIT4(from0, from1, to0, to1) \
-	VBROADCASTI64X4 from0, Z16; \
-	VBROADCASTI64X4 from1, Z17; \
-	VPSRLVW Z25, Z16, Z16; \
-	VPSRLVW Z25, Z17, Z17; \
-	VPANDD Z24, Z16, Z16; \
-	VPANDD Z24, Z17, Z17; \
-	VMOVDQU32 Z16, to0; \
-	VMOVDQU32 Z17, to1
-
-// SCALES16(off, dst): the f16 of 16 outs at AX+off, widened.
-#define SCALES16(off, dst) \
-	KXNORW K0, K0, K1; \
-	VPGATHERDD off(AX)(Z28*1), K1, Z16; \
-	VPMOVDW Z16, Y16; \
-	VCVTPH2PS Y16, dst
-
-// BYTE6(k, src, dst): scale k of 4 in the bytes of src, times d, to dst.
-#define BYTE6(left, src, off) \
-	VPSLLD $left, src, Z17; \
-	VPSRAD $24, Z17, Z17; \
-	VCVTDQ2PS Z17, Z17; \
-	VMULPS Z17, Z22, Z17; \
-	VMOVUPS Z17, off(DX)
-
 // func quantBlocks(t *quantCall)
 //
 // Each block of up to 16 outs is a pipeline over steps of 128 elements: step i
@@ -141,12 +72,12 @@ blockStart:
 	MOVQ AX, 24(SP)
 	MOVQ SGROUPS(R15), AX
 	MOVQ AX, 32(SP)
-	CALL widenScales<>(SB)
+	CALL ·widenScales(SB)
 	MOVQ BIAS(R15), AX
 	MOVQ AX, 0(SP)
 	MOVQ BLOCKBIASES(R14), AX
 	MOVQ AX, 8(SP)
-	CALL widenScales<>(SB)
+	CALL ·widenScales(SB)
 
 configured:
 	MOVQ BLOCKA(R14), AX
@@ -209,63 +140,7 @@ constants:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVL $0x0F0F0F0F, AX
-	VPBROADCASTD AX, Z24
-	MOVQ INDEX(R15), AX
-	VMOVDQU32 (AX), Z28
-	MOVL $0xFF00, CX
-	KMOVD CX, K4
-	MOVQ FORMAT(R15), AX
-	CMPQ AX, $1
-	JB   stages
-	JE   constantsSplit
-	CMPQ AX, $3
-	JB   stages
-	JE   constantsQ40
-	CMPQ AX, $4
-	JE   constantsQ4K
-	// Q6_K: right shifts 0 and 2, left shifts 4 and 2, in the halves.
-	MOVL $0xFFFF0000, CX
-	KMOVD CX, K2
-	MOVL $2, CX
-	VPBROADCASTW.Z CX, K2, Z25
-	MOVL $4, CX
-	VPBROADCASTW CX, Z26
-	MOVL $2, CX
-	VPBROADCASTW CX, K2, Z26
-	MOVL $0x30303030, CX
-	VPBROADCASTD CX, Z27
-	MOVL $0x20202020, CX
-	VPBROADCASTD CX, Z29
-	JMP  stages
-
-constantsQ4K:
-	MOVL $0xFFFF0000, CX
-	KMOVD CX, K2
-	MOVL $4, CX
-	VPBROADCASTW.Z CX, K2, Z25
-	MOVL $0x3F, CX
-	VPBROADCASTD CX, Z26
-	MOVL $0x0F, CX
-	VPBROADCASTD CX, Z27
-	MOVL $0x30, CX
-	VPBROADCASTD CX, Z29
-	JMP  stages
-
-constantsSplit:
-	MOVL $0xFFFF0000, CX
-	KMOVD CX, K2
-	MOVL $4, CX
-	VPBROADCASTW.Z CX, K2, Z25
-	JMP  stages
-
-constantsQ40:
-	MOVL $0xFF00FF00, CX
-	KMOVD CX, K2
-	MOVL $4, CX
-	VPBROADCASTW.Z CX, K2, Z25
-	MOVL $0x08080808, CX
-	VPBROADCASTD CX, Z29
+	CONSTANTS(stages)
 
 stages:
 	MOVQ step-88(SP), AX
@@ -292,14 +167,7 @@ stages:
 
 q80:
 	MOVQ wout-40(SP), DX
-	SCALES16(0, Z17)
-	VMOVUPS Z17, (DX)
-	SCALES16(34, Z17)
-	VMOVUPS Z17, 64(DX)
-	SCALES16(68, Z17)
-	VMOVUPS Z17, 128(DX)
-	SCALES16(102, Z17)
-	VMOVUPS Z17, 192(DX)
+	SCALES4(34)
 	ADDQ $256, DX
 	MOVQ DX, wout-40(SP)
 
@@ -373,14 +241,7 @@ split4Row:
 
 q40:
 	MOVQ wout-40(SP), DX
-	SCALES16(0, Z17)
-	VMOVUPS Z17, (DX)
-	SCALES16(18, Z17)
-	VMOVUPS Z17, 64(DX)
-	SCALES16(36, Z17)
-	VMOVUPS Z17, 128(DX)
-	SCALES16(54, Z17)
-	VMOVUPS Z17, 192(DX)
+	SCALES4(18)
 	ADDQ $256, DX
 	MOVQ DX, wout-40(SP)
 	MOVQ DECODED(R15), DX
@@ -414,59 +275,10 @@ q4k:
 	// three dwords of 6-bit numbers.
 	MOVQ wout-40(SP), DX
 	MOVQ biasout-56(SP), R14
-	KXNORW K0, K0, K1
-	VPGATHERDD (AX)(Z28*1), K1, Z17
-	VPMOVDW Z17, Y18
-	VCVTPH2PS Y18, Z18
-	VPSRLD $16, Z17, Z17
-	VPMOVDW Z17, Y19
-	VCVTPH2PS Y19, Z19
-	VPXORD Z16, Z16, Z16
-	VSUBPS Z19, Z16, Z19
-	KXNORW K0, K0, K1
-	VPGATHERDD 4(AX)(Z28*1), K1, Z20
-	KXNORW K0, K0, K1
-	VPGATHERDD 8(AX)(Z28*1), K1, Z21
-	KXNORW K0, K0, K1
-	VPGATHERDD 12(AX)(Z28*1), K1, Z22
-	MOVQ $4, CX
-
-q4kLow:
-	VPANDD Z26, Z20, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS Z16, Z18, Z16
-	VMOVUPS Z16, (DX)
-	VPANDD Z26, Z21, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS Z16, Z19, Z16
-	VMOVUPS Z16, (R14)
-	// The low bytes' top 2 bits, moved to bits 4 and 5, go with the nibbles of
-	// the third dword.
-	VPSRLD $2, Z20, Z16
-	VPANDD Z29, Z16, Z16
-	VPANDD Z27, Z22, Z17
-	VPORD  Z17, Z16, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS Z16, Z18, Z16
-	VMOVUPS Z16, 256(DX)
-	VPSRLD $2, Z21, Z16
-	VPANDD Z29, Z16, Z16
-	VPSRLD $4, Z22, Z17
-	VPANDD Z27, Z17, Z17
-	VPORD  Z17, Z16, Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS Z16, Z19, Z16
-	VMOVUPS Z16, 256(R14)
-	VPSRLD $8, Z20, Z20
-	VPSRLD $8, Z21, Z21
-	VPSRLD $8, Z22, Z22
-	ADDQ $64, DX
-	ADDQ $64, R14
-	DECQ CX
-	JNZ  q4kLow
+	SCALES4K
 	MOVQ OUTS(R15), CX
-	ADDQ $256, DX
-	ADDQ $256, R14
+	ADDQ $512, DX
+	ADDQ $512, R14
 	MOVQ DX, wout-40(SP)
 	MOVQ R14, biasout-56(SP)
 
@@ -515,36 +327,7 @@ q6k:
 	CMPQ half-96(SP), $0
 	JNE  q6kRows
 	MOVQ wout-40(SP), DX
-	// d is the high half of the block's last dword: nothing behind is read.
-	KXNORW K0, K0, K1
-	VPGATHERDD 206(AX)(Z28*1), K1, Z22
-	VPSRLD $16, Z22, Z22
-	VPMOVDW Z22, Y22
-	VCVTPH2PS Y22, Z22
-	KXNORW K0, K0, K1
-	VPGATHERDD 192(AX)(Z28*1), K1, Z18
-	KXNORW K0, K0, K1
-	VPGATHERDD 196(AX)(Z28*1), K1, Z19
-	KXNORW K0, K0, K1
-	VPGATHERDD 200(AX)(Z28*1), K1, Z20
-	KXNORW K0, K0, K1
-	VPGATHERDD 204(AX)(Z28*1), K1, Z21
-	BYTE6(24, Z18, 0)
-	BYTE6(16, Z18, 64)
-	BYTE6(8, Z18, 128)
-	BYTE6(0, Z18, 192)
-	BYTE6(24, Z19, 256)
-	BYTE6(16, Z19, 320)
-	BYTE6(8, Z19, 384)
-	BYTE6(0, Z19, 448)
-	BYTE6(24, Z20, 512)
-	BYTE6(16, Z20, 576)
-	BYTE6(8, Z20, 640)
-	BYTE6(0, Z20, 704)
-	BYTE6(24, Z21, 768)
-	BYTE6(16, Z21, 832)
-	BYTE6(8, Z21, 896)
-	BYTE6(0, Z21, 960)
+	SCALES6K
 	ADDQ $1024, DX
 	MOVQ DX, wout-40(SP)
 
@@ -846,88 +629,6 @@ done:
 	TILERELEASE
 
 return:
-	RET
-
-// func widenScales(dst *float32, src *byte, stride, outs, groups int)
-//
-// Widens bf16 [outs, groups], rows stride bytes apart, to f32 [groups, 16];
-// groups in dst are rounded up to 32, and outs past the last are the last
-// again. Pairs of groups are transposed together.
-#define SCALEROW(z) \
-	VMOVDQU16.Z (AX), K1, z; \
-	CMPQ    CX, $1; \
-	CMOVQEQ R9, DX; \
-	ADDQ    DX, AX; \
-	SUBQ    R10, CX
-
-#define SCALEPAIR(z, to) \
-	VPSLLD $16, z, Z16; \
-	VPANDD Z17, z, z; \
-	VMOVUPS Z16, to(DI); \
-	VMOVUPS z, (to+64)(DI)
-
-TEXT widenScales<>(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ stride+16(FP), BX
-	MOVQ outs+24(FP), R8
-	MOVQ groups+32(FP), R11
-	XORQ R9, R9
-	MOVQ $1, R10
-
-scaleBlock:
-	MOVQ $0xFFFFFFFF, AX
-	CMPQ R11, $32
-	JGE  scaleMask
-	MOVQ R11, CX
-	MOVQ $1, AX
-	SHLQ CX, AX
-	DECQ AX
-
-scaleMask:
-	KMOVD AX, K1
-	MOVQ SI, AX
-	MOVQ R8, CX
-	MOVQ BX, DX
-	SCALEROW(Z0)
-	SCALEROW(Z1)
-	SCALEROW(Z2)
-	SCALEROW(Z3)
-	SCALEROW(Z4)
-	SCALEROW(Z5)
-	SCALEROW(Z6)
-	SCALEROW(Z7)
-	SCALEROW(Z8)
-	SCALEROW(Z9)
-	SCALEROW(Z10)
-	SCALEROW(Z11)
-	SCALEROW(Z12)
-	SCALEROW(Z13)
-	SCALEROW(Z14)
-	SCALEROW(Z15)
-	TRANSPOSE16
-	MOVL $0xFFFF0000, AX
-	VPBROADCASTD AX, Z17
-	SCALEPAIR(Z0, 0)
-	SCALEPAIR(Z1, 128)
-	SCALEPAIR(Z2, 256)
-	SCALEPAIR(Z3, 384)
-	SCALEPAIR(Z4, 512)
-	SCALEPAIR(Z5, 640)
-	SCALEPAIR(Z6, 768)
-	SCALEPAIR(Z7, 896)
-	SCALEPAIR(Z8, 1024)
-	SCALEPAIR(Z9, 1152)
-	SCALEPAIR(Z10, 1280)
-	SCALEPAIR(Z11, 1408)
-	SCALEPAIR(Z12, 1536)
-	SCALEPAIR(Z13, 1664)
-	SCALEPAIR(Z14, 1792)
-	SCALEPAIR(Z15, 1920)
-	ADDQ $2048, DI
-	ADDQ $64, SI
-	SUBQ $32, R11
-	JG   scaleBlock
 	RET
 
 // func quantPack(dst, src *int8, stride, rows, blocks int)

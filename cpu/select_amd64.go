@@ -21,7 +21,9 @@ func init() {
 	if hasAMX() {
 		kernelTables["amx"] = func() *kernels {
 			k := withFast("amx", amxProjector{})
-			k.quant = newQuantTiles
+			if hasVNNI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
+				k.quant = quantTilesFor
+			}
 			return k
 		}
 	}
@@ -55,4 +57,10 @@ func withFast(name string, fast projector) *kernels {
 // hasAVX512BF16 tells whether the processor has VDPBF16PS in 512 bits.
 func hasAVX512BF16() bool {
 	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512BF16)
+}
+
+// hasVNNI tells whether the processor has what quantAlone takes: VPDPBUSD in
+// 512 bits, and VPERMB.
+func hasVNNI() bool {
+	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512VNNI, cpuid.AVX512VBMI)
 }

@@ -1,0 +1,452 @@
+#include "textflag.h"
+#include "quant_amd64.h"
+
+// One row by VPDPBUSD: 16 outs, 64 elements of each, then a tree that adds the
+// 16 lanes of each out. Sums are of whole numbers and so exact: the bits are
+// those of the tiles.
+
+// The rows of a block: 0 to 7 from AX, 8 to 15 from R14; BX is their distance,
+// R9, R10, R11 are 3, 5 and 7 times it.
+#define EACH16(M, off) \
+	M(off(AX), Z0); \
+	M(off(AX)(BX*1), Z1); \
+	M(off(AX)(BX*2), Z2); \
+	M(off(AX)(R9*1), Z3); \
+	M(off(AX)(BX*4), Z4); \
+	M(off(AX)(R10*1), Z5); \
+	M(off(AX)(R9*2), Z6); \
+	M(off(AX)(R11*1), Z7); \
+	M(off(R14), Z8); \
+	M(off(R14)(BX*1), Z9); \
+	M(off(R14)(BX*2), Z10); \
+	M(off(R14)(R9*1), Z11); \
+	M(off(R14)(BX*4), Z12); \
+	M(off(R14)(R10*1), Z13); \
+	M(off(R14)(R9*2), Z14); \
+	M(off(R14)(R11*1), Z15)
+
+// AHEAD16 prefetches a line of each row at R8.
+#define AHEAD16(off) \
+	PREFETCHT0 off(R8); \
+	PREFETCHT0 off(R8)(BX*1); \
+	PREFETCHT0 off(R8)(BX*2); \
+	PREFETCHT0 off(R8)(R9*1); \
+	PREFETCHT0 off(R8)(BX*4); \
+	PREFETCHT0 off(R8)(R10*1); \
+	PREFETCHT0 off(R8)(R9*2); \
+	PREFETCHT0 off(R8)(R11*1); \
+	LEAQ (R8)(BX*8), CX; \
+	PREFETCHT0 off(CX); \
+	PREFETCHT0 off(CX)(BX*1); \
+	PREFETCHT0 off(CX)(BX*2); \
+	PREFETCHT0 off(CX)(R9*1); \
+	PREFETCHT0 off(CX)(BX*4); \
+	PREFETCHT0 off(CX)(R10*1); \
+	PREFETCHT0 off(CX)(R9*2); \
+	PREFETCHT0 off(CX)(R11*1)
+
+// Dot products of 64 numbers of a row with the activations in Z23. DOT starts
+// a sum, MORE adds to one.
+#define DOT(w, acc) \
+	VPXORD acc, acc, acc; \
+	VPDPBUSD Z23, w, acc
+
+#define DOT8(from, acc) \
+	VMOVDQU32 from, Z16; \
+	DOT(Z16, acc)
+
+#define MORE8(from, acc) \
+	VMOVDQU32 from, Z16; \
+	VPDPBUSD Z23, Z16, acc
+
+#define DOTSPLIT(from, acc) \
+	SPLIT(from, Z16); \
+	DOT(Z16, acc)
+
+#define MORESPLIT(from, acc) \
+	SPLIT(from, Z16); \
+	VPDPBUSD Z23, Z16, acc
+
+// DOT4 unpacks in the order of the elements.
+#define DOT4(from, acc) \
+	VPMOVZXBW from, Z16; \
+	VPSLLW $4, Z16, Z17; \
+	VPTERNLOGD $0xA8, Z24, Z17, Z16; \
+	DOT(Z16, acc)
+
+// SUM4 adds the four dwords of each 128-bit lane of a, b, c, d, to dwords of a.
+#define SUM4(a, b, c, d) \
+	VPUNPCKLDQ b, a, Z16; \
+	VPUNPCKHDQ b, a, Z17; \
+	VPADDD Z17, Z16, Z16; \
+	VPUNPCKLDQ d, c, Z18; \
+	VPUNPCKHDQ d, c, Z19; \
+	VPADDD Z19, Z18, Z18; \
+	VPUNPCKLQDQ Z18, Z16, Z17; \
+	VPUNPCKHQDQ Z18, Z16, Z19; \
+	VPADDD Z19, Z17, a
+
+#define SUMS \
+	SUM4(Z0, Z1, Z2, Z3); \
+	SUM4(Z4, Z5, Z6, Z7); \
+	SUM4(Z8, Z9, Z10, Z11); \
+	SUM4(Z12, Z13, Z14, Z15)
+
+// SUM64 leaves the sums of 16 outs in Z0.
+#define SUM64 \
+	SUMS; \
+	VSHUFI32X4 $0x44, Z4, Z0, Z16; \
+	VSHUFI32X4 $0xEE, Z4, Z0, Z17; \
+	VPADDD Z17, Z16, Z16; \
+	VSHUFI32X4 $0x44, Z12, Z8, Z18; \
+	VSHUFI32X4 $0xEE, Z12, Z8, Z19; \
+	VPADDD Z19, Z18, Z18; \
+	VSHUFI32X4 $0x88, Z18, Z16, Z17; \
+	VSHUFI32X4 $0xDD, Z18, Z16, Z19; \
+	VPADDD Z19, Z17, Z0
+
+// SUM32 leaves those of the first 32 elements in Z0, of the last in Z1.
+#define SUM32 \
+	SUMS; \
+	VSHUFI32X4 $0x88, Z4, Z0, Z16; \
+	VSHUFI32X4 $0xDD, Z4, Z0, Z17; \
+	VPADDD Z17, Z16, Z16; \
+	VSHUFI32X4 $0x88, Z12, Z8, Z18; \
+	VSHUFI32X4 $0xDD, Z12, Z8, Z19; \
+	VPADDD Z19, Z18, Z18; \
+	VSHUFI32X4 $0x88, Z18, Z16, Z0; \
+	VSHUFI32X4 $0xDD, Z18, Z16, Z1
+
+// SUM16 leaves those of four times 16 elements in Z0..Z3.
+#define SUM16 \
+	SUMS; \
+	VSHUFI32X4 $0x44, Z4, Z0, Z16; \
+	VSHUFI32X4 $0xEE, Z4, Z0, Z17; \
+	VSHUFI32X4 $0x44, Z12, Z8, Z18; \
+	VSHUFI32X4 $0xEE, Z12, Z8, Z19; \
+	VSHUFI32X4 $0x88, Z18, Z16, Z0; \
+	VSHUFI32X4 $0xDD, Z18, Z16, Z1; \
+	VSHUFI32X4 $0x88, Z19, Z17, Z2; \
+	VSHUFI32X4 $0xDD, Z19, Z17, Z3
+
+// ADD adds sum to Z31 for group i from here; ADDBIAS, and its bias; ADDLESS
+// takes from the sum what its numbers were raised by, to be unsigned.
+#define ADD(i, sum) \
+	VCVTDQ2PS sum, sum; \
+	VMULPS.BCST (4*i)(R12), sum, sum; \
+	VFMADD231PS (64*i)(DX), sum, Z31
+
+#define ADDBIAS(i, sum) \
+	ADD(i, sum); \
+	VBROADCASTSS (4*i)(R13), Z16; \
+	VFMADD231PS (64*i)(DI), Z16, Z31
+
+#define ADDLESS(i, sum) \
+	VPSUBD.BCST (4*i)(R13), sum, sum; \
+	ADD(i, sum)
+
+// GROUPS moves the pointers to groups on by n.
+#define GROUPSON(n) \
+	ADDQ $(64*n), DX; \
+	ADDQ $(64*n), DI; \
+	ADDQ $(4*n), R12; \
+	ADDQ $(4*n), R13
+
+// NEXTSTEP moves on to the next bytes of the rows, elements of x.
+#define NEXTSTEP(bytes, elements, loop) \
+	ADDQ $bytes, AX; \
+	ADDQ $bytes, R14; \
+	ADDQ $bytes, R8; \
+	ADDQ $elements, SI; \
+	SUBQ $elements, left-8(SP); \
+	JZ   finish; \
+	SUBQ $bytes, ahead-16(SP); \
+	JNE  loop; \
+	MOVQ next-24(SP), R8; \
+	JMP  loop
+
+// func quantAlone(t *quantCall)
+//
+// Blocks of 16 outs for one row. Every loop is over the same: prefetch, sums of
+// 64 elements, groups.
+TEXT ·quantAlone(SB), NOSPLIT, $64-8
+	MOVQ t+0(FP), R15
+
+blockStart:
+	MOVQ BLOCKS(R15), R14
+	CMPQ SSTRIDE(R15), $0
+	JE   widened
+	MOVQ W(R15), AX
+	MOVQ AX, 0(SP)
+	MOVQ BLOCKSCALES(R14), AX
+	MOVQ AX, 8(SP)
+	MOVQ SSTRIDE(R15), AX
+	MOVQ AX, 16(SP)
+	MOVQ OUTS(R15), AX
+	MOVQ AX, 24(SP)
+	MOVQ SGROUPS(R15), AX
+	MOVQ AX, 32(SP)
+	CALL ·widenScales(SB)
+	MOVQ BIAS(R15), AX
+	MOVQ AX, 0(SP)
+	MOVQ BLOCKBIASES(R14), AX
+	MOVQ AX, 8(SP)
+	CALL ·widenScales(SB)
+
+widened:
+	VPXORD Z31, Z31, Z31
+	CONSTANTS(ready)
+
+ready:
+	MOVL $0x80808080, CX
+	VPBROADCASTD CX, Z30
+	MOVQ ELEMENTS(R15), CX
+	MOVQ CX, left-8(SP)
+	MOVQ AHEADBYTES(R15), CX
+	MOVQ CX, ahead-16(SP)
+	MOVQ BLOCKNEXT(R14), CX
+	MOVQ CX, next-24(SP)
+	MOVQ BLOCKA(R14), AX
+	MOVQ ASTRIDE(R15), BX
+	LEAQ (BX)(BX*2), R9
+	LEAQ (BX)(BX*4), R10
+	LEAQ (R9)(BX*4), R11
+	LEAQ (AX)(BX*8), R14
+	MOVQ AX, R8
+	ADDQ AHEAD(R15), R8
+	MOVQ B(R15), SI
+	MOVQ W(R15), DX
+	MOVQ BIAS(R15), DI
+	MOVQ SX(R15), R12
+	MOVQ XS(R15), R13
+	MOVQ FORMAT(R15), CX
+	CMPQ CX, $1
+	JB   bytes
+	JE   nibbles
+	CMPQ CX, $3
+	JB   q80
+	JE   q40
+	CMPQ CX, $4
+	JE   q4k
+	JMP  q6k
+
+bytes:
+	CMPQ GROUPS(R15), $2
+	JB   bytes128
+	JE   bytes64
+
+bytes32:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOT8, 0)
+	SUM32
+	ADDBIAS(0, Z0)
+	ADDBIAS(1, Z1)
+	GROUPSON(2)
+	NEXTSTEP(64, 64, bytes32)
+
+bytes64:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOT8, 0)
+	SUM64
+	ADDBIAS(0, Z0)
+	GROUPSON(1)
+	NEXTSTEP(64, 64, bytes64)
+
+bytes128:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOT8, 0)
+	AHEAD16(64)
+	VMOVDQU32 64(SI), Z23
+	EACH16(MORE8, 64)
+	SUM64
+	ADDBIAS(0, Z0)
+	GROUPSON(1)
+	NEXTSTEP(128, 128, bytes128)
+
+nibbles:
+	CMPQ GROUPS(R15), $2
+	JB   nibbles128
+	JE   nibbles64
+
+nibbles32:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOT4, 0)
+	SUM32
+	ADDBIAS(0, Z0)
+	ADDBIAS(1, Z1)
+	VMOVDQU32 64(SI), Z23
+	EACH16(DOT4, 32)
+	SUM32
+	ADDBIAS(2, Z0)
+	ADDBIAS(3, Z1)
+	GROUPSON(4)
+	NEXTSTEP(64, 128, nibbles32)
+
+nibbles64:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOTSPLIT, 0)
+	SUM64
+	ADDBIAS(0, Z0)
+	VMOVDQU32 64(SI), Z23
+	EACH16(DOTSPLIT, 32)
+	SUM64
+	ADDBIAS(1, Z0)
+	GROUPSON(2)
+	NEXTSTEP(64, 128, nibbles64)
+
+nibbles128:
+	AHEAD16(0)
+	VMOVDQU32 (SI), Z23
+	EACH16(DOTSPLIT, 0)
+	VMOVDQU32 64(SI), Z23
+	EACH16(MORESPLIT, 32)
+	SUM64
+	ADDBIAS(0, Z0)
+	GROUPSON(1)
+	NEXTSTEP(64, 128, nibbles128)
+
+// Blocks of 32: two make 64 elements.
+#define DOTQ80(from0, from1, acc) \
+	VMOVDQU32 from0, Y16; \
+	VINSERTI64X4 $1, from1, Z16, Z16; \
+	VPXORD Z30, Z16, Z16; \
+	DOT(Z16, acc)
+
+#define DOTQ40(from0, from1, acc) \
+	VBROADCASTI32X4 from0, Z16; \
+	VBROADCASTI32X4 from1, K4, Z16; \
+	VPSRLVW Z25, Z16, Z16; \
+	VPANDD Z24, Z16, Z16; \
+	DOT(Z16, acc)
+
+#define PAIRS16(M, off0, off1) \
+	M(off0(AX), off1(AX), Z0); \
+	M(off0(AX)(BX*1), off1(AX)(BX*1), Z1); \
+	M(off0(AX)(BX*2), off1(AX)(BX*2), Z2); \
+	M(off0(AX)(R9*1), off1(AX)(R9*1), Z3); \
+	M(off0(AX)(BX*4), off1(AX)(BX*4), Z4); \
+	M(off0(AX)(R10*1), off1(AX)(R10*1), Z5); \
+	M(off0(AX)(R9*2), off1(AX)(R9*2), Z6); \
+	M(off0(AX)(R11*1), off1(AX)(R11*1), Z7); \
+	M(off0(R14), off1(R14), Z8); \
+	M(off0(R14)(BX*1), off1(R14)(BX*1), Z9); \
+	M(off0(R14)(BX*2), off1(R14)(BX*2), Z10); \
+	M(off0(R14)(R9*1), off1(R14)(R9*1), Z11); \
+	M(off0(R14)(BX*4), off1(R14)(BX*4), Z12); \
+	M(off0(R14)(R10*1), off1(R14)(R10*1), Z13); \
+	M(off0(R14)(R9*2), off1(R14)(R9*2), Z14); \
+	M(off0(R14)(R11*1), off1(R14)(R11*1), Z15)
+
+q80:
+	AHEAD16(0)
+	AHEAD16(64)
+	SCALES4(34)
+	VMOVDQU32 (SI), Z23
+	PAIRS16(DOTQ80, 2, 36)
+	SUM32
+	ADDLESS(0, Z0)
+	ADDLESS(1, Z1)
+	VMOVDQU32 64(SI), Z23
+	PAIRS16(DOTQ80, 70, 104)
+	SUM32
+	ADDLESS(2, Z0)
+	ADDLESS(3, Z1)
+	ADDQ $16, R12
+	ADDQ $16, R13
+	NEXTSTEP(136, 128, q80)
+
+q40:
+	AHEAD16(0)
+	AHEAD16(64)
+	SCALES4(18)
+	VMOVDQU32 (SI), Z23
+	PAIRS16(DOTQ40, 2, 20)
+	SUM32
+	ADDLESS(0, Z0)
+	ADDLESS(1, Z1)
+	VMOVDQU32 64(SI), Z23
+	PAIRS16(DOTQ40, 38, 56)
+	SUM32
+	ADDLESS(2, Z0)
+	ADDLESS(3, Z1)
+	ADDQ $16, R12
+	ADDQ $16, R13
+	NEXTSTEP(72, 128, q40)
+
+#define QUARTER4K(off, x, i) \
+	VMOVDQU32 x(SI), Z23; \
+	EACH16(DOTSPLIT, off); \
+	SUM32; \
+	ADDBIAS(i, Z0); \
+	ADDBIAS((i+1), Z1)
+
+q4k:
+	AHEAD16(0)
+	MOVQ R14, CX
+	MOVQ DI, R14
+	SCALES4K
+	MOVQ CX, R14
+	QUARTER4K(16, 0, 0)
+	AHEAD16(64)
+	QUARTER4K(48, 64, 2)
+	AHEAD16(128)
+	QUARTER4K(80, 128, 4)
+	QUARTER4K(112, 192, 6)
+	ADDQ $32, R12
+	ADDQ $32, R13
+	NEXTSTEP(144, 256, q4k)
+
+#define DOTQ6LOW(from0, from1, acc) \
+	VMOVDQU32 from0, Z16; \
+	VBROADCASTI64X4 from1, Z17; \
+	VPSLLVW Z26, Z17, Z17; \
+	VPANDD Z27, Z17, Z17; \
+	VPTERNLOGD $0xF8, Z24, Z16, Z17; \
+	DOT(Z17, acc)
+
+#define DOTQ6HIGH(from0, from1, acc) \
+	VMOVDQU32 from0, Z16; \
+	VBROADCASTI64X4 from1, Z17; \
+	VPSRLW $4, Z16, Z16; \
+	VPSRLVW Z25, Z17, Z17; \
+	VPANDD Z27, Z17, Z17; \
+	VPTERNLOGD $0xF8, Z24, Z16, Z17; \
+	DOT(Z17, acc)
+
+#define QUARTER6K(M, low, high, x, i) \
+	VMOVDQU32 x(SI), Z23; \
+	PAIRS16(M, low, high); \
+	SUM16; \
+	ADDLESS(i, Z0); \
+	ADDLESS((i+1), Z1); \
+	ADDLESS((i+2), Z2); \
+	ADDLESS((i+3), Z3)
+
+q6k:
+	AHEAD16(0)
+	SCALES6K
+	QUARTER6K(DOTQ6LOW, 0, 128, 0, 0)
+	AHEAD16(64)
+	QUARTER6K(DOTQ6HIGH, 0, 128, 64, 4)
+	AHEAD16(128)
+	QUARTER6K(DOTQ6LOW, 64, 160, 128, 8)
+	AHEAD16(192)
+	QUARTER6K(DOTQ6HIGH, 64, 160, 192, 12)
+	ADDQ $64, R12
+	ADDQ $64, R13
+	NEXTSTEP(210, 256, q6k)
+
+finish:
+	MOVQ BLOCKS(R15), R14
+	MOVQ BLOCKC(R14), DI
+	VMOVUPS Z31, (DI)
+	ADDQ $BLOCKSIZE, BLOCKS(R15)
+	DECQ COUNT(R15)
+	JNZ  blockStart
+	VZEROUPPER
+	RET
