@@ -230,3 +230,25 @@ constantsQ40: \
 	MOVL $0x08080808, CX \
 	VPBROADCASTD CX, Z29
 
+// SCALESAHEAD prefetches the scales and biases of the block behind the one at
+// R14, if there is one, and goes on at the label.
+#define SCALESAHEAD(line, row, next) \
+	CMPQ COUNT(R15), $1; \
+	JE   next; \
+	MOVQ (BLOCKSIZE+BLOCKSCALES)(R14), SI; \
+	MOVQ (BLOCKSIZE+BLOCKBIASES)(R14), DI; \
+	MOVQ SSTRIDE(R15), BX; \
+	MOVQ OUTS(R15), CX; \
+row: \
+	MOVQ SGROUPS(R15), DX; \
+	XORQ AX, AX; \
+line: \
+	PREFETCHT0 (SI)(AX*1); \
+	PREFETCHT0 (DI)(AX*1); \
+	ADDQ $64, AX; \
+	SUBQ $32, DX; \
+	JG   line; \
+	ADDQ BX, SI; \
+	ADDQ BX, DI; \
+	DECQ CX; \
+	JNZ  row

@@ -24,7 +24,7 @@ import (
 // is one chain for each output of each row, whatever rides along.
 type quantTiles struct {
 	format, kind int
-	group        int
+	group, bits  int
 	// less is what makes signed numbers unsigned, for VPDPBUSD; 0 for others.
 	less  int
 	span  int // rows that are packed together: 16 for tiles, 1 without them
@@ -132,7 +132,7 @@ func newQuantTiles(t *backend.Tensor, label string, span int) projector {
 	if in%quantStep != 0 || t.DType.RowBytes(in) > 1<<26 {
 		return nil
 	}
-	q := quantTiles{span: span}
+	q := quantTiles{span: span, bits: t.DType.Bits()}
 	switch t.DType {
 	case backend.Affine4:
 		q.format, q.group = formatAffine4, t.Group
@@ -192,11 +192,16 @@ func (q quantTiles) packSize(rows, in int) (int, int) {
 
 func (q quantTiles) packRows() int { return q.span }
 
+// chunk is large enough that its start, 16 streams that nothing has prefetched
+// yet, costs little.
 func (q quantTiles) chunk(rows, in int) int {
-	if in > 4096 {
+	switch bytes := in * q.bits / 8; {
+	case bytes > 4096:
 		return 64
+	case bytes > 1024:
+		return 128
 	}
-	return 128
+	return 256
 }
 
 // bytesOf is the int8 form of packed rows from row r on.

@@ -78,6 +78,7 @@ blockStart:
 	MOVQ BLOCKBIASES(R14), AX
 	MOVQ AX, 8(SP)
 	CALL ·widenScales(SB)
+	SCALESAHEAD(scalesLine, scalesRow, configured)
 
 configured:
 	MOVQ BLOCKA(R14), AX

@@ -192,6 +192,7 @@ blockStart:
 	MOVQ BLOCKBIASES(R14), AX
 	MOVQ AX, 8(SP)
 	CALL ·widenScales(SB)
+	SCALESAHEAD(scalesLine, scalesRow, widened)
 
 widened:
 	VPXORD Z31, Z31, Z31
