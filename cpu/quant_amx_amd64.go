@@ -120,7 +120,7 @@ func quantAlone(t *quantCall)
 func widenScales(dst *float32, src *byte, stride, outs, groups int)
 
 //go:noescape
-func splitBytes(q *int8, blocks int)
+func permuteBytes(q *int8, order *[quantStep]uint8, blocks int)
 
 // quantTilesFor and quantDotsFor give the arithmetic for t with the matrix unit
 // and without, nil where there is none.
@@ -164,12 +164,9 @@ func newQuantTiles(t *backend.Tensor, label string, span int) projector {
 			return nil
 		}
 	}
-	q.label = label + "-" + strconv.Itoa(q.group)
-	if q.less != 0 {
-		q.label += "-" + t.DType.String()
-	}
-	if q.split() {
-		q.label += "-split"
+	q.label = label + "-" + t.DType.String()
+	if t.DType.Affine() {
+		q.label += "-" + strconv.Itoa(q.group)
 	}
 	return q
 }
@@ -178,7 +175,33 @@ func newQuantTiles(t *backend.Tensor, label string, span int) projector {
 // ones: two instructions instead of three.
 func (q quantTiles) split() bool { return q.format == formatAffine4 && q.group >= 64 }
 
-// name is that of the packed form: formats of one group length share it.
+// The orders in which numbers of 4 bits are unpacked: 64 by 64 for tiles, low
+// halves first; 128 by 128 for VPDPBUSD, of affine groups and of four blocks of
+// Q4_0.
+var tileOrder, nibbleOrder, q40Order = func() (tiles, nibbles, q40 [quantStep]uint8) {
+	for i := range quantStep {
+		tiles[i] = uint8(i&64 | i&31<<1 | i>>5&1)
+		nibbles[i] = uint8(i&63<<1 | i>>6)
+		q40[i] = uint8(i&48<<1 | i&15 | i>>6<<4)
+	}
+	return tiles, nibbles, q40
+}()
+
+// order is that of the activations; nil for that of the elements. alone tells
+// quantAlone from tiles.
+func (q quantTiles) order(alone bool) *[quantStep]uint8 {
+	switch {
+	case alone && q.format == formatAffine4:
+		return &nibbleOrder
+	case alone && q.format == formatQ4_0:
+		return &q40Order
+	case !alone && q.split():
+		return &tileOrder
+	}
+	return nil
+}
+
+// name is that of the packed form, which differs in groups and order.
 func (q quantTiles) name() string { return q.label }
 
 func (q quantTiles) takes(dt backend.DType, in int) bool { return dt.Quantized() && in%quantStep == 0 }
@@ -223,8 +246,8 @@ func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
 			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less)
 		}
-		if q.split() {
-			splitBytes(&plain[0], n*p.in/64)
+		if order := q.order(q.span == 1 || p.rows == 1); order != nil {
+			permuteBytes(&plain[0], order, n*p.in/quantStep)
 		}
 		if n > 1 {
 			quantPack(&packed[0], &plain[0], p.in, n, p.in/64)

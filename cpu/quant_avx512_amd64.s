@@ -92,28 +92,26 @@ summed:
 	VZEROUPPER
 	RET
 
-DATA evenOdd<>+0(SB)/8, $0x0E0C0A0806040200
-DATA evenOdd<>+8(SB)/8, $0x1E1C1A1816141210
-DATA evenOdd<>+16(SB)/8, $0x2E2C2A2826242220
-DATA evenOdd<>+24(SB)/8, $0x3E3C3A3836343230
-DATA evenOdd<>+32(SB)/8, $0x0F0D0B0907050301
-DATA evenOdd<>+40(SB)/8, $0x1F1D1B1917151311
-DATA evenOdd<>+48(SB)/8, $0x2F2D2B2927252321
-DATA evenOdd<>+56(SB)/8, $0x3F3D3B3937353331
-GLOBL evenOdd<>(SB), RODATA, $64
-
-// func splitBytes(q *int8, blocks int)
+// func permuteBytes(q *int8, order *[128]uint8, blocks int)
 //
-// Sorts each 64 bytes into the even ones and the odd ones.
-TEXT ·splitBytes(SB), NOSPLIT, $0-16
+// Sorts each 128 bytes: the byte at i is the one that was at order[i].
+TEXT ·permuteBytes(SB), NOSPLIT, $0-24
 	MOVQ q+0(FP), DI
-	MOVQ blocks+8(FP), CX
-	VMOVDQU64 evenOdd<>(SB), Z1
+	MOVQ order+8(FP), SI
+	MOVQ blocks+16(FP), CX
+	VMOVDQU64 (SI), Z4
+	VMOVDQU64 64(SI), Z5
 
 sort:
-	VPERMB (DI), Z1, Z0
-	VMOVDQU64 Z0, (DI)
-	ADDQ $64, DI
+	VMOVDQU64 (DI), Z0
+	VMOVDQU64 64(DI), Z1
+	VMOVDQA64 Z4, Z2
+	VMOVDQA64 Z5, Z3
+	VPERMI2B Z1, Z0, Z2
+	VPERMI2B Z1, Z0, Z3
+	VMOVDQU64 Z2, (DI)
+	VMOVDQU64 Z3, 64(DI)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ  sort
 	VZEROUPPER

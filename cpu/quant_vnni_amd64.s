@@ -63,16 +63,18 @@
 	SPLIT(from, Z16); \
 	DOT(Z16, acc)
 
-#define MORESPLIT(from, acc) \
-	SPLIT(from, Z16); \
-	VPDPBUSD Z23, Z16, acc
+// NIBBLES adds 128 products of the low and the high halves of Z16 with the
+// activations in Z23 and Z22.
+#define NIBBLES(acc) \
+	VPSRLW $4, Z16, Z17; \
+	VPANDD Z24, Z16, Z16; \
+	VPANDD Z24, Z17, Z17; \
+	DOT(Z16, acc); \
+	VPDPBUSD Z22, Z17, acc
 
-// DOT4 unpacks in the order of the elements.
-#define DOT4(from, acc) \
-	VPMOVZXBW from, Z16; \
-	VPSLLW $4, Z16, Z17; \
-	VPTERNLOGD $0xA8, Z24, Z17, Z16; \
-	DOT(Z16, acc)
+#define DOTNIBBLES(from, acc) \
+	VMOVDQU32 from, Z16; \
+	NIBBLES(acc)
 
 // SUM4 adds the four dwords of each 128-bit lane of a, b, c, d, to dwords of a.
 #define SUM4(a, b, c, d) \
@@ -92,9 +94,24 @@
 	SUM4(Z8, Z9, Z10, Z11); \
 	SUM4(Z12, Z13, Z14, Z15)
 
+// SUM4SMALL is SUM4 for sums of 16 bits, which those of 8 products of 4 bits by
+// 8 are, and those of 16: 16 * 15 * 127 < 2^15. Z30: pairs of ones.
+#define SUM4SMALL(a, b, c, d) \
+	VPACKSSDW b, a, Z16; \
+	VPMADDWD  Z30, Z16, Z16; \
+	VPACKSSDW d, c, Z17; \
+	VPMADDWD  Z30, Z17, Z17; \
+	VPACKSSDW Z17, Z16, Z16; \
+	VPMADDWD  Z30, Z16, a
+
+#define SMALLSUMS \
+	SUM4SMALL(Z0, Z1, Z2, Z3); \
+	SUM4SMALL(Z4, Z5, Z6, Z7); \
+	SUM4SMALL(Z8, Z9, Z10, Z11); \
+	SUM4SMALL(Z12, Z13, Z14, Z15)
+
 // SUM64 leaves the sums of 16 outs in Z0.
 #define SUM64 \
-	SUMS; \
 	VSHUFI32X4 $0x44, Z4, Z0, Z16; \
 	VSHUFI32X4 $0xEE, Z4, Z0, Z17; \
 	VPADDD Z17, Z16, Z16; \
@@ -107,7 +124,6 @@
 
 // SUM32 leaves those of the first 32 elements in Z0, of the last in Z1.
 #define SUM32 \
-	SUMS; \
 	VSHUFI32X4 $0x88, Z4, Z0, Z16; \
 	VSHUFI32X4 $0xDD, Z4, Z0, Z17; \
 	VPADDD Z17, Z16, Z16; \
@@ -119,7 +135,6 @@
 
 // SUM16 leaves those of four times 16 elements in Z0..Z3.
 #define SUM16 \
-	SUMS; \
 	VSHUFI32X4 $0x44, Z4, Z0, Z16; \
 	VSHUFI32X4 $0xEE, Z4, Z0, Z17; \
 	VSHUFI32X4 $0x44, Z12, Z8, Z18; \
@@ -199,7 +214,18 @@ widened:
 	CONSTANTS(ready)
 
 ready:
+	MOVL $0x00F0, CX
+	KMOVW CX, K3
+	MOVL $0x0F00, CX
+	KMOVW CX, K5
+	MOVL $0xF000, CX
+	KMOVW CX, K6
 	MOVL $0x80808080, CX
+	CMPQ FORMAT(R15), $2
+	JE   raised
+	MOVL $0x00010001, CX
+
+raised:
 	VPBROADCASTD CX, Z30
 	MOVQ ELEMENTS(R15), CX
 	MOVQ CX, left-8(SP)
@@ -240,6 +266,7 @@ bytes32:
 	AHEAD16(0)
 	VMOVDQU32 (SI), Z23
 	EACH16(DOT8, 0)
+	SUMS
 	SUM32
 	ADDBIAS(0, Z0)
 	ADDBIAS(1, Z1)
@@ -250,6 +277,7 @@ bytes64:
 	AHEAD16(0)
 	VMOVDQU32 (SI), Z23
 	EACH16(DOT8, 0)
+	SUMS
 	SUM64
 	ADDBIAS(0, Z0)
 	GROUPSON(1)
@@ -262,6 +290,7 @@ bytes128:
 	AHEAD16(64)
 	VMOVDQU32 64(SI), Z23
 	EACH16(MORE8, 64)
+	SUMS
 	SUM64
 	ADDBIAS(0, Z0)
 	GROUPSON(1)
@@ -272,40 +301,39 @@ nibbles:
 	JB   nibbles128
 	JE   nibbles64
 
+	// 64 bytes are 128 numbers, and one tree adds them all.
 nibbles32:
 	AHEAD16(0)
 	VMOVDQU32 (SI), Z23
-	EACH16(DOT4, 0)
-	SUM32
+	VMOVDQU32 64(SI), Z22
+	EACH16(DOTNIBBLES, 0)
+	SMALLSUMS
+	SUM16
 	ADDBIAS(0, Z0)
 	ADDBIAS(1, Z1)
-	VMOVDQU32 64(SI), Z23
-	EACH16(DOT4, 32)
-	SUM32
-	ADDBIAS(2, Z0)
-	ADDBIAS(3, Z1)
+	ADDBIAS(2, Z2)
+	ADDBIAS(3, Z3)
 	GROUPSON(4)
 	NEXTSTEP(64, 128, nibbles32)
 
 nibbles64:
 	AHEAD16(0)
 	VMOVDQU32 (SI), Z23
-	EACH16(DOTSPLIT, 0)
-	SUM64
+	VMOVDQU32 64(SI), Z22
+	EACH16(DOTNIBBLES, 0)
+	SMALLSUMS
+	SUM32
 	ADDBIAS(0, Z0)
-	VMOVDQU32 64(SI), Z23
-	EACH16(DOTSPLIT, 32)
-	SUM64
-	ADDBIAS(1, Z0)
+	ADDBIAS(1, Z1)
 	GROUPSON(2)
 	NEXTSTEP(64, 128, nibbles64)
 
 nibbles128:
 	AHEAD16(0)
 	VMOVDQU32 (SI), Z23
-	EACH16(DOTSPLIT, 0)
-	VMOVDQU32 64(SI), Z23
-	EACH16(MORESPLIT, 32)
+	VMOVDQU32 64(SI), Z22
+	EACH16(DOTNIBBLES, 0)
+	SMALLSUMS
 	SUM64
 	ADDBIAS(0, Z0)
 	GROUPSON(1)
@@ -318,12 +346,31 @@ nibbles128:
 	VPXORD Z30, Z16, Z16; \
 	DOT(Z16, acc)
 
-#define DOTQ40(from0, from1, acc) \
-	VBROADCASTI32X4 from0, Z16; \
-	VBROADCASTI32X4 from1, K4, Z16; \
-	VPSRLVW Z25, Z16, Z16; \
-	VPANDD Z24, Z16, Z16; \
-	DOT(Z16, acc)
+// DOTQ40 takes four blocks of 16 bytes, 18 apart.
+#define DOTQ40(row, acc) \
+	VBROADCASTI32X4 2 row, Z16; \
+	VBROADCASTI32X4 20 row, K3, Z16; \
+	VBROADCASTI32X4 38 row, K5, Z16; \
+	VBROADCASTI32X4 56 row, K6, Z16; \
+	NIBBLES(acc)
+
+#define ROWS16(M) \
+	M((AX), Z0); \
+	M((AX)(BX*1), Z1); \
+	M((AX)(BX*2), Z2); \
+	M((AX)(R9*1), Z3); \
+	M((AX)(BX*4), Z4); \
+	M((AX)(R10*1), Z5); \
+	M((AX)(R9*2), Z6); \
+	M((AX)(R11*1), Z7); \
+	M((R14), Z8); \
+	M((R14)(BX*1), Z9); \
+	M((R14)(BX*2), Z10); \
+	M((R14)(R9*1), Z11); \
+	M((R14)(BX*4), Z12); \
+	M((R14)(R10*1), Z13); \
+	M((R14)(R9*2), Z14); \
+	M((R14)(R11*1), Z15)
 
 #define PAIRS16(M, off0, off1) \
 	M(off0(AX), off1(AX), Z0); \
@@ -349,11 +396,13 @@ q80:
 	SCALES4(34)
 	VMOVDQU32 (SI), Z23
 	PAIRS16(DOTQ80, 2, 36)
+	SUMS
 	SUM32
 	ADDLESS(0, Z0)
 	ADDLESS(1, Z1)
 	VMOVDQU32 64(SI), Z23
 	PAIRS16(DOTQ80, 70, 104)
+	SUMS
 	SUM32
 	ADDLESS(2, Z0)
 	ADDLESS(3, Z1)
@@ -366,15 +415,14 @@ q40:
 	AHEAD16(64)
 	SCALES4(18)
 	VMOVDQU32 (SI), Z23
-	PAIRS16(DOTQ40, 2, 20)
-	SUM32
+	VMOVDQU32 64(SI), Z22
+	ROWS16(DOTQ40)
+	SMALLSUMS
+	SUM16
 	ADDLESS(0, Z0)
 	ADDLESS(1, Z1)
-	VMOVDQU32 64(SI), Z23
-	PAIRS16(DOTQ40, 38, 56)
-	SUM32
-	ADDLESS(2, Z0)
-	ADDLESS(3, Z1)
+	ADDLESS(2, Z2)
+	ADDLESS(3, Z3)
 	ADDQ $16, R12
 	ADDQ $16, R13
 	NEXTSTEP(72, 128, q40)
@@ -382,6 +430,7 @@ q40:
 #define QUARTER4K(off, x, i) \
 	VMOVDQU32 x(SI), Z23; \
 	EACH16(DOTSPLIT, off); \
+	SMALLSUMS; \
 	SUM32; \
 	ADDBIAS(i, Z0); \
 	ADDBIAS((i+1), Z1)
@@ -422,6 +471,7 @@ q4k:
 #define QUARTER6K(M, low, high, x, i) \
 	VMOVDQU32 x(SI), Z23; \
 	PAIRS16(M, low, high); \
+	SUMS; \
 	SUM16; \
 	ADDLESS(i, Z0); \
 	ADDLESS((i+1), Z1); \
