@@ -12,6 +12,7 @@ import (
 	"github.com/edsrzf/mmap-go"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // randomBlock is how many normal values the weights repeat: a prime, so that
@@ -32,40 +33,118 @@ type randomSource struct {
 // every byte is real memory, read at full cost, but the values are not
 // independent. The same config, dtype and seed give the same bytes.
 //
-// The weights lie outside the garbage collector's heap, each tensor at a page
+// With a quantised dtype the projections of the layers have it (affine groups
+// of 64, uniform numbers under one scale), and the embedding and the head are
+// bf16: the selective policy.
+//
+// The weights lie outside the garbage collector's heap, each part at a page
 // border, and stay until the process ends.
 func RandomSource(c *Config, dt backend.DType, seed uint64) Source {
 	list := c.weightShapes()
 	s := &randomSource{config: c, tensors: make(map[string]backend.Tensor, len(list))}
-	page := os.Getpagesize()
-	offsets := make([]int, len(list)+1)
-	for i, w := range list {
-		offsets[i+1] = offsets[i] + (w.elements()*dt.Size()+page-1)/page*page
+	float := dt
+	if dt.Quantized() {
+		float = backend.BF16
 	}
-	memory := reserve(offsets[len(list)])
-	block := normalBlock(dt, seed)
+	type part struct {
+		bytes int
+		fill  func(dst []byte) // nil: the tensor's block from a place of its own
+	}
+	parts := make([][]part, len(list))
+	page := os.Getpagesize()
+	total := 0
+	for i, w := range list {
+		t := backend.Tensor{Name: w.name, DType: float, Shape: w.shape}
+		switch {
+		case strings.HasSuffix(w.name, "norm.weight"):
+			parts[i] = []part{{w.elements() * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
+		case dt.Quantized() && strings.HasSuffix(w.name, "proj.weight"):
+			t.DType = dt
+			parts[i] = []part{{w.elements() / dt.BlockSize() * dt.BlockBytes(), nil}}
+			if dt.Affine() {
+				t.Group = affineRandomGroup
+				scale := float32(0.07) / float32(int(1)<<(dt.BlockBytes()*8/dt.BlockSize())-1) // a uniform spread of ±0.035
+				groups := 2 * w.elements() / affineRandomGroup
+				parts[i] = append(parts[i],
+					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, scale) }},
+					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, -0.035) }})
+			}
+		default:
+			parts[i] = []part{{w.elements() * float.Size(), nil}}
+		}
+		for _, p := range parts[i] {
+			total += (p.bytes + page - 1) / page * page
+		}
+		s.names = append(s.names, w.name)
+		s.tensors[w.name] = t
+	}
+	memory := reserve(total)
+	blocks := map[backend.DType][]byte{float: normalBlock(float, seed)}
+	if dt.Quantized() {
+		blocks[dt] = quantizedBlock(dt, seed)
+	}
 	starts := rand.New(rand.NewPCG(seed, 2))
 	var work []func()
 	for i, w := range list {
-		n := w.elements() * dt.Size()
-		data := memory[offsets[i] : offsets[i]+n : offsets[i]+n]
-		s.names = append(s.names, w.name)
-		s.tensors[w.name] = backend.Tensor{Name: w.name, DType: dt, Shape: w.shape, Data: data}
-		if strings.HasSuffix(w.name, "norm.weight") {
-			encodeValue(data, dt, 1)
-			for at := dt.Size(); at < n; at *= 2 {
-				copy(data[at:], data[:at])
+		t := s.tensors[w.name]
+		for j, p := range parts[i] {
+			data := memory[:p.bytes:p.bytes]
+			memory = memory[(p.bytes+page-1)/page*page:]
+			switch j {
+			case 0:
+				t.Data = data
+			case 1:
+				t.Scales = data
+			case 2:
+				t.Biases = data
 			}
-			continue
+			if p.fill != nil {
+				work = append(work, func() { p.fill(data) })
+				continue
+			}
+			block := blocks[t.DType]
+			start := starts.IntN(len(block)/t.DType.BlockBytes()) * t.DType.BlockBytes()
+			const piece = 16 << 20
+			for at := 0; at < len(data); at += piece {
+				work = append(work, func() { repeatBlock(data[at:min(at+piece, len(data))], block, (start+at)%len(block)) })
+			}
 		}
-		start := starts.IntN(randomBlock) * dt.Size()
-		const piece = 16 << 20
-		for at := 0; at < n; at += piece {
-			work = append(work, func() { repeatBlock(data[at:min(at+piece, n)], block, (start+at)%len(block)) })
-		}
+		s.tensors[w.name] = t
 	}
 	inParallel(work)
 	return s
+}
+
+// affineRandomGroup is the group of random affine weights.
+const affineRandomGroup = 64
+
+// repeatValue fills dst with one value.
+func repeatValue(dst []byte, dt backend.DType, x float32) {
+	encodeValue(dst, dt, x)
+	for at := dt.Size(); at < len(dst); at *= 2 {
+		copy(dst[at:], dst[:at])
+	}
+}
+
+// quantizedBlock is some million weights of a quantised type: a prime number
+// of its blocks, or of words of affine groups.
+func quantizedBlock(dt backend.DType, seed uint64) []byte {
+	const blocks = 4099
+	r := rand.New(rand.NewPCG(seed, 3))
+	if dt.Affine() {
+		words := make([]byte, 4*262147)
+		for i := range words {
+			words[i] = byte(r.Uint32())
+		}
+		return words
+	}
+	values := make([]float32, blocks*dt.BlockSize())
+	for i := range values {
+		values[i] = float32(r.NormFloat64() * 0.02)
+	}
+	block := make([]byte, blocks*dt.BlockBytes())
+	quant.Blocks(block, dt, values)
+	return block
 }
 
 func (s *randomSource) Config() *Config { return s.config }

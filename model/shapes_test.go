@@ -6,11 +6,13 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // The parameter counts are those of the published checkpoints.
@@ -117,6 +119,37 @@ func decodeValues(t backend.Tensor) []float64 {
 		}
 	}
 	return values
+}
+
+// Quantised random weights are valid tensors, with the selective policy's kept
+// ones in bf16, and every decoded weight is of a usual size.
+func TestRandomSourceQuantised(t *testing.T) {
+	c := &Config{Architecture: "qwen3", HiddenSize: 256, Layers: 1, Heads: 4, KVHeads: 2, HeadDim: 64, IntermediateSize: 512, VocabSize: 64}
+	for dt := backend.Affine4; dt <= backend.Q6_K; dt++ {
+		src := RandomSource(c, dt, 1)
+		for _, name := range src.Names() {
+			x, _ := src.Tensor(name)
+			if err := x.Check(); err != nil {
+				t.Errorf("%v: %v", dt, err)
+				continue
+			}
+			if projection := strings.HasSuffix(name, "proj.weight"); projection != (x.DType == dt) || (!projection && x.DType != backend.BF16) {
+				t.Errorf("%v: %s is %v", dt, name, x.DType)
+			}
+			if x.DType != dt {
+				continue
+			}
+			row := make([]float32, x.Shape[1])
+			quant.Row(row, &x, x.Shape[0]-1)
+			var sum float64
+			for _, v := range row {
+				sum += float64(v) * float64(v)
+			}
+			if rms := math.Sqrt(sum / float64(len(row))); !(rms > 0.01 && rms < 0.04) {
+				t.Errorf("%v: %s has rms %v, want about 0.02", dt, name, rms)
+			}
+		}
+	}
 }
 
 func TestRandomSourceOfPublishedSize(t *testing.T) {

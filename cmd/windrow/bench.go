@@ -20,7 +20,7 @@ import (
 func benchCommand() *cli.Command {
 	flags := append(modelFlags(),
 		&cli.StringFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model: " + strings.Join(model.ShapeNames(), ", ")},
-		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16 or f32"},
+		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, q8_0, q4_0, q4_k, q6_k)"},
 	)
 	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
 		if !slices.Contains([]string{"stop", "logit-bias"}, f.Names()[0]) {
@@ -181,10 +181,14 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 	if !ok {
 		return nil, nil, usagef("--shape %q: want one of %s", shape, strings.Join(model.ShapeNames(), ", "))
 	}
-	dtypes := map[string]backend.DType{"bf16": backend.BF16, "f16": backend.F16, "f32": backend.F32}
-	dtype, ok := dtypes[c.String("dtype")]
-	if !ok {
-		return nil, nil, usagef("--dtype %q: want bf16, f16 or f32", c.String("dtype"))
+	var dtype backend.DType
+	for d := backend.F32; d <= backend.Q6_K; d++ {
+		if d.String() == c.String("dtype") {
+			dtype = d
+		}
+	}
+	if dtype == 0 {
+		return nil, nil, usagef("--dtype %q: want bf16, f16, f32, affine4, affine8, q8_0, q4_0, q4_k or q6_k", c.String("dtype"))
 	}
 	src := model.RandomSource(config, dtype, 1)
 	e := &engine{name: shape, machine: machine}

@@ -132,16 +132,21 @@ func newBenchMode(data, mode string, runs, first []modeRun) benchMode {
 	}
 }
 
-// weightDType is the dtype of the largest tensor: projections and embedding
-// share one.
+// weightDType is the dtype that most of the weights have: that of the layers'
+// projections, whatever the embedding is kept in.
 func weightDType(src model.Source) string {
-	largest, dtype := 0, "none"
+	weights := map[string]int{}
+	most := ""
 	for _, name := range src.Names() {
-		if t, ok := src.Tensor(name); ok && len(t.Data) > largest {
-			largest, dtype = len(t.Data), t.DType.String()
+		if t, ok := src.Tensor(name); ok {
+			d := t.DType.String()
+			weights[d] += t.Elements()
+			if most == "" || weights[d] > weights[most] {
+				most = d
+			}
 		}
 	}
-	return dtype
+	return most
 }
 
 func spreads(values map[int][]float64) map[string]spread {
