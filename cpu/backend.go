@@ -66,7 +66,7 @@ func (b *Backend) Features() backend.Features {
 	return backend.Features{
 		Description:        fmt.Sprintf("%s kernels, %d threads", p.name(), b.pool.workers),
 		Kernels:            p.name(),
-		Exact:              b.exact || b.k.fast == nil,
+		Exact:              b.exact || !b.k.rounds(),
 		Threads:            b.pool.workers,
 		PrefillRows:        prefillRows,
 		BatchInvariantRows: 1 << 20,

@@ -150,8 +150,11 @@ func kernelsByName(name string) (*kernels, error) {
 // activations, so that its default differs from exact.
 func RoundsActivations(table string) bool {
 	k, err := kernelsByName(table)
-	return err == nil && k.fast != nil
+	return err == nil && k.rounds()
 }
+
+// rounds tells whether some weights meet rounded activations.
+func (k *kernels) rounds() bool { return k.fast != nil || k.quant != nil }
 
 // KernelTables lists the kernel tables that this machine can run.
 func KernelTables() []string {

@@ -38,11 +38,6 @@ func int8Projectors(t *backend.Tensor) map[string]projector {
 			ps[p.name()] = p
 		}
 	}
-	if hasVNNI() {
-		if p := quantDotsFor(t); p != nil {
-			ps[p.name()] = p
-		}
-	}
 	return ps
 }
 

@@ -28,7 +28,10 @@ func init() {
 		}
 	}
 	if hasAVX512BF16() {
-		kernelTables["avx512bf16"] = func() *kernels { return withFast("avx512bf16", bf16Projector{}) }
+		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{})) }
+	}
+	if make, ok := kernelTables["avx512"]; ok {
+		kernelTables["avx512"] = func() *kernels { return withDots(make()) }
 	}
 	bestKernels = func() string {
 		for _, name := range amd64Tables() {
@@ -51,6 +54,15 @@ func withFast(name string, fast projector) *kernels {
 		}
 	}
 	k.name, k.fast = name, fast
+	return k
+}
+
+// withDots gives a table of AVX-512 the integer arithmetic for quantised
+// weights, where the processor has it.
+func withDots(k *kernels) *kernels {
+	if hasVNNI() {
+		k.quant = quantDotsFor
+	}
 	return k
 }
 
