@@ -15,7 +15,7 @@ build:
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
 
 demo: build
-	./bin/windrow generate --mode verified --stats "A box holds 12 pens. Maria buys 7 boxes and gives 15 pens away. How many pens does she have left?"
+	./bin/windrow generate --mode verified --stats "Maya has 4 crates with 12 apples each. She gives 5 apples to each of 6 friends. How many apples are left?"
 
 test: build vet staticcheck unit race arm64 fuzz cross
 	@echo "make test: all parts passed"
