@@ -1,6 +1,12 @@
 // What the kernels of quantised weights share. Z24..Z29 hold constants of the
 // format: see CONSTANTS.
 
+// TDPBSSD, TDPBUSD(b, a, c): c += a * b, signed or unsigned a, signed b.
+#define TDPBSSD(b, a, c) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $(0x7B ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
+#define TDPBUSD(b, a, c) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $(0x79 ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
+
 // Offsets in quantCall.
 #define CFG     0
 #define ASTRIDE 16

@@ -293,6 +293,9 @@ func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs int, wide 
 		}
 	}
 	sums := (outs + tileSpan) * tileSpan
+	if wide {
+		sums = (outs + 5*tileSpan) * wideRows
+	}
 	mem := align64(s.floats(scratchQuant, 32+4096+1024+2*blocks*m.table+sums+decoded))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
@@ -353,6 +356,10 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 	}
 	if p.rows > tileSpan && q.span > 1 {
 		q.prepare(&t, w, m, blocks)
+		if rows == tileSpan {
+			q.wide(y, ldy, p, &t, m, blocks, phases)
+			return
+		}
 	}
 	alone := q.span == 1 || p.rows == 1
 	if alone && rows < tileSpan {

@@ -2,12 +2,6 @@
 #include "amx_amd64.h"
 #include "quant_amd64.h"
 
-// TDPBSSD, TDPBUSD(b, a, c): c += a * b, signed or unsigned a, signed b.
-#define TDPBSSD(b, a, c) \
-	BYTE $0xC4; BYTE $0xE2; BYTE $(0x7B ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
-#define TDPBUSD(b, a, c) \
-	BYTE $0xC4; BYTE $0xE2; BYTE $(0x79 ^ ((b) << 3)); BYTE $0x5E; BYTE $(0xC0 | ((c) << 3) | (a))
-
 // Halves of the buffers that stages hand on.
 #define BUFHALF 2048
 #define DHALF   8192
