@@ -9,8 +9,8 @@ grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do
 		echo "fuzz $dir $target"
 		# A worker that is still busy when time is up reports "context deadline
 		# exceeded" (golang/go#75804): no finding, so it is tried once more.
-		out=$($GO test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" "$dir" 2>&1) ||
-			{ echo "$out" | grep -q 'context deadline exceeded' && out=$($GO test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" "$dir" 2>&1); } ||
+		out=$($GO test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" -fuzzminimizetime 1s "$dir" 2>&1) ||
+			{ echo "$out" | grep -q 'context deadline exceeded' && out=$($GO test -run '^$' -fuzz "^$target\$" -fuzztime "$FUZZTIME" -fuzzminimizetime 1s "$dir" 2>&1); } ||
 			{ echo "$out"; exit 1; }
 		echo "$out" | tail -n 1
 	done
