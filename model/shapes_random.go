@@ -176,21 +176,15 @@ func normalBlock(dt backend.DType, seed uint64) []byte {
 	return block
 }
 
-// encodeValue writes a value of a weight's usual size: no overflow, and f16
-// subnormals become 0.
+// encodeValue writes one value of a float type.
 func encodeValue(dst []byte, dt backend.DType, x float32) {
-	bits := math.Float32bits(x)
 	switch dt {
 	case backend.F32:
-		binary.LittleEndian.PutUint32(dst, bits)
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(x))
 	case backend.BF16:
-		binary.LittleEndian.PutUint16(dst, uint16((bits+0x7fff+bits>>16&1)>>16))
+		binary.LittleEndian.PutUint16(dst, quant.F32ToBF16(x))
 	case backend.F16:
-		half := uint16(bits >> 16 & 0x8000)
-		if exponent := int(bits>>23&0xff) - 127 + 15; exponent > 0 {
-			half += uint16((uint32(exponent)<<23 | bits&0x7fffff + 0xfff + bits>>13&1) >> 13)
-		}
-		binary.LittleEndian.PutUint16(dst, half)
+		binary.LittleEndian.PutUint16(dst, quant.F32ToF16(x))
 	}
 }
 

@@ -98,7 +98,7 @@ func evalGSM8K(c *cli.Context) error {
 	}
 	// What an interrupted run has found is printed as well.
 	if path := c.String("report"); path != "" {
-		if err := writeFile(path, func(w io.Writer) error { return eval.WriteHTML(w, r) }); err != nil {
+		if err := eval.SaveHTML(path, r); err != nil {
 			return errors.Join(runErr, err)
 		}
 	}
@@ -160,8 +160,8 @@ func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, e
 			return fail(fmt.Errorf("--report %s: %s is no folder", path, filepath.Dir(path)))
 		}
 	}
-	if c.Int("few-shot") > 8 {
-		return fail(usagef("--few-shot %d: want 0 to 8", c.Int("few-shot")))
+	if c.Int("few-shot") > eval.MaxFewShot {
+		return fail(usagef("--few-shot %d: want 0 to %d", c.Int("few-shot"), eval.MaxFewShot))
 	}
 	machine, err := parseMachine(c)
 	if err != nil {
