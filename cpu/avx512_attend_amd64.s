@@ -1,44 +1,11 @@
 #include "textflag.h"
+#include "avx512_attend_amd64.h"
 
 // One thread at 2.1 GHz, FMA peak 135 GFLOP/s, 64 keys in L1, d = 128 / 64:
 //	scores  4 × 4 tile   104 / 91 GFLOP/s    1 × 16 tile   92 / 72
 //	values  4 × 64 tile  134 / 134           1 × 128 tile 106, 1 × 64 74
 // The scores' rest goes into the reduction; without it (d = 1,024) they run at
 // 132.
-
-// FOLD adds two vectors' lanes pairwise: op $lo and op $hi pick the two halves
-// of each, dst gets the sums of a in the first half and of b in the second.
-#define FOLD(op, lo, hi, a, b, dst) \
-	op     $lo, b, a, Z30;   \
-	op     $hi, b, a, Z31;   \
-	VADDPS Z31, Z30, dst
-
-// REDUCE16 sums each of Z0..Z15 into lane 0..15 of Z0. The tree is the same for
-// all of them, lanes i with i+8, i+4, i+2, i+1, and the adds commute, so a
-// sum's bits do not depend on its place. It costs 45 operations for 16 sums,
-// against 128 FMAs of a tile at d = 128.
-#define REDUCE16 \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z0, Z4, Z0);   \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z1, Z5, Z1);   \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z2, Z6, Z2);   \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z3, Z7, Z3);   \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z8, Z12, Z8);  \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z9, Z13, Z9);  \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z10, Z14, Z10); \
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z11, Z15, Z11); \
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z0, Z8, Z0);   \
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z1, Z9, Z1);   \
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z2, Z10, Z2);  \
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z3, Z11, Z3);  \
-	FOLD(VSHUFPS, 0x44, 0xee, Z0, Z1, Z0);      \
-	FOLD(VSHUFPS, 0x44, 0xee, Z2, Z3, Z2);      \
-	FOLD(VSHUFPS, 0x88, 0xdd, Z0, Z2, Z0)
-
-#define ZERO4(a, b, c, d) \
-	VXORPS a, a, a; \
-	VXORPS b, b, b; \
-	VXORPS c, c, c; \
-	VXORPS d, d, d
 
 #define FMA4(x, a, b, c, d) \
 	VFMADD231PS Z16, x, a; \

@@ -1,20 +1,10 @@
 #include "textflag.h"
+#include "avx512_attend_amd64.h"
 
 // Attention of two queries over bf16 keys and values as they are stored: what
 // a one-row step does for a group of two query heads. Widening in registers
 // instead of by way of memory leaves the step bound by reading the cache.
 // Sums have the order of avx512Scores1 and avx512Values1, bit for bit.
-
-#define FOLD(op, lo, hi, a, b, dst) \
-	op     $lo, b, a, Z30;   \
-	op     $hi, b, a, Z31;   \
-	VADDPS Z31, Z30, dst
-
-#define ZERO4(a, b, c, d) \
-	VXORPS a, a, a; \
-	VXORPS b, b, b; \
-	VXORPS c, c, c; \
-	VXORPS d, d, d
 
 // KEY multiplies 16 elements of a key with both queries.
 #define KEY(mem, a, b) \
@@ -85,21 +75,7 @@ loop:
 	SUBQ $32, CX
 	JG   loop
 
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z0, Z4, Z0)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z1, Z5, Z1)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z2, Z6, Z2)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z3, Z7, Z3)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z8, Z12, Z8)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z9, Z13, Z9)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z10, Z14, Z10)
-	FOLD(VSHUFF32X4, 0x44, 0xee, Z11, Z15, Z11)
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z0, Z8, Z0)
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z1, Z9, Z1)
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z2, Z10, Z2)
-	FOLD(VSHUFF32X4, 0x88, 0xdd, Z3, Z11, Z3)
-	FOLD(VSHUFPS, 0x44, 0xee, Z0, Z1, Z0)
-	FOLD(VSHUFPS, 0x44, 0xee, Z2, Z3, Z2)
-	FOLD(VSHUFPS, 0x88, 0xdd, Z0, Z2, Z0)
+	REDUCE16
 	VMOVUPS       Y0, (AX)
 	VEXTRACTF64X4 $1, Z0, (BX)
 	ADDQ $32, AX
