@@ -1,0 +1,123 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"windrow/cuda/driver"
+	"windrow/cuda/kernels"
+)
+
+// device is one GPU with its stream and the modules loaded so far. Launchers
+// are its methods; the first error is kept, and later launches do nothing.
+type device struct {
+	ctx     *driver.Context
+	info    driver.DeviceInfo
+	stream  *driver.Stream
+	modules map[string]*driver.Module
+	kernels map[kernel]*driver.Function
+	err     error
+}
+
+// kernel names an entry point: file is the name of a .cu file without its
+// suffix. shared is the dynamic shared memory it may ask for, in bytes.
+type kernel struct {
+	file, name string
+	shared     int
+}
+
+// newDevice makes a context and a stream on a device. The caller holds the
+// context (driver.Context.Enter) around every use.
+func newDevice(d *driver.Driver, ordinal int) (*device, error) {
+	ctx, err := d.NewContext(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	ctx.Enter()
+	defer ctx.Leave()
+	stream, err := ctx.NewStream()
+	if err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	return &device{
+		ctx: ctx, info: ctx.Info(), stream: stream,
+		modules: map[string]*driver.Module{}, kernels: map[kernel]*driver.Function{},
+	}, nil
+}
+
+// function finds a kernel, and loads its module when it is the file's first.
+func (d *device) function(k kernel) (*driver.Function, error) {
+	if f, ok := d.kernels[k]; ok {
+		return f, nil
+	}
+	m, ok := d.modules[k.file]
+	if !ok {
+		image, err := kernels.PTX(k.file, d.info.Major, d.info.Minor)
+		if err != nil {
+			return nil, err
+		}
+		if m, err = d.ctx.Load(image); err != nil {
+			return nil, fmt.Errorf("cuda: kernels %s: %w", k.file, err)
+		}
+		d.modules[k.file] = m
+	}
+	f, err := m.Function(k.name)
+	if err != nil {
+		return nil, err
+	}
+	if k.shared > 48<<10 {
+		if err := f.AllowShared(k.shared); err != nil {
+			return nil, err
+		}
+	}
+	d.kernels[k] = f
+	return f, nil
+}
+
+// dim is the shape of a grid.
+type dim struct{ x, y, z int }
+
+// launch enqueues a kernel of grid blocks of threads threads. Arguments are
+// pointers, u32 and f32 values, each widened to 64 bits (see f32).
+func (d *device) launch(k kernel, grid dim, threads int, args ...uint64) {
+	if d.err != nil {
+		return
+	}
+	f, err := d.function(k)
+	if err == nil {
+		err = d.stream.Launch(f, driver.LaunchConfig{
+			Grid:   [3]uint32{uint32(grid.x), uint32(max(grid.y, 1)), uint32(max(grid.z, 1))},
+			Block:  uint32(threads),
+			Shared: uint32(k.shared),
+		}, args)
+	}
+	if err != nil {
+		d.err = fmt.Errorf("%s: %w", k.name, err)
+	}
+}
+
+// f32 is a float as a kernel argument.
+func f32(x float32) uint64 { return uint64(math.Float32bits(x)) }
+
+// flag is a bool as a kernel argument.
+func flag(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// take returns the first error of the launches and clears it.
+func (d *device) take() error {
+	err := d.err
+	d.err = nil
+	return err
+}
+
+// close frees the stream and the context with all that was allocated in it.
+func (d *device) close() error {
+	d.ctx.Enter()
+	defer d.ctx.Leave()
+	return errors.Join(d.stream.Close(), d.ctx.Close())
+}

@@ -1,0 +1,113 @@
+// One source, two targets: PTX by clang without a CUDA toolkit, and the CPU
+// (the emulator), where the same kernels are tested. Every intrinsic that a
+// kernel uses is declared here; ../emulator/emulated.h has the CPU's side.
+#pragma once
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef __bf16 bf16;
+typedef _Float16 f16;
+struct alignas(8) u32x2 { u32 x, y; };
+struct alignas(16) u32x4 { u32 x, y, z, w; };
+struct alignas(8) f32x2 { float x, y; };
+struct alignas(16) f32x4 { float x, y, z, w; };
+
+// The step block: what changes from step to step (docs/cuda.md).
+struct Span { u32 first, rows, base, slots, window, keep, pages, pad; };
+struct Step {
+  u32 rows, spans, wanted, top;
+  i32 limit, except;
+  u32 pad[2];
+  const u32 *tokens;
+  const float *cos, *sin;
+  const u32 *span_of;
+  const Span *span;
+  const u64 *pages;
+  const u32 *want;
+};
+
+#ifdef __NVPTX__
+#define KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads)))
+#define DEV static __attribute__((device, always_inline)) inline
+// SHARED(kernel) T name[n]: static shared memory of that kernel.
+#define SHARED(kernel) __attribute__((shared))
+// DYNAMIC_SHARED(kernel, name): the launch's dynamic shared memory, as u8[], 128-byte aligned.
+#define DYNAMIC_SHARED(kernel, name) extern __attribute__((shared, aligned(128))) u8 dynamic_shared[]; u8 *name = dynamic_shared
+#define REGISTER(kernel)
+#define UNROLL _Pragma("unroll")
+
+DEV u32 tid() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEV u32 bid() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEV u32 bid_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+DEV u32 bid_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
+DEV u32 bdim() { return __nvvm_read_ptx_sreg_ntid_x(); }
+DEV u32 gdim() { return __nvvm_read_ptx_sreg_nctaid_x(); }
+DEV u32 gdim_y() { return __nvvm_read_ptx_sreg_nctaid_y(); }
+DEV void sync() { asm volatile("bar.sync 0;" ::: "memory"); }
+// sync_group: a barrier of threads threads (a multiple of 32) under a number 1 to 15.
+DEV void sync_group(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+DEV void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+// fence orders this thread's writes before what it does next, for the whole device.
+DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+DEV float shfl_xor(float v, int m) { return __nvvm_shfl_sync_bfly_f32(0xffffffff, v, m, 31); }
+DEV u32 shfl_xor(u32 v, int m) { return __nvvm_shfl_sync_bfly_i32(0xffffffff, v, m, 31); }
+DEV float shfl(float v, int lane) { return __nvvm_shfl_sync_idx_f32(0xffffffff, v, lane, 31); }
+DEV u32 shfl(u32 v, int lane) { return __nvvm_shfl_sync_idx_i32(0xffffffff, v, lane, 31); }
+DEV float rsqrt(float x) { float r; asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+DEV float sqrt_exact(float x) { float r; asm("sqrt.rn.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+DEV float ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+DEV float lg2(float x) { float r; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+// atomic_add returns the value before.
+DEV u32 atomic_add(u32 *p, u32 v) { u32 o; asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(o) : "l"(p), "r"(v) : "memory"); return o; }
+// load_stream: 16 bytes that are read once, past L1.
+DEV u32x4 load_stream(const void *p) {
+  u32x4 r;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
+  return r;
+}
+// load_l2: from L2, for what other blocks of this launch wrote.
+DEV float load_l2(const float *p) { float r; asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(r) : "l"(p) : "memory"); return r; }
+DEV f32x4 load_l2_x4(const float *p) { f32x4 r; asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w) : "l"(p) : "memory"); return r; }
+DEV u32 shared_address(const void *p) { u32 r; asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p)); return r; }
+// copy_async: 16 bytes from global to shared memory; bytes (0 or 16) of them are read, the rest is zero.
+DEV void copy_async(void *shared, const void *global, u32 bytes = 16) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes) : "memory"); }
+DEV void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// copy_wait<n> waits until all but the newest n groups of this thread have arrived; a barrier shows them to others.
+template <int n> DEV void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory"); }
+// c[16,8] += a[16,16] · b[16,8], by the PTX layout of m16n8k16.
+DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// load_matrix: four 8×8 tiles of 16-bit elements; lane i names row i%8 of tile i/8 (16 bytes, 16-byte aligned).
+DEV void load_matrix(u32 (&r)[4], const void *shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(shared)) : "memory");
+}
+DEV void load_matrix_transposed(u32 (&r)[4], const void *shared) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(shared)) : "memory");
+}
+// pack_bf16 rounds two floats to nearest even: low half lo, high half hi.
+DEV u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+#ifdef HOPPER
+// launch_dependents lets the next kernel of the stream start its prologue; dependency_wait waits
+// until the kernel before has finished and its writes are seen. Without the launch attribute both do nothing.
+DEV void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+DEV void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+DEV void launch_dependents() {}
+DEV void dependency_wait() {}
+#endif
+#else
+#include "../emulator/emulated.h"
+#endif
+
+DEV float low_bf16(u32 v) { return __builtin_bit_cast(float, v << 16); }
+DEV float high_bf16(u32 v) { return __builtin_bit_cast(float, v & 0xffff0000u); }
+DEV float exp(float x) { return ex2(x * 1.4426950408889634f); }
+DEV float warp_sum(float v) { UNROLL for (int m = 16; m; m >>= 1) v += shfl_xor(v, m); return v; }
+DEV float warp_max(float v) { UNROLL for (int m = 16; m; m >>= 1) v = __builtin_fmaxf(v, shfl_xor(v, m)); return v; }
