@@ -1,0 +1,127 @@
+package driver
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Module is a set of kernels, translated for the device.
+type Module struct {
+	ctx        *Context
+	handle     uintptr
+	parameters map[string]int // of each entry, as the PTX declares them
+}
+
+// Function is a kernel of a module.
+type Function struct {
+	ctx        *Context
+	name       string
+	handle     uintptr
+	parameters int
+	shared     uint32 // most dynamic shared memory that a launch may ask for
+}
+
+// Numbers of CUjit_option and CUfunction_attribute.
+const (
+	jitInfoLog, jitInfoSize   = 3, 4
+	jitErrorLog, jitErrorSize = 5, 6
+	functionMaxDynamicShared  = 8
+)
+
+// defaultShared is the dynamic shared memory that every kernel may ask for.
+const defaultShared = 48 << 10
+
+// Load translates PTX for the device. An error carries the translator's log.
+func (c *Context) Load(ptx []byte) (*Module, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	image := append(bytes.Clone(ptx), 0)
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	info, failure := make([]byte, 4<<10), make([]byte, 16<<10)
+	pins.Pin(&info[0])
+	pins.Pin(&failure[0])
+	options := [4]int32{jitInfoLog, jitInfoSize, jitErrorLog, jitErrorSize}
+	values := [4]uintptr{
+		uintptr(unsafe.Pointer(&info[0])), uintptr(len(info) - 1),
+		uintptr(unsafe.Pointer(&failure[0])), uintptr(len(failure) - 1),
+	}
+	m := &Module{ctx: c, parameters: entries(ptx)}
+	err := c.api.call(&c.api.moduleLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
+		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))
+	if err != nil {
+		if log := strings.TrimSpace(cString(&failure[0])); log != "" {
+			return nil, fmt.Errorf("cuda: %w\n%s", err, log)
+		}
+		return nil, c.wrap(err)
+	}
+	keep(c, c.modules, m)
+	return m, nil
+}
+
+// entries counts the parameters of each kernel in PTX: what a launch passes is
+// known to the driver as a list without a length.
+func entries(ptx []byte) map[string]int {
+	found := map[string]int{}
+	for {
+		_, rest, ok := bytes.Cut(ptx, []byte(".entry "))
+		if !ok {
+			return found
+		}
+		ptx = rest
+		end := bytes.IndexAny(rest, "(\n{ ")
+		if end < 0 {
+			return found
+		}
+		name := strings.TrimSpace(string(rest[:end]))
+		found[name] = 0
+		if body, ok := bytes.CutPrefix(bytes.TrimSpace(rest[end:]), []byte("(")); ok {
+			if list, _, ok := bytes.Cut(body, []byte(")")); ok {
+				found[name] = bytes.Count(list, []byte(".param"))
+			}
+		}
+	}
+}
+
+// Function finds a kernel by its name.
+func (m *Module) Function(name string) (*Function, error) {
+	if m.handle == 0 {
+		return nil, errClosed
+	}
+	f := &Function{ctx: m.ctx, name: name, parameters: m.parameters[name], shared: defaultShared}
+	symbol := append([]byte(name), 0)
+	if err := m.ctx.api.call(&m.ctx.api.moduleFunction, uintptr(unsafe.Pointer(&f.handle)), m.handle, uintptr(unsafe.Pointer(&symbol[0]))); err != nil {
+		return nil, fmt.Errorf("cuda: kernel %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// AllowShared lets launches ask for so many bytes of dynamic shared memory;
+// without it they may ask for 48 KiB.
+func (f *Function) AllowShared(bytes int) error {
+	if bytes < 0 || bytes > f.ctx.info.SharedPerBlock {
+		return fmt.Errorf("cuda: kernel %s: %d bytes of shared memory; %s gives a block %d", f.name, bytes, f.ctx.info.Name, f.ctx.info.SharedPerBlock)
+	}
+	if bytes <= int(f.shared) {
+		return nil
+	}
+	if err := f.ctx.api.call(&f.ctx.api.functionSetting, f.handle, functionMaxDynamicShared, uintptr(bytes)); err != nil {
+		return fmt.Errorf("cuda: kernel %s: %d bytes of shared memory: %w", f.name, bytes, err)
+	}
+	f.shared = uint32(bytes)
+	return nil
+}
+
+// Close unloads the module; its functions are then gone.
+func (m *Module) Close() error {
+	if !drop(m.ctx, m.ctx.modules, m) {
+		return nil
+	}
+	handle := m.handle
+	m.handle = 0
+	return m.ctx.wrap(m.ctx.api.call(&m.ctx.api.moduleUnload, handle))
+}
