@@ -18,6 +18,8 @@ type device struct {
 	modules map[string]*driver.Module
 	kernels map[kernel]*driver.Function
 	err     error
+	dry     bool // load what launches need, and enqueue nothing
+	overlap bool // the launch before was a kernel: this one may start its prologue
 }
 
 // kernel names an entry point: file is the name of a .cu file without its
@@ -85,16 +87,41 @@ func (d *device) launch(k kernel, grid dim, threads int, args ...uint64) {
 		return
 	}
 	f, err := d.function(k)
-	if err == nil {
+	if err == nil && !d.dry {
 		err = d.stream.Launch(f, driver.LaunchConfig{
-			Grid:   [3]uint32{uint32(grid.x), uint32(max(grid.y, 1)), uint32(max(grid.z, 1))},
-			Block:  uint32(threads),
-			Shared: uint32(k.shared),
+			Grid:    [3]uint32{uint32(grid.x), uint32(max(grid.y, 1)), uint32(max(grid.z, 1))},
+			Block:   uint32(threads),
+			Shared:  uint32(k.shared),
+			Overlap: d.overlap,
 		}, args)
+		d.overlap = true
 	}
 	if err != nil {
 		d.err = fmt.Errorf("%s: %w", k.name, err)
 	}
+}
+
+// copyIn, copyOut and copy enqueue copies between host and device, and on the
+// device.
+func (d *device) copyIn(dst driver.Ptr, src *driver.Pinned, n int) {
+	d.enqueue(func() error { return d.stream.CopyIn(dst, src, 0, n) })
+}
+
+func (d *device) copyOut(dst *driver.Pinned, src driver.Ptr, n int) {
+	d.enqueue(func() error { return d.stream.CopyOut(dst, 0, src, n) })
+}
+
+func (d *device) copy(dst, src driver.Ptr, n int) {
+	d.enqueue(func() error { return d.stream.Copy(dst, src, n) })
+}
+
+// enqueue runs f unless an error is held or nothing is to be enqueued. A kernel
+// after it waits for it: only kernels overlap.
+func (d *device) enqueue(f func() error) {
+	if d.err == nil && !d.dry {
+		d.err = f()
+	}
+	d.overlap = false
 }
 
 // f32 is a float as a kernel argument.

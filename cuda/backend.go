@@ -1,0 +1,124 @@
+// Package cuda runs forwards on NVIDIA GPUs through the driver API: no
+// toolkit, no cgo. docs/cuda.md says how a forward becomes launches.
+//
+// For passes whose spans have 32 rows or fewer each, a row's result is
+// bit-identical whatever other rows ride along.
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// Options say which device to use, and how.
+type Options struct {
+	// Device is the ordinal of the GPU.
+	Device int
+	// Exact keeps activations in f32 in every operation.
+	Exact bool
+	// Library is the driver's library; "" searches for it.
+	Library string
+	// Progress is told of the bytes of each weight that has been taken.
+	Progress func(bytes int64)
+}
+
+// Backend is one GPU as a backend.Backend.
+type Backend struct {
+	driver   *driver.Driver
+	device   *device
+	uploader *driver.Uploader
+	exact    bool
+	notify   func(int64)
+
+	owned     []driver.Ptr // weights and slabs of KV pages
+	freePages map[int][]driver.Ptr
+	arena     arena
+	graphs    graphs
+	step      exchange // the step block
+	results   exchange // row results
+	pass      pass
+}
+
+// New opens a GPU. Its error is one line that says what is missing: a driver,
+// a device, its compute capability, memory.
+func New(o Options) (*Backend, error) {
+	drv, err := driver.Open(driver.Options{Library: o.Library})
+	if err != nil {
+		return nil, err
+	}
+	dev, err := newDevice(drv, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{driver: drv, device: dev, exact: o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
+	dev.ctx.Enter()
+	defer dev.ctx.Leave()
+	if b.uploader, err = dev.ctx.NewUploader(); err != nil {
+		return nil, errors.Join(err, dev.close())
+	}
+	if !o.Exact {
+		dev.findBLAS()
+	}
+	return b, nil
+}
+
+// Name is "cuda".
+func (b *Backend) Name() string { return "cuda" }
+
+// Passes of more rows than prefillRows a sequence gain nothing.
+const (
+	prefillRows   = 2048
+	invariantRows = 32
+)
+
+// Features describes the device.
+func (b *Backend) Features() backend.Features {
+	i := b.device.info
+	f := backend.Features{
+		Description:        fmt.Sprintf("%s, compute capability %d.%d, driver %s", i.Name, i.Major, i.Minor, i.DriverVersion),
+		Kernels:            "cuda-bf16",
+		PrefillRows:        prefillRows,
+		BatchInvariantRows: invariantRows,
+	}
+	if b.exact {
+		f.Kernels, f.Exact, f.BatchInvariantRows = "cuda-f32", true, 1<<20
+	}
+	return f
+}
+
+// FreeMemory is how many bytes the device has free, and has in all.
+func (b *Backend) FreeMemory() (free, total uint64, err error) {
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	return b.device.ctx.MemInfo()
+}
+
+func (b *Backend) progress(bytes int64) {
+	if b.notify != nil {
+		b.notify(bytes)
+	}
+}
+
+// Close frees everything on the device.
+func (b *Backend) Close() error {
+	if b.device == nil {
+		return nil
+	}
+	d := b.device
+	b.device = nil
+	d.ctx.Enter()
+	defer d.ctx.Leave()
+	err := errors.Join(b.uploader.Flush(), d.stream.Synchronize(), b.uploader.Close())
+	b.graphs.clear()
+	for _, p := range b.owned {
+		d.ctx.Free(p)
+	}
+	b.owned, b.freePages = nil, nil
+	b.arena.free(d.ctx)
+	b.step.free(d.ctx)
+	b.results.free(d.ctx)
+	return errors.Join(err, d.close())
+}

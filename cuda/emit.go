@@ -1,0 +1,181 @@
+package cuda
+
+import (
+	"windrow/cuda/driver"
+)
+
+// warm loads the modules of a plan's kernels: nothing may be loaded while a
+// capture is under way.
+func (b *Backend) warm(y *plan) error {
+	b.device.dry = true
+	b.emit(y)
+	b.device.dry = false
+	return b.device.take()
+}
+
+// emit enqueues a plan: the step block, one or a few kernels an action, and
+// the row results.
+func (b *Backend) emit(y *plan) {
+	d := b.device
+	d.copyIn(b.step.device, b.step.host, y.shape.layout().size+y.host)
+	for i := range y.actions {
+		a := &y.actions[i]
+		switch a.kind {
+		case opProject:
+			b.emitProject(y, a)
+		case opProjectAdd:
+			b.emitProjectAdd(y, a)
+		case opGated:
+			b.emitGated(y, a)
+		case opHead:
+			b.emitHead(y, a)
+		default:
+			b.emitRows(y, a)
+		}
+	}
+	if y.head > 0 {
+		a := &y.actions[len(y.actions)-1]
+		_, out := statsBytes(a.w[0].w.out, y.head, y.top)
+		d.copyOut(b.results.host, b.results.device, out)
+	}
+}
+
+// emitRows enqueues the operations that are not products with weights.
+func (b *Backend) emitRows(y *plan, a *action) {
+	d, bucket, step := b.device, y.shape.bucket, b.step.device
+	dst, src := a.dst[0], a.src[0]
+	switch a.kind {
+	case opEmbed:
+		d.embed(dst.f32, a.w[0].w.raw, a.w[0].w.dt, dst.width, step, bucket)
+	case opEmbedHost:
+		d.copy(dst.f32, step+driver.Ptr(y.shape.layout().size), y.host)
+	case opRMSNorm:
+		d.rmsNorm(dst.f32, dst.bf16, src.f32, a.norm[0], src.width, bucket, a.eps)
+	case opConvert:
+		if dst.bf16 != 0 {
+			d.toBF16(dst.bf16, src.f32, bucket*src.width)
+		} else {
+			d.toF32(dst.f32, src.bf16, bucket*src.width)
+		}
+	case opRotate:
+		d.rotateStore(src.f32, a.src[1].f32, a.src[2].f32, dst.bf16, rotation{
+			qHeads: src.width / y.kv.HeadDim, kvHeads: y.kv.KVHeads, dim: y.kv.HeadDim,
+			qNorm: a.norm[0], kNorm: a.norm[1], eps: a.eps, kv: y.kv.DType, layers: y.kv.Layers,
+		}, step, a.layer, bucket)
+	case opAttend:
+		at := attention{qHeads: src.width / y.kv.HeadDim, kvHeads: y.kv.KVHeads, dim: y.kv.HeadDim, scale: a.scale, kv: y.kv.DType, layers: y.kv.Layers}
+		switch {
+		case src.bf16 == 0:
+			d.simtAttend(dst.f32, src.f32, at, step, a.layer, bucket)
+		case y.decode:
+			d.attendDecode(dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.shape.spans, y.chunks)
+		default:
+			d.attendPrefill(dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.shape.spans, y.most)
+		}
+	}
+}
+
+// decodeRows bounds the rows of one launch of the decode projections.
+const decodeRows = 128
+
+// slices calls body for at most decodeRows rows at a time.
+func decodeSlices(bucket int, body func(first, rows int)) {
+	for r := 0; r < bucket; r += decodeRows {
+		body(r, min(decodeRows, bucket-r))
+	}
+}
+
+// past is an address that many elements on; 0 stays 0.
+func past(p driver.Ptr, elements, size int) driver.Ptr {
+	if p == 0 {
+		return 0
+	}
+	return p + driver.Ptr(elements*size)
+}
+
+// rowsOf is an operand from row first on.
+func (o operand) rowsOf(first int) target {
+	return target{f32: past(o.f32, first*o.width, 4), bf16: past(o.bf16, first*o.width, 2)}
+}
+
+// project enqueues up to three weights of one format.
+func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, add bool) {
+	d := b.device
+	var targets [3]target
+	if !y.decode {
+		for i, o := range dst {
+			targets[i] = o.rowsOf(0)
+			targets[i].add = add
+		}
+		d.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
+		return
+	}
+	decodeSlices(y.shape.bucket, func(first, rows int) {
+		for i, o := range dst {
+			targets[i] = o.rowsOf(first)
+			targets[i].add = add
+		}
+		d.project(targets[:len(dst)], past(src.bf16, first*src.width, 2), w, rows)
+	})
+}
+
+func (b *Backend) emitProject(y *plan, a *action) {
+	for i := 0; i < a.n; {
+		w := a.w[i].w
+		if !w.fast() {
+			b.device.simtProject(a.dst[i].f32, a.src[0].f32, w, a.w[i].bias, false, y.shape.bucket)
+			i++
+			continue
+		}
+		j := i + 1
+		for j < a.n && sameFormat(w, a.w[j].w) {
+			j++
+		}
+		b.project(y, a.dst[i:j], a.src[0], a.w[i:j], false)
+		i = j
+	}
+}
+
+func (b *Backend) emitProjectAdd(y *plan, a *action) {
+	if w := a.w[0]; !w.w.fast() {
+		b.device.simtProject(a.dst[0].f32, a.src[0].f32, w.w, w.bias, true, y.shape.bucket)
+		return
+	}
+	b.project(y, a.dst[:1], a.src[0], a.w[:1], true)
+}
+
+func (b *Backend) emitGated(y *plan, a *action) {
+	d, bucket, dst := b.device, y.shape.bucket, a.dst[0]
+	if a.scratch[0] == 0 {
+		if !y.decode {
+			d.prefillGated(dst.rowsOf(0), a.src[0].bf16, a.w[0], a.w[1], bucket)
+			return
+		}
+		decodeSlices(bucket, func(first, rows int) {
+			d.projectGated(dst.rowsOf(first), past(a.src[0].bf16, first*a.src[0].width, 2), a.w[0], a.w[1], rows)
+		})
+		return
+	}
+	for i, w := range a.w[:2] {
+		if !w.w.fast() {
+			d.simtProject(a.scratch[i], a.src[0].f32, w.w, w.bias, false, bucket)
+			continue
+		}
+		b.project(y, []operand{{width: dst.width, f32: a.scratch[i]}}, a.src[0], a.w[i:i+1], false)
+	}
+	d.gatedAct(dst.f32, dst.bf16, a.scratch[0], a.scratch[1], false, bucket*dst.width)
+}
+
+// emitHead enqueues the final norm of the wanted rows, the head, and the
+// statistics of the logits.
+func (b *Backend) emitHead(y *plan, a *action) {
+	d, w, src := b.device, a.w[0], a.src[0]
+	if w.w.fast() {
+		d.rmsNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
+		d.project([]target{{f32: a.scratch[1]}}, a.scratch[0], a.w[:1], y.head)
+	} else {
+		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
+		d.simtProject(a.scratch[1], a.scratch[0], w.w, 0, false, y.head)
+	}
+	d.rowStats(b.results.device, a.scratch[1], w.w.out, y.head, y.top, b.step.device, a.scratch[2])
+}

@@ -1,0 +1,101 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// pageSlots is how many slots of all layers one page holds.
+const pageSlots = 64
+
+// kv is one sequence's keys and values, in pages that are taken when they are
+// first written.
+type kv struct {
+	b      *Backend
+	layout backend.KVLayout
+	pages  []driver.Ptr
+	open   bool
+}
+
+func (c *kv) Layout() backend.KVLayout { return c.layout }
+func (c *kv) Bytes() int64 {
+	return int64(len(c.pages)) * pageSlots * c.layout.BytesPerToken()
+}
+
+// Close gives the pages back to the backend.
+func (c *kv) Close() {
+	if c.open {
+		c.open = false
+		size := pageBytes(c.layout)
+		c.b.freePages[size] = append(c.b.freePages[size], c.pages...)
+		c.pages = nil
+	}
+}
+
+// pageBytes: for each layer K and V, for each KV head a tile of 64 vectors.
+func pageBytes(l backend.KVLayout) int {
+	return pageSlots * int(l.BytesPerToken())
+}
+
+// NewKV makes storage that takes its pages as they are written.
+func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
+	if l.Layers <= 0 || l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.Slots <= 0 || l.BytesPerToken() == 0 {
+		return nil, fmt.Errorf("cuda: kv %+v: want positive sizes, an even head dimension and a known type", l)
+	}
+	if l.HeadDim > maxHeadDim {
+		return nil, fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)
+	}
+	if l.Window != 0 && (l.Window < 0 || l.Keep < 0 || l.Keep >= l.Window || l.Slots <= l.Window) {
+		return nil, fmt.Errorf("cuda: kv window %d that keeps %d of %d slots: want keep < window < slots", l.Window, l.Keep, l.Slots)
+	}
+	return &kv{b: b, layout: l, open: true}, nil
+}
+
+// maxHeadDim is what the exact attention kernel holds in registers.
+const maxHeadDim = 256
+
+// reserve takes the pages up to the slots of indices [from, to).
+func (c *kv) reserve(from, to int) error {
+	last := c.layout.Slot(to - 1)
+	if c.layout.Window != 0 && to > c.layout.Slots {
+		last = c.layout.Slots - 1
+	}
+	for len(c.pages) <= last/pageSlots {
+		p, err := c.b.page(pageBytes(c.layout))
+		if err != nil {
+			return err
+		}
+		c.pages = append(c.pages, p)
+	}
+	return nil
+}
+
+// slabBytes bounds how much is taken from the device at once for pages.
+const slabBytes = 64 << 20
+
+// page takes a free page, or a slab of new ones.
+func (b *Backend) page(size int) (driver.Ptr, error) {
+	free := b.freePages[size]
+	if len(free) == 0 {
+		n := max(1, min(16, slabBytes/size))
+		b.device.ctx.Enter()
+		defer b.device.ctx.Leave()
+		slab, err := b.device.ctx.Alloc(n * size)
+		if err != nil && n > 1 {
+			n = 1
+			slab, err = b.device.ctx.Alloc(size)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("cuda: no memory for 64 more tokens: %w", err)
+		}
+		b.owned = append(b.owned, slab)
+		for i := n - 1; i >= 0; i-- {
+			free = append(free, slab+driver.Ptr(i*size))
+		}
+	}
+	p := free[len(free)-1]
+	b.freePages[size] = free[:len(free)-1]
+	return p, nil
+}

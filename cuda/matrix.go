@@ -1,0 +1,133 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+	"windrow/quant"
+)
+
+// matrix is a weight [out, in] on the device: as stored, or packed for the
+// tensor cores, never both.
+type matrix struct {
+	label           string
+	dt              backend.DType
+	out, in, group  int
+	raw             driver.Ptr // rows as the checkpoint has them; 0 where packed
+	scales, biases  driver.Ptr // of affine types
+	packed          *packedMatrix
+	tensor          backend.Tensor // on the host: quantised embeddings are decoded there
+	tensorCoreShape bool           // bf16 rows that the tensor-core kernels take
+}
+
+func (m *matrix) Out() int { return m.out }
+func (m *matrix) In() int  { return m.in }
+
+// fast tells whether projections by m run on tensor cores.
+func (m *matrix) fast() bool { return m.packed != nil || m.tensorCoreShape }
+
+// vector is a weight [n] in f32 on the device.
+type vector struct {
+	n    int
+	data driver.Ptr
+}
+
+func (v *vector) Len() int { return v.n }
+
+// Matrix uploads a weight, and packs quantised ones.
+func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
+	if len(t.Shape) != 2 {
+		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	m := &matrix{label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: t}
+	mark := len(b.owned)
+	var err error
+	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {
+		if m.scales, err = b.upload(t.Scales); err == nil {
+			m.biases, err = b.upload(t.Biases)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	if !b.exact && packable(t) {
+		if !t.DType.Quantized() {
+			m.tensorCoreShape = true
+		} else {
+			if err := b.uploader.Flush(); err != nil {
+				return nil, err
+			}
+			if m.packed, err = b.device.pack(t, m.raw, m.scales, m.biases); err != nil {
+				return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+			}
+			if err := b.device.stream.Synchronize(); err != nil {
+				return nil, err
+			}
+			for _, p := range b.owned[mark:] {
+				b.device.ctx.Free(p)
+			}
+			b.owned = b.owned[:mark]
+			m.raw, m.scales, m.biases = 0, 0, 0
+		}
+	}
+	b.progress(int64(t.Bytes()))
+	return m, nil
+}
+
+// upload copies bytes to new device memory, which the backend owns. The copy
+// may still be under way when it returns.
+func (b *Backend) upload(data []byte) (driver.Ptr, error) {
+	p, err := b.device.ctx.Alloc(len(data))
+	if err != nil {
+		return 0, err
+	}
+	b.owned = append(b.owned, p)
+	return p, b.uploader.Upload(p, data)
+}
+
+// Vector widens a norm weight or a bias to f32.
+func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
+	if len(t.Shape) != 1 || t.DType.Quantized() {
+		return nil, fmt.Errorf("tensor %s: %v of shape %v, want floats of one dimension", t.Name, t.DType, t.Shape)
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	n := t.Shape[0]
+	data := make([]byte, 4*n)
+	for i := range n {
+		var x float32
+		switch t.DType {
+		case backend.F32:
+			x = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		case backend.F16:
+			x = quant.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		default:
+			x = quant.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
+		}
+		if x != x || math.IsInf(float64(x), 0) {
+			return nil, fmt.Errorf("tensor %s: element %d is %v", t.Name, i, x)
+		}
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
+	}
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	p, err := b.device.ctx.Alloc(len(data))
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	b.owned = append(b.owned, p)
+	if err := b.device.ctx.Upload(p, data); err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	b.progress(int64(t.Bytes()))
+	return &vector{n: n, data: p}, nil
+}

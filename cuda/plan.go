@@ -1,0 +1,324 @@
+package cuda
+
+import (
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// operand is a buffer as a launch sees it: addresses of the forms in use.
+type operand struct {
+	width     int
+	f32, bf16 driver.Ptr
+}
+
+// action is one operation with its addresses. Two plans of equal actions and
+// equal geometry make equal launches.
+type action struct {
+	kind       opKind
+	layer      int
+	eps, scale float32
+	dst, src   [3]operand
+	w          [3]linear
+	n          int
+	norm       [2]driver.Ptr
+	scratch    [3]driver.Ptr
+}
+
+// geometry is what the launches of a plan depend on besides their actions.
+type geometry struct {
+	shape  stepShape
+	decode bool // every span has at most invariantRows rows
+	chunks int  // of the context, a power of two
+	most   int  // rows of the longest span, rounded up, in prefill passes
+	kv     backend.KVLayout
+	host   int // bytes of embedded rows behind the step block
+	head   int // wanted rows, rounded up
+	top    int // candidates a row
+}
+
+// plan is a list of operations made ready to launch.
+type plan struct {
+	geometry
+	actions []action
+	logits  driver.Ptr // [head, vocabulary] f32
+}
+
+// headRows bounds the rows that go through the head at once: 128 rows of
+// 152 k logits are 78 MB.
+const headRows = 128
+
+// make plans the recorded operations. want is a buffer whose f32 form is read
+// afterwards, or nil.
+func (p *pass) make(want *buffer) error {
+	y := &p.plan
+	y.actions = y.actions[:0]
+	y.geometry = p.geometry()
+
+	// Backward: which forms does each operation have to write?
+	for _, b := range p.buffers[:p.used] {
+		b.want = 0
+	}
+	if want != nil {
+		want.want = asF32
+	}
+	forms := make([]form, 0, 512)
+	for i := len(p.ops) - 1; i >= 0; i-- {
+		o := &p.ops[i]
+		forms = append(forms, p.wanted(o))
+	}
+
+	// Forward: give addresses.
+	for i := range p.ops {
+		if err := p.resolve(&p.ops[i], forms[len(p.ops)-1-i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wanted returns the forms of the first target that operation o has to write,
+// and moves the wants to its inputs.
+func (p *pass) wanted(o *op) form {
+	w := form(0)
+	if o.dst[0] != nil {
+		w = o.dst[0].want
+		for _, d := range o.dst {
+			if d != nil {
+				d.want = 0
+			}
+		}
+		if o.kind == opProjectAdd {
+			o.dst[0].want = asF32
+		}
+	}
+	for _, s := range o.src {
+		if s != nil {
+			s.want |= p.reads(o)
+		}
+	}
+	return w
+}
+
+// reads returns the forms of its inputs that an operation reads.
+func (p *pass) reads(o *op) form {
+	switch o.kind {
+	case opProject, opProjectAdd, opGated:
+		var f form
+		for _, w := range o.w {
+			switch {
+			case w.w == nil:
+			case w.w.fast():
+				f |= asBF16
+			default:
+				f |= asF32
+			}
+		}
+		return f
+	case opAttend:
+		if p.attendFast(o) {
+			return asBF16
+		}
+	}
+	return asF32
+}
+
+// attentionOf is the shape of an attention operation.
+func (p *pass) attentionOf(o *op) attention {
+	l := p.layout
+	return attention{qHeads: o.src[0].width / l.HeadDim, kvHeads: l.KVHeads, dim: l.HeadDim, scale: o.scale, kv: l.DType, layers: l.Layers}
+}
+
+func (p *pass) attendFast(o *op) bool {
+	return !p.b.exact && p.layout.DType != backend.KVF32 && attendTakes(p.attentionOf(o))
+}
+
+// geometry rounds this pass's sizes up to those of its graphs.
+func (p *pass) geometry() geometry {
+	g := geometry{kv: p.layout, host: 4 * len(p.host), decode: true}
+	pages, slots, longest := 0, 1, 0
+	for _, s := range p.values.spans {
+		c := s.KV.(*kv)
+		pages += len(c.pages)
+		end := s.Base + s.Rows
+		if c.layout.Window != 0 {
+			end = min(end, c.layout.Slots)
+		}
+		slots = max(slots, end)
+		longest = max(longest, s.Rows)
+	}
+	if len(p.values.spans) == 0 {
+		longest = p.rows
+	}
+	g.decode = longest <= invariantRows
+	g.shape = stepShape{bucket: rowBucket(p.rows), half: p.layout.HeadDim / 2, spans: powerOfTwo(len(p.values.spans)), pages: powerOfTwo(max(pages, 8))}
+	if p.values.cos == nil {
+		g.shape.half = 0
+	}
+	g.chunks = powerOfTwo((slots + chunkSlots - 1) / chunkSlots)
+	if !g.decode {
+		g.most = (longest + 127) &^ 127
+	}
+	if n := len(p.values.want); n > 0 {
+		g.head, g.top = rowBucket(n), p.values.top
+	}
+	return g
+}
+
+// place gives a buffer memory in the forms f.
+func (p *pass) place(b *buffer, f form) error {
+	n := p.plan.shape.bucket * b.width
+	var err error
+	if f&asF32 != 0 && b.f32 == 0 {
+		b.f32, err = p.take(4 * n)
+	}
+	if err == nil && f&asBF16 != 0 && b.bf16 == 0 {
+		b.bf16, err = p.take(2 * n)
+	}
+	return err
+}
+
+func (p *pass) take(n int) (driver.Ptr, error) {
+	chunks := len(p.b.arena.chunks)
+	a, err := p.b.arena.take(p.b.device.ctx, n)
+	if len(p.b.arena.chunks) != chunks {
+		p.b.graphs.clear() // addresses of later plans change
+	}
+	return a, err
+}
+
+// resolve appends the actions of one operation, conversions of its inputs
+// first. forms is what later operations want of its target.
+func (p *pass) resolve(o *op, forms form) error {
+	a := action{kind: o.kind, layer: o.layer, eps: o.eps, scale: o.scale, w: o.w, n: o.n, norm: o.norm}
+	reads := p.reads(o)
+	for i, s := range o.src {
+		if s == nil {
+			continue
+		}
+		if err := p.convert(s, reads); err != nil {
+			return err
+		}
+		a.src[i] = operand{width: s.width}
+		if reads&asF32 != 0 {
+			a.src[i].f32 = s.f32
+		}
+		if reads&asBF16 != 0 {
+			a.src[i].bf16 = s.bf16
+		}
+	}
+	writes := p.writes(o, forms)
+	for i, d := range o.dst {
+		if d == nil {
+			continue
+		}
+		if o.kind == opProjectAdd {
+			if err := p.convert(d, asF32); err != nil {
+				return err
+			}
+		}
+		if err := p.place(d, writes); err != nil {
+			return err
+		}
+		a.dst[i] = operand{width: d.width}
+		if writes&asF32 != 0 {
+			a.dst[i].f32 = d.f32
+		}
+		if writes&asBF16 != 0 {
+			a.dst[i].bf16 = d.bf16
+		}
+		d.valid = writes
+	}
+	if err := p.scratch(o, &a); err != nil {
+		return err
+	}
+	p.plan.actions = append(p.plan.actions, a)
+	return nil
+}
+
+// writes returns the forms that an operation's kernel produces, given those
+// that are wanted.
+func (p *pass) writes(o *op, forms form) form {
+	if forms == 0 {
+		forms = asF32
+	}
+	switch o.kind {
+	case opRMSNorm:
+		return forms
+	case opAttend:
+		if p.attendFast(o) {
+			return forms
+		}
+	case opGated:
+		if gatedTogether(o.w[0], o.w[1]) {
+			return forms
+		}
+		return asF32 | forms&asBF16 // the activation kernel writes both
+	case opRotate:
+		return asF32 | forms&asBF16
+	}
+	return asF32
+}
+
+// convert makes the forms f of a buffer valid.
+func (p *pass) convert(b *buffer, f form) error {
+	missing := f &^ b.valid
+	if missing == 0 {
+		return nil
+	}
+	if err := p.place(b, missing); err != nil {
+		return err
+	}
+	if b.valid == 0 { // never written: its contents are undefined
+		b.valid = missing
+		return nil
+	}
+	a := action{kind: opConvert, dst: [3]operand{{width: b.width}}, src: [3]operand{{width: b.width}}}
+	if missing&asBF16 != 0 {
+		a.dst[0].bf16, a.src[0].f32 = b.bf16, b.f32
+	} else {
+		a.dst[0].f32, a.src[0].bf16 = b.f32, b.bf16
+	}
+	b.valid |= missing
+	p.plan.actions = append(p.plan.actions, a)
+	return nil
+}
+
+// sameFormat tells whether two weights run in one launch.
+func sameFormat(a, b *matrix) bool {
+	return a.fast() == b.fast() && a.dt == b.dt && a.group == b.group
+}
+
+// gatedTogether tells whether gate and up run in one launch with the
+// activation.
+func gatedTogether(gate, up linear) bool {
+	return sameFormat(gate.w, up.w) && gate.w.fast()
+}
+
+// scratch gives an action memory that no other sees.
+func (p *pass) scratch(o *op, a *action) (err error) {
+	take := func(i, n int) {
+		if err == nil {
+			a.scratch[i], err = p.take(n)
+		}
+	}
+	switch o.kind {
+	case opGated:
+		if !gatedTogether(o.w[0], o.w[1]) {
+			n := 4 * p.plan.shape.bucket * o.dst[0].width
+			take(0, n)
+			take(1, n)
+		}
+	case opHead:
+		vocabulary := o.w[0].w.out
+		partials, _ := statsBytes(vocabulary, p.plan.head, p.plan.top)
+		size := 4
+		if o.w[0].w.fast() {
+			size = 2
+		}
+		take(0, size*p.plan.head*o.src[0].width)
+		take(1, 4*p.plan.head*vocabulary)
+		take(2, partials)
+		p.plan.logits = a.scratch[1]
+	}
+	return err
+}
