@@ -1,0 +1,38 @@
+#!/bin/sh
+# Makes PTX of the CUDA sources with clang, without a CUDA toolkit:
+#   sh build.sh [-o DIR] [FILE...]    FILE.cu -> FILE.sm_80.ptx and FILE.sm_90a.ptx; all files by default
+# A file whose name ends in _hopper has an sm_90a image only.
+set -eu
+cd "$(dirname "$0")"
+CLANG=${CLANG:-clang-22}
+out=.
+if [ "${1:-}" = -o ]; then
+	out=$2
+	shift 2
+fi
+if [ $# = 0 ]; then
+	set -- *.cu
+fi
+
+# No contraction across statements: it would depend on what the optimizer
+# makes of each instance of a template, and with it the bits of a row.
+flags="-x cuda --cuda-device-only -nocudainc -nocudalib -std=gnu++20 -O3 -S -ffp-contract=on -Wall -Wno-unknown-cuda-version -Wno-unused-function"
+
+image() { # file architecture PTX-version flags...
+	f=$1 arch=$2 ptx=$3
+	shift 3
+	"$CLANG" $flags --cuda-gpu-arch=$arch --cuda-feature=+$ptx "$@" -o "$out/$f.$arch.ptx.tmp" "$f.cu" || {
+		rm -f "$out/$f.$arch.ptx.tmp"
+		exit 1
+	}
+	mv "$out/$f.$arch.ptx.tmp" "$out/$f.$arch.ptx"
+}
+
+for f; do
+	f=$(basename "$f" .cu)
+	case $f in
+	*_hopper) ;;
+	*) image "$f" sm_80 ptx74 ;;
+	esac
+	image "$f" sm_90a ptx80 -DHOPPER
+done
