@@ -5,8 +5,10 @@ package driver
 import (
 	"os"
 	"strings"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
 )
 
 // driverPaths are the places of the driver's library: the loader's own path,
@@ -35,4 +37,14 @@ func isBareName(path string) bool { return !strings.Contains(path, "/") }
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// prefetch asks for the pages of a mapped file to be read ahead. It is a hint:
+// where it is not understood, the first use of the pages reads them.
+func prefetch(b []byte) {
+	page := uintptr(os.Getpagesize())
+	skip := int(-uintptr(unsafe.Pointer(&b[0])) & (page - 1))
+	if skip < len(b) {
+		_ = unix.Madvise(b[skip:], unix.MADV_WILLNEED)
+	}
 }
