@@ -15,6 +15,7 @@ type device struct {
 	ctx     *driver.Context
 	info    driver.DeviceInfo
 	stream  *driver.Stream
+	blas    *cublas // nil where cuBLASLt is not found
 	modules map[string]*driver.Module
 	kernels map[kernel]*driver.Function
 	err     error
@@ -146,5 +147,5 @@ func (d *device) take() error {
 func (d *device) close() error {
 	d.ctx.Enter()
 	defer d.ctx.Leave()
-	return errors.Join(d.stream.Close(), d.ctx.Close())
+	return errors.Join(d.blas.close(), d.stream.Close(), d.ctx.Close())
 }

@@ -54,10 +54,13 @@ type uploadJob struct {
 }
 
 // NewUploader makes an uploader; its workers start with the first Upload.
-func (c *Context) NewUploader() *Uploader {
+func (c *Context) NewUploader() (*Uploader, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	u := &Uploader{ctx: c}
 	u.idle = sync.NewCond(&u.mu)
-	return u
+	return u, nil
 }
 
 // Upload begins the copy of src, of any length and alignment, to the device.

@@ -1,0 +1,112 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"windrow/cuda/driver"
+)
+
+// blasVariable names cuBLASLt's library by its path, or turns it off.
+const blasVariable = "WINDROW_CUBLASLT"
+
+// errNoBLAS says that cuBLASLt is not on this machine, or not wanted.
+var errNoBLAS = errors.New("cuda: no cuBLASLt")
+
+// blasVersions are the major versions whose interface the binding knows.
+var blasVersions = []int{13, 12, 11}
+
+// blasPaths lists where cuBLASLt may be: the loader's own path, then toolkits,
+// then what Python packages carry. A version newer than the driver's CUDA is
+// left out: it would load and then fail.
+func blasPaths(driverVersion string) []string {
+	newest, _, _ := strings.Cut(driverVersion, ".")
+	limit, err := strconv.Atoi(newest)
+	if err != nil {
+		limit = blasVersions[0]
+	}
+	var paths []string
+	folders := blasFolders()
+	for _, v := range blasVersions {
+		if v > limit {
+			continue
+		}
+		name := fmt.Sprintf("libcublasLt.so.%d", v)
+		if runtime.GOOS == "windows" {
+			name = fmt.Sprintf("cublasLt64_%d.dll", v)
+		} else {
+			paths = append(paths, name)
+		}
+		for _, f := range folders {
+			path := filepath.Join(f, name)
+			if _, err := os.Stat(path); err == nil {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// blasFolders are the folders of toolkits and of Python environments. None is
+// relative: what lies in the working folder is not to be run.
+func blasFolders() []string {
+	home, _ := os.UserHomeDir()
+	var patterns []string
+	if runtime.GOOS == "windows" {
+		patterns = []string{os.Getenv("CUDA_PATH") + `\bin`, os.Getenv("CUDA_PATH") + `\bin\x64`}
+	} else {
+		patterns = []string{
+			"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/opt/cuda/lib64",
+			"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+			os.Getenv("CUDA_HOME") + "/lib64", os.Getenv("CONDA_PREFIX") + "/lib",
+		}
+	}
+	for _, root := range []string{
+		os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX"), "/usr", "/usr/local", "/opt/*", "/opt/*/.venv", "/opt/*/envs/*",
+		home + "/.local", home + "/.venv", home + "/*",
+	} {
+		patterns = append(patterns,
+			root+"/lib/python3*/site-packages/nvidia/*/lib", root+"/lib/python3*/dist-packages/nvidia/*/lib")
+	}
+	for _, path := range filepath.SplitList(os.Getenv("PYTHONPATH")) {
+		patterns = append(patterns, path+"/nvidia/*/lib")
+	}
+	var folders []string
+	for _, p := range patterns {
+		if !filepath.IsAbs(p) {
+			continue
+		}
+		found, _ := filepath.Glob(p) // the error is of a bad pattern, which is no folder
+		folders = append(folders, found...)
+	}
+	return folders
+}
+
+// findBLASLibrary opens the first cuBLASLt that the machine has.
+func findBLASLibrary(driverVersion string) (*driver.Library, error) {
+	switch path := os.Getenv(blasVariable); path {
+	case "off":
+		return nil, fmt.Errorf("%w: %s is off", errNoBLAS, blasVariable)
+	case "":
+	default:
+		l, err := driver.OpenLibrary(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %v", errNoBLAS, blasVariable, err)
+		}
+		return l, nil
+	}
+	paths := blasPaths(driverVersion)
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%w: no library found", errNoBLAS)
+	}
+	l, err := driver.OpenLibrary(paths...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errNoBLAS, err)
+	}
+	return l, nil
+}
