@@ -11,8 +11,8 @@ type LaunchConfig struct {
 	Block  uint32    // threads of a block
 	Shared uint32    // bytes of dynamic shared memory
 	// Overlap lets the launch begin before the one before it has ended, up to
-	// where its kernel waits for that (compute capability 9.0 and later; else
-	// it has no effect).
+	// where its kernel waits for that. It has no effect on kernels that never
+	// wait, and on devices before compute capability 9.0.
 	Overlap bool
 }
 
@@ -80,7 +80,7 @@ func (s *Stream) Launch(f *Function, c LaunchConfig, args []uint64) error {
 	copy(b.values[:], args)
 	p := &s.ctx.api.launch
 	block := b.plain[:]
-	if c.Overlap && s.ctx.overlap {
+	if c.Overlap && f.waits && s.ctx.overlap {
 		p = &s.ctx.api.launchExtended
 		block = b.extended[:]
 		b.config.grid = c.Grid

@@ -3,25 +3,27 @@ package driver
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 )
 
 // Module is a set of kernels, translated for the device.
 type Module struct {
-	ctx        *Context
-	handle     uintptr
-	parameters map[string]int // of each entry, as the PTX declares them
+	ctx     *Context
+	handle  uintptr
+	entries map[string]entry
 }
 
 // Function is a kernel of a module.
 type Function struct {
-	ctx        *Context
-	name       string
-	handle     uintptr
-	parameters int
-	shared     uint32 // most dynamic shared memory that a launch may ask for
+	ctx    *Context
+	name   string
+	handle uintptr
+	entry
+	shared uint32 // most dynamic shared memory that a launch may ask for
 }
 
 // Numbers of CUjit_option and CUfunction_attribute.
@@ -50,7 +52,7 @@ func (c *Context) Load(ptx []byte) (*Module, error) {
 		uintptr(unsafe.Pointer(&info[0])), uintptr(len(info) - 1),
 		uintptr(unsafe.Pointer(&failure[0])), uintptr(len(failure) - 1),
 	}
-	m := &Module{ctx: c, parameters: entries(ptx)}
+	m := &Module{ctx: c, entries: entries(ptx)}
 	err := c.api.call(&c.api.moduleLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
 		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))
 	if err != nil {
@@ -63,36 +65,44 @@ func (c *Context) Load(ptx []byte) (*Module, error) {
 	return m, nil
 }
 
-// entries counts the parameters of each kernel in PTX: what a launch passes is
-// known to the driver as a list without a length.
-func entries(ptx []byte) map[string]int {
-	found := map[string]int{}
-	for {
-		_, rest, ok := bytes.Cut(ptx, []byte(".entry "))
-		if !ok {
-			return found
-		}
-		ptx = rest
-		end := bytes.IndexAny(rest, "(\n{ ")
-		if end < 0 {
-			return found
-		}
-		name := strings.TrimSpace(string(rest[:end]))
-		found[name] = 0
-		if body, ok := bytes.CutPrefix(bytes.TrimSpace(rest[end:]), []byte("(")); ok {
-			if list, _, ok := bytes.Cut(body, []byte(")")); ok {
-				found[name] = bytes.Count(list, []byte(".param"))
-			}
-		}
-	}
+// entry is what the PTX says of a kernel.
+type entry struct {
+	parameters int
+	// waits: it waits for the kernel before it, so that it may overlap with it.
+	waits bool
 }
+
+// entries reads the kernels of PTX. The driver knows what a launch passes as a
+// list without a length, and would overlap a kernel that never waits.
+func entries(ptx []byte) map[string]entry {
+	found := map[string]entry{}
+	_, ptx, ok := bytes.Cut(ptx, []byte(".entry "))
+	for ok {
+		var text []byte
+		text, ptx, ok = bytes.Cut(ptx, []byte(".entry "))
+		end := bytes.IndexAny(text, "(\r\n{ ")
+		if end < 0 {
+			continue
+		}
+		e := entry{waits: bytes.Contains(text, []byte("griddepcontrol.wait"))}
+		if body, ok := bytes.CutPrefix(bytes.TrimSpace(text[end:]), []byte("(")); ok {
+			list, _, _ := bytes.Cut(body, []byte(")"))
+			e.parameters = bytes.Count(list, []byte(".param"))
+		}
+		found[string(text[:end])] = e
+	}
+	return found
+}
+
+// Names lists the module's kernels.
+func (m *Module) Names() []string { return slices.Sorted(maps.Keys(m.entries)) }
 
 // Function finds a kernel by its name.
 func (m *Module) Function(name string) (*Function, error) {
 	if m.handle == 0 {
 		return nil, errClosed
 	}
-	f := &Function{ctx: m.ctx, name: name, parameters: m.parameters[name], shared: defaultShared}
+	f := &Function{ctx: m.ctx, name: name, entry: m.entries[name], shared: defaultShared}
 	symbol := append([]byte(name), 0)
 	if err := m.ctx.api.call(&m.ctx.api.moduleFunction, uintptr(unsafe.Pointer(&f.handle)), m.handle, uintptr(unsafe.Pointer(&symbol[0]))); err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s: %w", name, err)
