@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"runtime"
-	"strconv"
 	"unsafe"
 
 	"windrow/backend"
@@ -14,14 +13,7 @@ import (
 //
 // The whole numbers of the weights are the A operand. Those of 8 bits are read
 // where they lie in the file; smaller ones are unpacked to bytes a step ahead,
-// into 4 KB that stay in L1. Sums over a group are exact, so a row's bits can
-// only depend on how groups are joined:
-//
-//	y += (sum · activation scale) · weight scale, then
-//	y += (activation sum) · weight bias, where there is one,
-//
-// the last operation of each line a fused multiply-add, groups ascending. That
-// is one chain for each output of each row, whatever rides along.
+// into 4 KB that stay in L1. quantFormat tells what comes out.
 //
 // One row goes by VPDPBUSD, 2 to 16 through tiles while the weights are decoded,
 // more in squares of 32 over weights that are decoded once: the same sums.
@@ -43,42 +35,13 @@ import (
 // loads costs 30 ns instead of 8; four that share four loads, with their sums
 // zeroed together before, 13.
 type quantTiles struct {
-	format, kind int
-	group, bits  int
-	// less is what makes signed numbers unsigned, for VPDPBUSD; 0 for others.
-	less  int
-	span  int // rows that are packed together: 16 for tiles, 1 without them
-	label string
+	quantFormat
+	span int // rows that are packed together: 16 for tiles, 1 for one row after the other
 }
 
-// The formats that the assembly decodes; formatDirect are bytes.
-const (
-	formatDirect = iota
-	formatAffine4
-	formatQ8_0
-	formatQ4_0
-	formatQ4_K
-	formatQ6_K
-)
-
-// The kinds of groups that the assembly multiplies: unsigned numbers with a
-// bias, and signed ones without.
-const (
-	kindUnsigned128 = iota
-	kindUnsigned64
-	kindUnsigned32
-	kindSigned32
-	kindSigned16
-	kindDecode // no multiplication: decode to bytes
-)
-
-const (
-	// quantStep is the elements of a step.
-	quantStep = 128
-	// quantAhead is how many bytes ahead of its use each of the 16 streams of a
-	// block is prefetched.
-	quantAhead = 512
-)
+// quantAhead is how many bytes ahead of its use each of the 16 streams of a
+// block is prefetched.
+const quantAhead = 512
 
 // quantBlock is 16 outputs, or what is left of them. The addresses are of
 // memory that does not move.
@@ -133,70 +96,13 @@ func quantAlone(t *quantCall)
 //go:noescape
 func widenScales(dst *float32, src *byte, stride, outs, groups int)
 
-// quantTilesFor and quantDotsFor give the arithmetic for t with the matrix unit
-// and without, nil where there is none.
-func quantTilesFor(t *backend.Tensor) projector { return newQuantTiles(t, "amx-int8", tileSpan) }
-func quantDotsFor(t *backend.Tensor) projector  { return newQuantTiles(t, "avx512-vnni", 1) }
-
-func newQuantTiles(t *backend.Tensor, label string, span int) projector {
-	in := t.Shape[len(t.Shape)-1]
-	if in%quantStep != 0 || t.DType.RowBytes(in) > 1<<26 {
-		return nil
+// quantTilesFor gives the arithmetic for t with the matrix unit, nil where there
+// is none.
+func quantTilesFor(t *backend.Tensor) projector {
+	if f, ok := newQuantFormat(t, "amx-int8"); ok {
+		return quantTiles{f, tileSpan}
 	}
-	q := quantTiles{span: span, bits: t.DType.Bits()}
-	switch t.DType {
-	case backend.Affine4:
-		q.format, q.group = formatAffine4, t.Group
-	case backend.Affine8:
-		q.format, q.group = formatDirect, t.Group
-	case backend.Q8_0:
-		q.format, q.group, q.kind = formatQ8_0, 32, kindSigned32
-		q.less = 128
-	case backend.Q4_0:
-		q.format, q.group, q.kind = formatQ4_0, 32, kindSigned32
-		q.less = 8
-	case backend.Q4_K:
-		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
-	case backend.Q6_K:
-		q.format, q.group, q.kind = formatQ6_K, 16, kindSigned16
-		q.less = 32
-	default:
-		return nil
-	}
-	if t.DType.Affine() {
-		switch t.Group {
-		case 32:
-			q.kind = kindUnsigned32
-		case 64:
-			q.kind = kindUnsigned64
-		case 128:
-			q.kind = kindUnsigned128
-		default:
-			return nil
-		}
-	}
-	q.label = label + "-" + t.DType.String()
-	if t.DType.Affine() {
-		q.label += "-" + strconv.Itoa(q.group)
-	}
-	return q
-}
-
-// name is that of the packed form, which differs in groups and order.
-func (q quantTiles) name() string { return q.label }
-
-func (q quantTiles) takes(dt backend.DType, in int) bool { return dt.Quantized() && in%quantStep == 0 }
-
-// chunk is large enough that its start, 16 streams that nothing has prefetched
-// yet, costs little.
-func (q quantTiles) chunk(rows, in int) int {
-	switch bytes := in * q.bits / 8; {
-	case bytes > 4096:
-		return 64
-	case bytes > 1024:
-		return 128
-	}
-	return 256
+	return nil
 }
 
 // The most outputs that one call works through: with few rows, and with many,

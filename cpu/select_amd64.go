@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/klauspost/cpuid/v2"
+import (
+	"github.com/klauspost/cpuid/v2"
+
+	"windrow/backend"
+)
 
 // amd64Tables lists the kernel tables of amd64, best first; a table is there
 // only where the machine can run it.
@@ -12,9 +16,9 @@ import "github.com/klauspost/cpuid/v2"
 // leave to use it, runs f32, which needs no rounding either.
 func amd64Tables() []string {
 	if cpuid.CPU.VendorID == cpuid.Intel {
-		return []string{"amx", "avx512", "avx512bf16", "avx2", "go"}
+		return []string{"amx", "avx512", "avx512bf16", "avxvnni", "avx2", "go"}
 	}
-	return []string{"amx", "avx512bf16", "avx512", "avx2", "go"}
+	return []string{"amx", "avx512bf16", "avx512", "avxvnni", "avx2", "go"}
 }
 
 func init() {
@@ -28,10 +32,20 @@ func init() {
 		}
 	}
 	if hasAVX512BF16() {
-		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{})) }
+		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{}), bestDots()) }
 	}
 	if make, ok := kernelTables["avx512"]; ok {
-		kernelTables["avx512"] = func() *kernels { return withDots(make()) }
+		kernelTables["avx512"] = func() *kernels { return withDots(make(), bestDots()) }
+	}
+	if make, ok := kernelTables["avx2"]; ok {
+		kernelTables["avx2"] = func() *kernels { return withDots(make(), dotsOfAVX2) }
+		if cpuid.CPU.Supports(cpuid.AVXVNNI) {
+			kernelTables["avxvnni"] = func() *kernels {
+				k := withDots(make(), dotsOfAVXVNNI)
+				k.name = "avxvnni"
+				return k
+			}
+		}
 	}
 	bestKernels = func() string {
 		for _, name := range amd64Tables() {
@@ -57,13 +71,21 @@ func withFast(name string, fast projector) *kernels {
 	return k
 }
 
-// withDots gives a table of AVX-512 the integer arithmetic for quantised
-// weights, where the processor has it.
-func withDots(k *kernels) *kernels {
-	if hasVNNI() {
-		k.quant = quantDotsFor
-	}
+// withDots gives a table integer arithmetic for quantised weights.
+func withDots(k *kernels, isa int) *kernels {
+	k.quant = func(t *backend.Tensor) projector { return newQuantDots(t, isa) }
 	return k
+}
+
+// bestDots is the integer arithmetic of a table of AVX-512.
+func bestDots() int {
+	switch {
+	case hasVNNI():
+		return dotsOfAVX512
+	case cpuid.CPU.Supports(cpuid.AVXVNNI):
+		return dotsOfAVXVNNI
+	}
+	return dotsOfAVX2
 }
 
 // hasAVX512BF16 tells whether the processor has VDPBF16PS in 512 bits.

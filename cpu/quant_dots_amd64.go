@@ -1,0 +1,265 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"runtime"
+	"unsafe"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// quantDots multiplies quantised weights with activations rounded to int8, by
+// the dot products of AVX2, AVX-VNNI or AVX-512 VNNI.
+//
+// A block of 8 or 16 outputs is worked through in steps of 256 elements. The
+// numbers of a step are decoded to unsigned bytes, once for all rows, with the
+// same 4 elements of each output side by side in a vector, so that a lane is an
+// output and 4 elements of a row of activations are one broadcast: sums need no
+// adding across lanes. The step's bytes, 2 or 4 KB, stay in L1. Then all rows
+// meet them, 4 or 8 at a time; a row's results wait in memory for the next step.
+type quantDots struct {
+	quantFormat
+	isa int
+}
+
+// The instruction sets of quantDots.
+const (
+	dotsOfAVX2 = iota
+	dotsOfAVXVNNI
+	dotsOfAVX512
+)
+
+const (
+	// dotsStep is the elements of a step, half of it where a row has no whole
+	// number of them.
+	dotsStep = 256
+	// dotsRows is the most rows that pass over a block: their activations, 128
+	// KB at 2,048 elements, should lie in an L2 of 256 KB.
+	dotsRows = 64
+)
+
+// dotsCall is what the assembly works through, and changes. Offsets are named
+// in quant_dots_amd64.h. Addresses are of memory that does not move.
+type dotsCall struct {
+	a, next        uintptr // the block's rows, and the next block's
+	astride, astep int     // bytes from row to row, and of a step
+	format         int
+	steps          int
+	elements       int // of a step
+	ahead          uintptr
+	left           int // steps until ahead turns to the next block
+	lines          int // cache lines that a step prefetches of each row
+	buf            uintptr
+	w, bias        uintptr // scales and biases [groups, outputs]
+	wstep          int     // from step to step; 0: those of a step alone
+	x              uintptr
+	xstride        int
+	group, groups  int     // elements of a group, groups of a step
+	sx             uintptr // scales of the activations, see pack
+	sxtile, sxrow  int     // bytes of a tile of rows and of a row
+	sxat           int     // bytes of the groups before this step, of a row
+	rows           int
+	c              uintptr // results [rows, outputs]
+	less           int     // not 0: sums of activations are what to take from sums
+	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8
+	_              [8]int
+}
+
+//go:noescape
+func dotsAVX2(t *dotsCall)
+
+//go:noescape
+func dotsAVXVNNI(t *dotsCall)
+
+//go:noescape
+func dotsAVX512(t *dotsCall)
+
+//go:noescape
+func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int, order *[16]uint8)
+
+//go:noescape
+func widenScales8(dst *float32, src *byte, stride, eights int)
+
+// newQuantDots gives the arithmetic for t, nil where there is none.
+func newQuantDots(t *backend.Tensor, isa int) projector {
+	f, ok := newQuantFormat(t, [...]string{"avx2-int8", "avx-vnni", "avx512-vnni"}[isa])
+	if !ok {
+		return nil
+	}
+	return quantDots{f, isa}
+}
+
+// lanes is the outputs of a block, span the rows whose activations are packed
+// together: the most that the assembly multiplies at once.
+func (q quantDots) lanes() int {
+	if q.isa == dotsOfAVX512 {
+		return 16
+	}
+	return 8
+}
+
+func (q quantDots) span() int { return q.lanes() / 2 }
+
+// evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
+var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
+	[16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+
+func (q quantDots) packSize(rows, in int) (int, int) {
+	return 2 * rows * (in / q.group), (rows*in + 1) / 2
+}
+
+func (q quantDots) packRows() int { return q.span() }
+
+// pack rounds rows to [rows, in] int8; for each span of rows it leaves scales
+// [groups, rows] and sums [groups, rows].
+func (q quantDots) pack(p *packed, x []float32, r0, r1 int) {
+	all, groups := bytesOf(p), p.in/q.group
+	order := &asTheyAre
+	if q.format == formatAffine4 {
+		order = &evenFirst
+	}
+	for r := r0; r < r1; r += q.span() {
+		n := min(q.span(), r1-r)
+		scales := p.f32[2*r*groups : 2*(r+n)*groups]
+		for i := range n {
+			row := x[(r+i)*p.in : (r+i+1)*p.in]
+			quantizeRowAVX2(&all[(r+i)*p.in : (r+i+1)*p.in][0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less, order)
+		}
+	}
+}
+
+// dotsMemory is the parts of a worker's scratch.
+type dotsMemory struct {
+	buf     []float32 // the bytes of a step
+	w, bias []float32 // as in dotsCall
+	c       []float32 // results [rows, outputs]
+	// rows, scales and biases of what is no whole block, copied, for a kernel
+	// that reads a whole one
+	rows, scales, biases []byte
+}
+
+func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
+	lanes := q.lanes()
+	groups := w.in/q.group + 2*lanes // widenScales rounds up
+	sizes := [5]int{dotsStep / 4 * lanes, groups * lanes, groups * lanes, rows * lanes, lanes * (w.stride() + 4*groups) / 4}
+	total := 64
+	for i, n := range sizes {
+		sizes[i] = (n + 15) &^ 15
+		total += sizes[i]
+	}
+	mem := align64(s.floats(scratchQuant, total))
+	cut := func(n int) (part []float32) {
+		part, mem = mem[:n], mem[n:]
+		return part
+	}
+	m.buf, m.w, m.bias, m.c = cut(sizes[0]), cut(sizes[1]), cut(sizes[2]), cut(sizes[3])
+	tail := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), 4*sizes[4])
+	m.rows, tail = tail[:lanes*w.stride()], tail[lanes*w.stride():]
+	m.scales, m.biases = tail[:2*lanes*groups], tail[2*lanes*groups:][:2*lanes*groups]
+	return m
+}
+
+func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+	if o0 >= o1 || p.rows <= 0 {
+		return
+	}
+	_ = y[(p.rows-1)*ldy+o1-o0-1]
+	m := q.memory(s, w, min(p.rows, dotsRows))
+	for r := 0; r < p.rows; r += dotsRows {
+		q.rows(y[r*ldy:], ldy, p, r, min(dotsRows, p.rows-r), w, o0, o1, &m)
+	}
+	runtime.KeepAlive(w)
+}
+
+// rows multiplies n rows of p from row r on with the outputs [o0, o1).
+func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0, o1 int, m *dotsMemory) {
+	t, stride, lanes := q.call(p, r, n, w, m), w.stride(), q.lanes()
+	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
+	for o := o0; o < o1; o += lanes {
+		outs := min(lanes, o1-o)
+		rows := w.data[o*stride : (o+outs)*stride]
+		if outs < lanes {
+			copy(m.rows, rows)
+			rows = m.rows
+		}
+		if w.dt.Affine() {
+			q.widen(m.w, w.tensor.Scales, m.scales, w, o, outs)
+			q.widen(m.bias, w.tensor.Biases, m.biases, w, o, outs)
+		}
+		call := t
+		call.a = uintptr(unsafe.Pointer(&rows[0]))
+		call.next = call.a
+		if o+2*lanes <= o1 {
+			call.next += uintptr(lanes * stride)
+		}
+		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
+		if call.left == 0 {
+			call.ahead = call.next
+		}
+		c := m.c[:n*lanes]
+		clear(c)
+		switch q.isa {
+		case dotsOfAVX2:
+			dotsAVX2(&call)
+		case dotsOfAVXVNNI:
+			dotsAVXVNNI(&call)
+		default:
+			dotsAVX512(&call)
+		}
+		for i := range n {
+			copy(y[i*ldy+o-o0:][:outs], c[i*lanes:])
+		}
+	}
+}
+
+// call is what does not change between blocks.
+func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall {
+	groups, span := w.in/q.group, q.span()
+	t := dotsCall{
+		astride: w.stride(), format: q.format, elements: dotsStep,
+		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
+		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
+		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * span * groups, sxrow: 4 * groups,
+		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), less: q.less,
+	}
+	if w.in%dotsStep != 0 {
+		t.elements = dotsStep / 2
+	}
+	t.steps, t.groups, t.astep = w.in/t.elements, t.elements/q.group, q.bytes(t.elements)
+	t.lines = (t.astep + 63) / 64
+	if w.dt.Affine() {
+		t.wstep = 4 * q.lanes() * t.groups
+	}
+	switch {
+	case q.format == formatQ6_K:
+		t.kind = 1
+	case q.format == formatDirect || q.format == formatQ8_0:
+		t.kind = 2
+	}
+	return t
+}
+
+// widen turns the bf16 of outs rows from o on, [outputs, groups], to f32
+// [groups, lanes]. copied takes the rows that are no whole block.
+func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs int) {
+	groups, lanes := w.in/q.group, q.lanes()
+	src = src[2*o*groups : 2*(o+outs)*groups]
+	if lanes == 16 {
+		widenScales(&dst[0], &src[0], 2*groups, outs, groups)
+		return
+	}
+	if outs < lanes {
+		copy(copied, src)
+		src = copied
+	}
+	eights := groups / 8
+	if eights > 0 {
+		widenScales8(&dst[0], &src[0], 2*groups, eights)
+	}
+	for g := 8 * eights; g < groups; g++ {
+		for i := range lanes {
+			dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[2*(i*groups+g):]))
+		}
+	}
+}

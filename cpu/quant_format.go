@@ -1,0 +1,126 @@
+package cpu
+
+import (
+	"strconv"
+
+	"windrow/backend"
+)
+
+// quantFormat is what integer kernels know of a quantised weight: whole numbers
+// in groups, each with a scale, and of some formats a bias. Activations are
+// rounded to int8 by row and group, and the product of a group joins its output
+// by
+//
+//	y += (sum · activation scale) · weight scale, then
+//	y += (activation sum) · weight bias, where there is one,
+//
+// the last operation of each line a fused multiply-add, groups ascending. Sums
+// over a group are exact, so every kernel of every instruction set gives the
+// same bits, for any number of rows.
+type quantFormat struct {
+	format, kind int
+	group, bits  int
+	// less is what makes signed numbers unsigned, for instructions that want
+	// one factor unsigned; 0 for formats with a bias, whose numbers are.
+	less  int
+	label string // of the projector, the type and the group
+}
+
+// The formats that the assembly decodes; formatDirect are bytes.
+const (
+	formatDirect = iota
+	formatAffine4
+	formatQ8_0
+	formatQ4_0
+	formatQ4_K
+	formatQ6_K
+)
+
+// The kinds of groups that the matrix unit's assembly multiplies: unsigned
+// numbers with a bias, and signed ones without.
+const (
+	kindUnsigned128 = iota
+	kindUnsigned64
+	kindUnsigned32
+	kindSigned32
+	kindSigned16
+	kindDecode // no multiplication: decode to bytes
+)
+
+// quantStep is the elements of a step, of which rows have whole numbers.
+const quantStep = 128
+
+// newQuantFormat is the format of t for kernels of that name; false where they
+// have none.
+func newQuantFormat(t *backend.Tensor, label string) (q quantFormat, ok bool) {
+	in := t.Shape[len(t.Shape)-1]
+	if in%quantStep != 0 || t.DType.RowBytes(in) > 1<<26 {
+		return q, false
+	}
+	q.bits = t.DType.Bits()
+	switch t.DType {
+	case backend.Affine4:
+		q.format, q.group = formatAffine4, t.Group
+	case backend.Affine8:
+		q.format, q.group = formatDirect, t.Group
+	case backend.Q8_0:
+		q.format, q.group, q.kind, q.less = formatQ8_0, 32, kindSigned32, 128
+	case backend.Q4_0:
+		q.format, q.group, q.kind, q.less = formatQ4_0, 32, kindSigned32, 8
+	case backend.Q4_K:
+		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
+	case backend.Q6_K:
+		q.format, q.group, q.kind, q.less = formatQ6_K, 16, kindSigned16, 32
+	default:
+		return q, false
+	}
+	q.label = label + "-" + t.DType.String()
+	if t.DType.Affine() {
+		switch t.Group {
+		case 32:
+			q.kind = kindUnsigned32
+		case 64:
+			q.kind = kindUnsigned64
+		case 128:
+			q.kind = kindUnsigned128
+		default:
+			return q, false
+		}
+		q.label += "-" + strconv.Itoa(q.group)
+	}
+	return q, true
+}
+
+// name is that of the packed form, which differs in groups and order.
+func (q quantFormat) name() string { return q.label }
+
+func (q quantFormat) takes(dt backend.DType, in int) bool { return dt.Quantized() && in%quantStep == 0 }
+
+// chunk is large enough that its start, streams that nothing has prefetched
+// yet, costs little.
+func (q quantFormat) chunk(rows, in int) int {
+	switch bytes := in * q.bits / 8; {
+	case bytes > 4096:
+		return 64
+	case bytes > 1024:
+		return 128
+	}
+	return 256
+}
+
+// bytes is how many bytes of a row n elements take, in whole blocks.
+func (q quantFormat) bytes(n int) int {
+	switch q.format {
+	case formatAffine4:
+		return n / 2
+	case formatQ8_0:
+		return n / 32 * 34
+	case formatQ4_0:
+		return n / 32 * 18
+	case formatQ4_K:
+		return n / 256 * 144
+	case formatQ6_K:
+		return n / 256 * 210
+	}
+	return n
+}
