@@ -1,6 +1,6 @@
 // One source, two targets: PTX by clang without a CUDA toolkit, and the CPU
 // (the emulator), where the same kernels are tested. Every intrinsic that a
-// kernel uses is declared here; ../emulator/emulated.h has the CPU's side.
+// kernel uses is declared here; ../emulator/runtime/emulated.h has the CPU's side.
 #pragma once
 
 typedef unsigned char u8;
@@ -33,7 +33,7 @@ struct Step {
 #ifdef __NVPTX__
 #define KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads)))
 #define DEV static __attribute__((device, always_inline)) inline
-// SHARED(kernel) T name[n]: static shared memory of that kernel.
+// SHARED(kernel) T name[n]: static shared memory of that kernel; alignas goes before it.
 #define SHARED(kernel) __attribute__((shared))
 // DYNAMIC_SHARED(kernel, name): the launch's dynamic shared memory, as u8[], 128-byte aligned.
 #define DYNAMIC_SHARED(kernel, name) extern __attribute__((shared, aligned(128))) u8 dynamic_shared[]; u8 *name = dynamic_shared
@@ -93,6 +93,8 @@ DEV void load_matrix_transposed(u32 (&r)[4], const void *shared) {
 }
 // pack_bf16 rounds two floats to nearest even: low half lo, high half hi.
 DEV u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEV float warp_sum(float v) { UNROLL for (int m = 16; m; m >>= 1) v += shfl_xor(v, m); return v; }
+DEV float warp_max(float v) { UNROLL for (int m = 16; m; m >>= 1) v = __builtin_fmaxf(v, shfl_xor(v, m)); return v; }
 #ifdef HOPPER
 // launch_dependents lets the next kernel of the stream start its prologue; dependency_wait waits
 // until the kernel before has finished and its writes are seen. Without the launch attribute both do nothing.
@@ -103,11 +105,16 @@ DEV void launch_dependents() {}
 DEV void dependency_wait() {}
 #endif
 #else
-#include "../emulator/emulated.h"
+#include "../emulator/runtime/emulated.h"
 #endif
 
 DEV float low_bf16(u32 v) { return __builtin_bit_cast(float, v << 16); }
 DEV float high_bf16(u32 v) { return __builtin_bit_cast(float, v & 0xffff0000u); }
 DEV float exp(float x) { return ex2(x * 1.4426950408889634f); }
-DEV float warp_sum(float v) { UNROLL for (int m = 16; m; m >>= 1) v += shfl_xor(v, m); return v; }
-DEV float warp_max(float v) { UNROLL for (int m = 16; m; m >>= 1) v = __builtin_fmaxf(v, shfl_xor(v, m)); return v; }
+// exp_precise has a relative error under 4e-7 for |x| up to 87; beyond, it stays at the value there. A NaN stays one.
+DEV float exp_precise(float x) {
+  x = x < -87 ? -87 : x > 87 ? 87 : x;
+  float n = __builtin_rintf(x * 1.4426950408889634f);
+  float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
+  return ex2(r * 1.4426950408889634f) * __builtin_bit_cast(float, (u32)((i32)n + 127) << 23);
+}

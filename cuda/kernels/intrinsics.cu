@@ -19,7 +19,7 @@ KERNEL(32) void intrinsic_mma(const bf16 *a, const bf16 *b, float *out) {
 KERNEL(32) void intrinsic_load_matrix(const u16 *in, u32 *out) {
   launch_dependents();
   dependency_wait();
-  SHARED(intrinsic_load_matrix) alignas(16) u16 tile[256];
+  alignas(16) SHARED(intrinsic_load_matrix) u16 tile[256];
   copy_async(tile + tid() * 8, in + tid() * 8);
   copy_commit();
   copy_wait<0>();

@@ -1,0 +1,78 @@
+package cuda
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
+)
+
+// testDevice opens the device that tests run on: the emulated one, or the GPU
+// whose number WINDROW_CUDA_DEVICE holds. It is entered, and closed at the end
+// of the test, which fails if device memory is still allocated then.
+func testDevice(t testing.TB) *device {
+	t.Helper()
+	if number, err := strconv.Atoi(os.Getenv("WINDROW_CUDA_DEVICE")); err == nil {
+		return openDevice(t, driver.Options{}, number)
+	}
+	return openDevice(t, driver.Options{Library: emulator.Library(t, false)}, 0)
+}
+
+func openDevice(t testing.TB, o driver.Options, number int) *device {
+	t.Helper()
+	lib, err := driver.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDevice(lib, number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ctx.Enter()
+	before := d.ctx.Allocated()
+	t.Cleanup(func() {
+		if err := d.take(); err != nil {
+			t.Error(err)
+		}
+		if err := d.stream.Synchronize(); err != nil {
+			t.Error(err)
+		}
+		if n := d.ctx.Allocated() - before; n != 0 && !t.Failed() {
+			t.Errorf("%d bytes of device memory were not freed", n)
+		}
+		d.ctx.Leave()
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// TestSelfTests runs what `windrow doctor` runs on a user's GPU.
+func TestSelfTests(t *testing.T) {
+	for _, s := range selfTests {
+		t.Run(s.name, func(t *testing.T) {
+			if err := s.run(testDevice(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSelfTestsChecked runs the self-tests with races between threads, bounds
+// and uninitialised reads checked.
+func TestSelfTestsChecked(t *testing.T) {
+	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
+		t.Skip("slow: set WINDROW_SLOW")
+	}
+	library := emulator.Library(t, true)
+	for _, s := range selfTests {
+		t.Run(s.name, func(t *testing.T) {
+			if err := s.run(openDevice(t, driver.Options{Library: library}, 0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// Package emulator gives tests a libcuda.so.1 for machines without a GPU: the
+// driver API, strict where the real one is, with the kernels of ../kernels
+// compiled for the CPU and run one lane at a time. It is built with clang on
+// first use and kept in the user's cache folder.
+//
+// The library reads the environment at each use:
+//
+//	WINDROW_EMULATED_CC       compute capability (8.0)
+//	WINDROW_EMULATED_MEMORY   bytes of device memory (8 GiB)
+//	WINDROW_EMULATED_SMS      multiprocessors (6)
+//	WINDROW_EMULATED_DEVICES  number of devices (1)
+//	WINDROW_EMULATED_DRIVER   version, as cuDriverGetVersion counts (13000)
+//	WINDROW_EMULATED_SEED     not 0: blocks, warps and threads run in a random order
+package emulator
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// compiler is the only one that is known to make the same of the kernels'
+// dialect for both targets.
+const compiler = "clang-22"
+
+var (
+	mu    sync.Mutex
+	built = map[string]string{}
+)
+
+// Library returns the path of the emulated libcuda.so.1 with the kernels of
+// cuda/kernels; checked is the slow build that reports races between threads,
+// accesses out of bounds and reads of what nobody wrote as launch failures.
+//
+// A source file that does not compile is left out, and its error told when one
+// of its kernels is asked for. Without the compiler the test is skipped, or
+// fails where CI is set.
+func Library(t testing.TB, checked bool) string {
+	t.Helper()
+	return libraryOf(t, "cuda/kernels", checked)
+}
+
+// libraryOf is Library for the *.cu of a folder of the module.
+func libraryOf(t testing.TB, folder string, checked bool) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skipf("the emulated CUDA driver runs on linux/amd64 only")
+	}
+	if _, err := exec.LookPath(compiler); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("the emulated CUDA driver needs %s", compiler)
+		}
+		t.Skipf("left out: the emulated CUDA driver needs %s", compiler)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	key := folder
+	if checked {
+		key += " checked"
+	}
+	if path, ok := built[key]; ok {
+		return path
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	b := builder{
+		runtime: filepath.Join(root, "cuda/emulator/runtime"),
+		include: filepath.Join(root, "cuda/kernels"),
+		kernels: filepath.Join(root, folder),
+		cache:   filepath.Join(cache, "windrow-emulator"),
+		checked: checked,
+	}
+	path, err := b.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built[key] = path
+	return path
+}
+
+// moduleRoot looks for go.mod from the working directory upwards: tests run in
+// their package's folder.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", os.ErrNotExist
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,90 @@
+// The executor runs a GPU kernel on one CPU thread. Each GPU thread (a lane)
+// is a fiber with a stack of its own; 32 lanes are a wave; the lanes that share
+// memory and barriers are a group. Groups run one after another. A lane runs
+// until it needs others: a collective operation of its wave, or a barrier.
+#pragma once
+#include <stdint.h>
+
+namespace emulator {
+
+constexpr unsigned wave_lanes = 32, max_lanes = 1024, max_waves = max_lanes / wave_lanes, max_barriers = 16;
+
+struct Wave;
+typedef unsigned long long Slot; // of an argument
+
+struct Lane {
+  void *stack; // where it continues
+  unsigned index, lane; // in the group, in the wave
+  Wave *wave;
+  const char *file; // where it last waited
+  int line;
+  bool waited; // for the launch before (programmatic overlap of launches)
+};
+
+// Wave: the masks have a bit a lane. exchange holds the operands of the
+// collective operation that the wave is at, in a layout of that operation's.
+struct alignas(64) Wave {
+  uint8_t exchange[2048];
+  uint32_t all, ready, meeting, blocked, done;
+  void (*operation)(Wave &);
+  const char *file;
+  int line;
+  unsigned index;
+  Lane *lanes;
+};
+
+// Group describes the running group to its lanes.
+struct Group {
+  unsigned index[3], grid[3], lanes;
+  uint8_t *shared; // dynamic shared memory
+};
+
+// Range is memory from begin up to end.
+struct Range {
+  uint8_t *begin, *end;
+};
+
+// Kernel is one entry point. Each argument lies in a slot of 64 bits.
+struct Kernel {
+  const char *name;
+  void (*run)(const Slot *arguments);
+  Range shared; // its static shared variables
+  const unsigned char *sizes; // of its parameters, in bytes
+  unsigned parameters;
+  Kernel *next;
+};
+
+struct Launch {
+  const Kernel *kernel;
+  const Slot *arguments;
+  unsigned grid[3], lanes, shared; // groups, lanes of a group, bytes of dynamic shared memory
+  uint64_t seed; // not 0: permutes groups, waves and lanes
+  void (*begin_group)(unsigned lanes); // called before each group
+};
+
+#define EMULATOR_API __attribute__((visibility("default")))
+
+extern EMULATOR_API Lane *current; // the running lane; null outside of kernels
+extern EMULATOR_API Group group;
+
+// add enters a kernel; shared libraries of kernels call it as they are loaded.
+EMULATOR_API void add(Kernel *);
+// find returns null where there is no such kernel.
+const Kernel *find(const char *name);
+
+// run runs a launch. It returns false, and failure tells why, when the kernel
+// did something wrong.
+bool run(const Launch &);
+extern char failure[2048];
+
+// fail ends the running launch with a message.
+[[noreturn]] EMULATOR_API void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// meet waits for all lanes of the wave. The last to arrive calls operation,
+// which finds every lane's operands in Wave::exchange and leaves the results
+// there.
+EMULATOR_API void meet(void (*operation)(Wave &), const char *file, int line);
+// barrier waits until count lanes of the group have arrived at barrier id.
+EMULATOR_API void barrier(unsigned id, unsigned count, const char *file, int line);
+
+} // namespace emulator

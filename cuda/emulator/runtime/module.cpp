@@ -1,0 +1,181 @@
+// Modules of the driver API: PTX is read for what it declares of its kernels,
+// and the CPU build of the same kernels, which lies beside this library, runs.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "driver.h"
+
+using namespace emulator;
+
+namespace {
+
+struct Entry {
+  std::vector<u8> sizes; // bytes of each parameter
+  u32 most_lanes = 1024, shared = 0;
+  bool any_lanes = false;
+};
+
+struct Module {
+  std::map<std::string, Entry> entries;
+  std::map<std::string, Function> functions;
+};
+
+std::string broken; // what the compiler said of files that did not compile
+
+std::string folder() {
+  Dl_info info;
+  dladdr((void *)folder, &info);
+  std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+// load_kernels opens the CPU builds of all kernels, once.
+int load_kernels() {
+  static bool loaded;
+  if (loaded) return SUCCESS;
+  std::string where = folder() + "/kernels";
+  DIR *d = opendir(where.c_str());
+  if (!d) return refuse(NOT_FOUND, "no folder %s", where.c_str());
+  std::vector<std::string> names;
+  while (dirent *e = readdir(d)) names.push_back(e->d_name);
+  closedir(d);
+  std::sort(names.begin(), names.end());
+  for (auto &n : names) {
+    std::string path = where + "/" + n;
+    if (n.ends_with(".so") && !dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return refuse(NOT_FOUND, "%s", dlerror());
+    if (n.ends_with(".error")) {
+      std::stringstream text;
+      text << std::ifstream(path).rdbuf();
+      broken += text.str();
+    }
+  }
+  loaded = true;
+  return SUCCESS;
+}
+
+u32 width(const std::string &type) {
+  size_t digits = type.find_first_of("0123456789");
+  return digits == std::string::npos ? 0 : u32(atoi(type.c_str() + digits)) / 8;
+}
+
+// parse reads the entries of PTX; it returns a complaint, or "".
+std::string parse(const std::string &ptx, Module &m) {
+  for (size_t at = 0; (at = ptx.find(".entry ", at)) != std::string::npos;) {
+    at += 7;
+    size_t open = ptx.find('(', at), close = ptx.find(')', at), body = ptx.find('{', at);
+    size_t end = body == std::string::npos ? body : ptx.find("\n}", body);
+    if (open == std::string::npos || close == std::string::npos || end == std::string::npos) return "an entry does not end";
+    std::string name = ptx.substr(at, std::min(open, ptx.find_first_of(" \n\t(", at)) - at);
+    Entry e;
+    for (size_t p = open; (p = ptx.find(".param .", p)) < close;) {
+      p += 7;
+      e.sizes.push_back(u8(width(ptx.substr(p, ptx.find(' ', p) - p))));
+    }
+    size_t most = ptx.find(".maxntid ", close);
+    if (most < body) e.most_lanes = u32(atoi(ptx.c_str() + most + 9));
+    for (size_t s = body; (s = ptx.find("\t.shared ", s)) < end;) {
+      size_t line = ptx.find('\n', s), type = ptx.find(" .", ptx.find(".align", s)), count = ptx.find('[', s);
+      u32 bytes = width(ptx.substr(type + 2, ptx.find(' ', type + 2) - type - 2));
+      if (count < line) bytes *= u32(atoi(ptx.c_str() + count + 1));
+      e.shared += bytes;
+      s = line;
+    }
+    e.any_lanes = ptx.substr(body, end - body).find("%ntid") != std::string::npos;
+    m.entries[name] = e;
+    at = end;
+  }
+  return "";
+}
+
+// version of the driver that a PTX version needs.
+int needs(int major, int minor) { return major == 8 ? 12000 + minor * 10 : major == 7 ? 11000 + minor * 10 : major > 8 ? 13000 : 0; }
+
+} // namespace
+
+API cuModuleLoadDataEx(Module **module, const char *image, unsigned options, const int *keys, void **values) {
+  ENTER;
+  std::string ptx = image, complaint;
+  Module m;
+  int code = INVALID_PTX, major = 0, minor = 0, device_major, device_minor;
+  capability(device_major, device_minor);
+  size_t version = ptx.find(".version "), target = ptx.find(".target sm_");
+  if (version == std::string::npos || target == std::string::npos) {
+    complaint = "no .version or no .target";
+  } else {
+    sscanf(ptx.c_str() + version + 9, "%d.%d", &major, &minor);
+    int sm = atoi(ptx.c_str() + target + 11);
+    bool specific = ptx[target + 11 + (sm >= 100 ? 3 : 2)] == 'a';
+    int own = device_major * 10 + device_minor;
+    if (needs(major, minor) > driver_version()) {
+      code = UNSUPPORTED_PTX_VERSION;
+      complaint = "PTX " + std::to_string(major) + "." + std::to_string(minor) + " needs a newer driver";
+    } else if (sm > own || (specific && sm != own)) {
+      code = NO_BINARY_FOR_GPU;
+      complaint = "PTX for sm_" + std::to_string(sm) + (specific ? "a" : "") + " on a device sm_" + std::to_string(own);
+    } else {
+      complaint = parse(ptx, m);
+    }
+  }
+  if (!complaint.empty()) {
+    char *log = nullptr;
+    size_t size = 0;
+    for (unsigned i = 0; i < options; i++) {
+      if (keys[i] == 5) log = (char *)values[i];
+      if (keys[i] == 6) size = (size_t)values[i];
+    }
+    if (log && size) snprintf(log, size, "ptxas fatal: %s", complaint.c_str());
+    return refuse(code, "%s", complaint.c_str());
+  }
+  if (int r = load_kernels()) return r;
+  *module = new Module(std::move(m));
+  return SUCCESS;
+}
+
+API cuModuleGetFunction(const Function **function, Module *m, const char *name) {
+  ENTER;
+  auto e = m->entries.find(name);
+  if (e == m->entries.end()) return refuse(NOT_FOUND, "the module has no kernel %s", name);
+  const Kernel *k = find(name);
+  if (!k) return refuse(NOT_FOUND, "kernel %s has no CPU build: is there REGISTER(%s)? %s", name, name, broken.c_str());
+  if (std::vector<u8>(k->sizes, k->sizes + k->parameters) != e->second.sizes) return refuse(INVALID_VALUE, "kernel %s: its PTX is of another version: other parameters (run cuda/kernels/build.sh)", name);
+  Function &f = m->functions[name];
+  f = {k, e->second.most_lanes, e->second.shared, (48 << 10) - std::min(e->second.shared, 48u << 10), e->second.any_lanes};
+  if (e->second.shared > 48 << 10) return refuse(INVALID_PTX, "kernel %s: %u bytes of static shared memory, over 48 KiB", name, e->second.shared);
+  *function = &f;
+  return SUCCESS;
+}
+
+API cuModuleUnload(Module *m) {
+  ENTER;
+  int r = finish_all();
+  delete m;
+  return r;
+}
+
+API cuFuncSetAttribute(Function *f, int attribute, int value) {
+  ENTER;
+  if (attribute != 8) return SUCCESS; // the split of L1 and the like
+  if (value < 0 || u64(value) + f->static_shared > shared_limit()) return refuse(INVALID_VALUE, "kernel %s: %d bytes of dynamic shared memory and %u static, the device gives a block %llu", f->kernel->name, value, f->static_shared, (unsigned long long)shared_limit());
+  f->most_dynamic = u32(value);
+  return SUCCESS;
+}
+
+API cuFuncGetAttribute(int *value, int attribute, const Function *f) {
+  ENTER;
+  *value = attribute == 0 ? int(f->most_lanes) : attribute == 1 ? int(f->static_shared) : attribute == 4 ? 32 : attribute == 8 ? int(f->most_dynamic) : 0;
+  return SUCCESS;
+}
+
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const Function *f, int lanes, size_t shared) {
+  ENTER;
+  u64 bytes = f->static_shared + shared + 1024;
+  *blocks = int(std::min<u64>(2048 / u64(std::max(lanes, 32)), (shared_limit() + 1024) / bytes));
+  return SUCCESS;
+}
