@@ -56,7 +56,7 @@ func Open(o Options) (*Driver, error) {
 	}
 	library, err := OpenLibrary(paths...)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%s not found): %s", ErrNoDriver, paths[0], firstLine(err))
+		return nil, fmt.Errorf("%w (%s does not open): %s", ErrNoDriver, paths[0], firstLine(err))
 	}
 	d := &Driver{api: &api{}, library: library}
 	if err := d.api.bind(library); err != nil {

@@ -1,0 +1,213 @@
+package driver
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"windrow/cuda/emulator"
+	"windrow/cuda/kernels"
+)
+
+// testContext is a context of the emulated device, entered; at the test's end
+// nothing may be left in it.
+func testContext(t *testing.T) *Context {
+	t.Helper()
+	d, err := Open(Options{Library: emulator.Library(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Enter()
+	t.Cleanup(func() {
+		if left := len(c.remaining()); left > 0 && !t.Failed() {
+			t.Errorf("%d objects and %d bytes left in the context", left, c.Allocated())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		c.Leave()
+	})
+	return c
+}
+
+// emulated runs the rest of a test in a process of its own, whose driver is
+// set up by environment variables: the library reads them, and a variable set
+// in this process would not reach it. It returns true in that process.
+func emulated(t *testing.T, env ...string) bool {
+	t.Helper()
+	const child = "WINDROW_DRIVER_TEST"
+	if os.Getenv(child) == t.Name() {
+		return true
+	}
+	emulator.Library(t, false)
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), append(env, child+"="+t.Name())...)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%s: %v\n%s", strings.Join(env, " "), err, out)
+	}
+	return false
+}
+
+// oneLine checks that an error is there, is one line, and says what it should.
+func oneLine(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", words)
+		return
+	}
+	text := err.Error()
+	if strings.Contains(text, "\n") || !strings.HasPrefix(text, "cuda: ") {
+		t.Errorf("want one line that begins with \"cuda: \", got:\n%s", text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("error %q does not say %q", text, w)
+		}
+	}
+}
+
+func TestNoDriver(t *testing.T) {
+	_, err := Open(Options{Library: filepath.Join(t.TempDir(), "libcuda.so.1")})
+	oneLine(t, err, "no NVIDIA driver on this machine", "libcuda.so.1")
+	if !errors.Is(err, ErrNoDriver) {
+		t.Errorf("%v is not ErrNoDriver", err)
+	}
+	text := filepath.Join(t.TempDir(), "libcuda.so.1")
+	if err := os.WriteFile(text, []byte("not a library"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Open(Options{Library: text}); !errors.Is(err, ErrNoDriver) {
+		t.Errorf("a text file as driver: %v", err)
+	}
+	if _, err := os.Stat("/proc/driver/nvidia"); err != nil && runtime.GOOS == "linux" {
+		if _, err := Open(Options{}); !errors.Is(err, ErrNoDriver) {
+			t.Errorf("the search on a machine without a driver: %v", err)
+		}
+	}
+}
+
+func TestLibraryWithoutFunctions(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("opens the C library by its Linux name")
+	}
+	_, err := Open(Options{Library: "libc.so.6"})
+	oneLine(t, err, "driver too old", "cuCtxSetCurrent", "more", "CUDA 12.0 (driver 525)")
+	if !errors.Is(err, ErrOldDriver) {
+		t.Errorf("%v is not ErrOldDriver", err)
+	}
+}
+
+func TestOldDriver(t *testing.T) {
+	if !emulated(t, "WINDROW_EMULATED_DRIVER=11080") {
+		return
+	}
+	_, err := Open(Options{Library: emulator.Library(t, false)})
+	oneLine(t, err, "driver too old", "CUDA 11.8", "need CUDA 12.0 (driver 525) or later")
+	if !errors.Is(err, ErrOldDriver) {
+		t.Errorf("%v is not ErrOldDriver", err)
+	}
+}
+
+func TestOldDevice(t *testing.T) {
+	if !emulated(t, "WINDROW_EMULATED_CC=7.5") {
+		return
+	}
+	d, err := Open(Options{Library: emulator.Library(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.NewContext(0)
+	oneLine(t, err, "compute capability 7.5", "need 8.0 or later")
+}
+
+func TestDevices(t *testing.T) {
+	d, err := Open(Options{Library: emulator.Library(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := d.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := list[0]
+	if i.Name == "" || i.Major != 8 || i.Minor != 0 || i.SMs < 1 || i.Memory == 0 || i.SharedPerBlock < defaultShared || i.DriverVersion != d.Version() {
+		t.Errorf("device: %+v", i)
+	}
+	for _, n := range []int{-1, len(list)} {
+		_, err := d.NewContext(n)
+		oneLine(t, err, "no GPU of number")
+		if !errors.Is(err, ErrNoDevice) {
+			t.Errorf("%v is not ErrNoDevice", err)
+		}
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	if !emulated(t, "WINDROW_EMULATED_MEMORY=16777216") {
+		return
+	}
+	c := testContext(t)
+	p, err := c.Alloc(12 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Alloc(5 << 20)
+	oneLine(t, err, "5.0 MiB wanted", "4.0 MiB of 16.0 MiB free")
+	if !errors.Is(err, ErrNoMemory) {
+		t.Errorf("%v is not ErrNoMemory", err)
+	}
+	if err := c.Free(p); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = c.Alloc(5 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if free, total, err := c.MemInfo(); err != nil || total != 16<<20 || free != 11<<20 {
+		t.Errorf("memory: %d of %d free, %v", free, total, err)
+	}
+	if err := c.Free(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// floats is the bytes of float32 values.
+func floats(v ...float32) []byte {
+	var b []byte
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+// function loads a kernel of intrinsics.cu.
+func function(t *testing.T, c *Context, name string) *Function {
+	t.Helper()
+	image, err := kernels.PTX("intrinsics", c.Info().Major, c.Info().Minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Load(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f, err := m.Function(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

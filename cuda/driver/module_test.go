@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestBadPTX(t *testing.T) {
+	c := testContext(t)
+	for _, text := range []string{"", "this is no PTX", ".version 7.4\n.target sm_80\n.visible .entry no_such_kernel()\n{ ret; }\n"} {
+		m, err := c.Load([]byte(text))
+		if err == nil {
+			_, err = m.Function("no_such_kernel")
+			m.Close()
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "cuda: ") {
+			t.Errorf("PTX %.20q: error %v", text, err)
+		}
+	}
+	_, err := c.Load([]byte("this is no PTX"))
+	if err == nil || !strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "cuModuleLoadDataEx") {
+		t.Errorf("want the translator's log behind the error's first line, got: %v", err)
+	}
+	f := function(t, c, "intrinsic_mma")
+	if f.parameters != 3 {
+		t.Errorf("intrinsic_mma has %d parameters, want 3", f.parameters)
+	}
+}
+
+func TestEntries(t *testing.T) {
+	got := entries([]byte(`
+.version 8.0
+.target sm_90a
+.extern .shared .align 128 .b8 dynamic_shared[];
+	// .globl	one
+.visible .entry one(
+	.param .u64 .ptr .align 1 one_param_0,
+	.param .f32 one_param_1
+)
+.maxntid 128
+{
+	griddepcontrol.wait;
+	ret;
+}
+.visible .entry none()
+{
+	ret;
+}
+.entry spaced (.param .u64 a, .param .u32 b, .param .align 8 .b8 c[64]) { ret; }
+.entry bare { griddepcontrol.wait; ret; }
+`))
+	want := map[string]entry{"one": {2, true}, "none": {0, false}, "spaced": {3, false}, "bare": {0, true}}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := entries([]byte(".entry ")); len(got) != 0 {
+		t.Errorf("an entry without a name: %v", got)
+	}
+}
