@@ -19,8 +19,13 @@ type device struct {
 	modules map[string]*driver.Module
 	kernels map[kernel]*driver.Function
 	err     error
-	dry     bool // load what launches need, and enqueue nothing
-	overlap bool // the launch before was a kernel: this one may start its prologue
+	work    workspace // of decode projections
+	dry     bool    // load what launches need, and enqueue nothing
+	overlap bool    // the launch before was a kernel: this one may start its prologue
+	prefill prefill // what prefill projections keep
+
+	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
+	attendBytes int
 }
 
 // kernel names an entry point: file is the name of a .cu file without its

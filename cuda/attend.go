@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// attention is the shape of an attention over one sequence's layer.
+type attention struct {
+	qHeads, kvHeads, dim int
+	scale                float32 // of the scores
+	kv                   backend.KVType
+	layers               int
+}
+
+// group is how many query heads use a key head.
+func (a attention) group() int { return a.qHeads / a.kvHeads }
+
+// attendTakes tells whether the tensor-core kernels take a shape: bf16 or int8
+// keys and values in heads of 64 or 128.
+func attendTakes(a attention) bool {
+	return (a.kv == backend.KVBF16 || a.kv == backend.KVInt8) && (a.dim == 64 || a.dim == 128) && a.kvHeads > 0 && a.qHeads%a.kvHeads == 0
+}
+
+// Sizes that attend.cu shares.
+const (
+	chunkSlots     = 64 // of a unit, the least that a block of decode attention takes: a page
+	attendQueries  = 64 // query vectors of a block
+	attendThreads  = 128
+	mergeThreads   = 128
+	log2e          = 1.4426950408889634
+	attendFanout   = 4  // units, or groups of units, that are joined at a time
+	attendMostUnit = 16 // units of a block, at most
+)
+
+// attendKernel is the decode kernel of a shape, with its dynamic shared memory
+// (struct Layout of attend.cuh).
+func attendKernel(a attention) kernel {
+	n := a.dim
+	query, p, state := attendQueries*(2*n+16), attendQueries*(2*chunkSlots+16), 2*4*attendQueries*4
+	if a.kv == backend.KVInt8 {
+		groups := (n + backend.KVGroup - 1) / backend.KVGroup
+		stage := chunkSlots*(n+16) + chunkSlots*groups*4
+		return kernel{file: "attend", name: fmt.Sprintf("attend_int8_%d", n), shared: 4*stage + query + groups*p + state}
+	}
+	return kernel{file: "attend", name: fmt.Sprintf("attend_bf16_%d", n), shared: 4*chunkSlots*(2*n+16) + query + p + state}
+}
+
+var kernelMerge = kernel{file: "attend", name: "attend_merge"}
+
+// attendBlocks is how many blocks share the query vectors of a KV head of the
+// longest span that a decode pass of bucket rows may have.
+func attendBlocks(bucket, group int) int {
+	return (min(bucket, invariantRows)*group + attendQueries - 1) / attendQueries
+}
+
+// attendUnits chooses how many units a block takes: few while the multiprocessors
+// would idle, many where the parts of the rows would cost more than the keys. The
+// choice changes no bit.
+func attendUnits(sms, qHeads, spans, chunks int) int {
+	blocks := max(1, qHeads/4) * spans * chunks // of one unit, with the usual 4 query heads to a KV head
+	switch {
+	case blocks/attendMostUnit >= sms*3/2:
+		return attendMostUnit
+	case blocks/attendFanout >= sms*3/4:
+		return attendFanout
+	}
+	return 1
+}
+
+// attendRoom is the bytes of the parts of a pass.
+func attendRoom(bucket, qHeads, dim, chunks, units int) int {
+	return bucket * qHeads * ((chunks + units - 1) / units) * (4*dim + 8)
+}
+
+// prepareAttend makes room for the parts of attendDecode. It may allocate, so it
+// is called outside a capture; it tells whether the room has moved.
+func (d *device) prepareAttend(bucket, spans, chunks, qHeads, dim int) (moved bool, err error) {
+	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, attendUnits(d.info.SMs, qHeads, spans, chunks)))
+}
+
+func (d *device) roomForParts(bytes int) (moved bool, err error) {
+	if bytes <= d.attendBytes {
+		return false, nil
+	}
+	p, err := d.ctx.Alloc(bytes)
+	if err != nil {
+		return false, fmt.Errorf("cuda: room for attention: %w", err)
+	}
+	old := d.attendWork
+	d.attendWork, d.attendBytes = p, bytes
+	if old == 0 {
+		return true, nil
+	}
+	return true, d.ctx.Free(old)
+}
+
+// freeParts gives the room of prepareAttend back.
+func (d *device) freeParts() error {
+	if d.attendWork == 0 {
+		return nil
+	}
+	p := d.attendWork
+	d.attendWork, d.attendBytes = 0, 0
+	return d.ctx.Free(p)
+}
+
+// attendDecode sets the step's rows of out32 and out16 (0: not wanted), [bucket,
+// qHeads·dim] in f32 and bf16, to the attention of q16, bf16 of that shape, over
+// the layer's keys and values. No span may have more than invariantRows rows, nor
+// a context of more than chunks · chunkSlots slots; spans bounds their number.
+// prepareAttend comes before it.
+func (d *device) attendDecode(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks int) {
+	d.attendSplit(out32, out16, q16, a, step, layer, bucket, spans, chunks, attendUnits(d.info.SMs, a.qHeads, spans, chunks))
+}
+
+// attendSplit is attendDecode with units units (1, 4 or 16) a block.
+func (d *device) attendSplit(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks, units int) {
+	if need := attendRoom(bucket, a.qHeads, a.dim, chunks, units); need > d.attendBytes && d.err == nil {
+		d.err = fmt.Errorf("cuda: attention needs %d bytes of room, has %d", need, d.attendBytes)
+		return
+	}
+	parts, blocks := (chunks+units-1)/units, attendBlocks(bucket, a.group())
+	marks := d.attendWork + driver.Ptr(4*bucket*a.qHeads*parts*a.dim)
+	d.launch(attendKernel(a), dim{parts * blocks, a.kvHeads, spans}, attendThreads,
+		uint64(out32), uint64(out16), uint64(q16), uint64(d.attendWork), uint64(marks), uint64(step),
+		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)), uint64(units), uint64(parts), uint64(blocks))
+	if parts == 1 {
+		return
+	}
+	total := bucket * a.qHeads * a.dim / 4
+	d.launch(kernelMerge, dim{x: (total + mergeThreads - 1) / mergeThreads}, mergeThreads,
+		uint64(out32), uint64(out16), uint64(d.attendWork), uint64(marks), uint64(step),
+		uint64(a.qHeads), uint64(a.dim), uint64(units), uint64(parts), uint64(total))
+}
