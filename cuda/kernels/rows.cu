@@ -1,0 +1,161 @@
+// Embedding and RMSNorm, a block a row, and operations on each element.
+#include "gpu.cuh"
+
+DEV float f16_value(u32 bits) { return (float)__builtin_bit_cast(f16, (u16)bits); }
+DEV float bf16_value(u32 bits) { return __builtin_bit_cast(float, bits << 16); }
+DEV u16 bf16_bits(float v) { return (u16)pack_bf16(v, 0); }
+DEV f32x4 f16_x4(u32x2 v) { return {f16_value(v.x), f16_value(v.x >> 16), f16_value(v.y), f16_value(v.y >> 16)}; }
+DEV f32x4 bf16_x4(u32x2 v) { return {low_bf16(v.x), high_bf16(v.x), low_bf16(v.y), high_bf16(v.y)}; }
+DEV u32x2 pack_bf16_x4(f32x4 v) { return {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}; }
+
+// dst[rows, width] = rows of the table, of kind 0 (f32), 1 (f16) or 2 (bf16), by the step's tokens.
+KERNEL(256) void embed(float *dst, const u8 *table, u32 kind, u32 width, const Step *step) {
+  launch_dependents();
+  dependency_wait();
+  const u32 row = bid();
+  if (row >= step->rows) return;
+  const u64 from = (u64)step->tokens[row] * width;
+  dst += (u64)row * width;
+  if (width % 4 == 0) { // rows start at multiples of 4 elements
+    for (u32 i = tid(); i < width / 4; i += 256) {
+      f32x4 v;
+      if (kind == 0) v = *(const f32x4 *)(table + (from + i * 4) * 4);
+      else {
+        u32x2 b = *(const u32x2 *)(table + (from + i * 4) * 2);
+        v = kind == 1 ? f16_x4(b) : bf16_x4(b);
+      }
+      ((f32x4 *)dst)[i] = v;
+    }
+    return;
+  }
+  for (u32 i = tid(); i < width; i += 256) {
+    if (kind == 0) dst[i] = ((const float *)table)[from + i];
+    else {
+      u32 b = ((const u16 *)table)[from + i];
+      dst[i] = kind == 1 ? f16_value(b) : bf16_value(b);
+    }
+  }
+}
+
+constexpr u32 normThreads = 512;
+
+// block_sum adds up one number a thread, in a fixed tree; every thread gets it.
+DEV float block_sum(float v, float *partials) {
+  v = warp_sum(v);
+  if (tid() % 32 == 0) partials[tid() / 32] = v;
+  sync();
+  return warp_sum(tid() % 32 < normThreads / 32 ? partials[tid() % 32] : 0);
+}
+
+// dst = x / sqrt(mean(x²) + eps) · weight, a block a row, in f32 and bf16 (null: not wanted).
+// With a step the rows are those that it wants results of, packed.
+KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, const Step *step) {
+  SHARED(rms_norm) float partials[normThreads / 32];
+  // Rows of up to 4 · 2048 stay in registers between sum and product.
+  constexpr u32 held = 4;
+  const u32 t = tid(), quads = width % 4 == 0 ? width / 4 : 0;
+  launch_dependents();
+  f32x4 w[held], v[held];
+  UNROLL for (u32 j = 0; j < held; j++) {
+    u32 i = t + j * normThreads;
+    if (i < quads) w[j] = ((const f32x4 *)weight)[i];
+  }
+  dependency_wait();
+  const u32 row = bid();
+  u32 from = row;
+  if (step) {
+    if (row >= step->wanted) return;
+    from = step->want[row];
+  }
+  x += (u64)from * width;
+  const u64 to = (u64)row * width;
+  float sum = 0;
+  auto square = [&](f32x4 a) { sum += (a.x * a.x + a.y * a.y) + (a.z * a.z + a.w * a.w); };
+  UNROLL for (u32 j = 0; j < held; j++) {
+    u32 i = t + j * normThreads;
+    if (i < quads) v[j] = ((const f32x4 *)x)[i];
+  }
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) square(v[j]);
+  for (u32 i = t + held * normThreads; i < quads; i += normThreads) square(((const f32x4 *)x)[i]);
+  for (u32 i = quads * 4 + t; i < width; i += normThreads) sum += x[i] * x[i];
+  sum = block_sum(sum, partials);
+  const float scale = 1 / sqrt_exact(sum / (float)width + eps);
+  auto put = [&](u32 i, f32x4 a, f32x4 b) {
+    a = {a.x * scale * b.x, a.y * scale * b.y, a.z * scale * b.z, a.w * scale * b.w};
+    if (dst32) *(f32x4 *)(dst32 + to + i * 4) = a;
+    if (dst16) *(u32x2 *)(dst16 + to + i * 4) = pack_bf16_x4(a);
+  };
+  UNROLL for (u32 j = 0; j < held; j++) {
+    u32 i = t + j * normThreads;
+    if (i < quads) put(i, v[j], w[j]);
+  }
+  for (u32 i = t + held * normThreads; i < quads; i += normThreads) put(i, ((const f32x4 *)x)[i], ((const f32x4 *)weight)[i]);
+  for (u32 i = quads * 4 + t; i < width; i += normThreads) {
+    float a = x[i] * scale * weight[i];
+    if (dst32) dst32[to + i] = a;
+    if (dst16) dst16[to + i] = bf16_bits(a);
+  }
+}
+
+// dst = src rounded to bf16, 8 elements a thread.
+KERNEL(256) void to_bf16(u16 *dst, const float *src, u32 n) {
+  launch_dependents();
+  dependency_wait();
+  const u32 i = (bid() * 256 + tid()) * 8;
+  if (i + 8 <= n) {
+    u32x2 a = pack_bf16_x4(*(const f32x4 *)(src + i)), b = pack_bf16_x4(*(const f32x4 *)(src + i + 4));
+    *(u32x4 *)(dst + i) = {a.x, a.y, b.x, b.y};
+    return;
+  }
+  for (u32 j = i; j < n; j++) dst[j] = bf16_bits(src[j]);
+}
+
+// dst = src widened, 8 elements a thread.
+KERNEL(256) void to_f32(float *dst, const u16 *src, u32 n) {
+  launch_dependents();
+  dependency_wait();
+  const u32 i = (bid() * 256 + tid()) * 8;
+  if (i + 8 <= n) {
+    u32x4 v = *(const u32x4 *)(src + i);
+    *(f32x4 *)(dst + i) = bf16_x4({v.x, v.y});
+    *(f32x4 *)(dst + i + 4) = bf16_x4({v.z, v.w});
+    return;
+  }
+  for (u32 j = i; j < n; j++) dst[j] = bf16_value(src[j]);
+}
+
+// silu(gate) · up
+DEV float gated(float gate, float up) { return gate / (1 + exp_precise(-gate)) * up; }
+
+// dst = silu(gate) · up, 4 elements a thread, in f32 and bf16 (null: not wanted); gate and up are bf16 where half is set, else f32.
+KERNEL(256) void gated_act(float *dst32, u16 *dst16, const void *gate, const void *up, u32 half, u32 n) {
+  launch_dependents();
+  dependency_wait();
+  const u32 i = (bid() * 256 + tid()) * 4;
+  if (i + 4 <= n) {
+    f32x4 g, u;
+    if (half) {
+      g = bf16_x4(*(const u32x2 *)((const u16 *)gate + i));
+      u = bf16_x4(*(const u32x2 *)((const u16 *)up + i));
+    } else {
+      g = *(const f32x4 *)((const float *)gate + i);
+      u = *(const f32x4 *)((const float *)up + i);
+    }
+    g = {gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)};
+    if (dst32) *(f32x4 *)(dst32 + i) = g;
+    if (dst16) *(u32x2 *)(dst16 + i) = pack_bf16_x4(g);
+    return;
+  }
+  for (u32 j = i; j < n; j++) {
+    float v = half ? gated(bf16_value(((const u16 *)gate)[j]), bf16_value(((const u16 *)up)[j])) : gated(((const float *)gate)[j], ((const float *)up)[j]);
+    if (dst32) dst32[j] = v;
+    if (dst16) dst16[j] = bf16_bits(v);
+  }
+}
+
+REGISTER(embed)
+REGISTER(rms_norm)
+REGISTER(to_bf16)
+REGISTER(to_f32)
+REGISTER(gated_act)

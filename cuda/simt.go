@@ -1,0 +1,57 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// The shape of a block of simt.cu: 2 warps of 4 outputs, by 8 rows.
+const (
+	simtOutputs = 8
+	simtRows    = 8
+)
+
+// simtKernel is the exact projection by a weight. Floats whose rows are no
+// multiple of 8 are read one by one.
+func simtKernel(dt backend.DType, in int) kernel {
+	if !dt.Quantized() && in%8 != 0 {
+		return kernel{file: "simt", name: "simt_project_odd"}
+	}
+	return kernel{file: "simt", name: "simt_project_" + dt.String()}
+}
+
+// simtProject sets dst [bucket, out] = x·wᵀ + bias (0: none), or adds it: x is
+// [bucket, in], both f32, w as stored. A row's bits depend on that row alone.
+func (d *device) simtProject(dst, x driver.Ptr, w *matrix, bias driver.Ptr, add bool, bucket int) {
+	grid := dim{x: (w.out + simtOutputs - 1) / simtOutputs, y: (bucket + simtRows - 1) / simtRows}
+	d.launch(simtKernel(w.dt, w.in), grid, 64,
+		uint64(dst), uint64(x), uint64(w.raw), uint64(w.scales), uint64(w.biases), uint64(bias),
+		uint64(w.out), uint64(w.in), uint64(w.group), floatKind(w.dt), flag(add), uint64(bucket))
+}
+
+// The shape of a block of simt_attend.cu.
+const (
+	simtAttendThreads = 512
+	simtAttendHeads   = 4
+)
+
+// simtAttend is attention of the step's rows over the keys and values of a
+// layer, in f32: out and q are [bucket, query heads · dim]. dim is even, at
+// most maxHeadDim. A row's bits depend on that row alone.
+func (d *device) simtAttend(out, q driver.Ptr, a attention, step driver.Ptr, layer, bucket int) {
+	group := a.qHeads / a.kvHeads
+	name, kind := "simt_attend_"+a.kv.String(), uint64(a.kv-backend.KVF32)
+	if a.dim%4 != 0 {
+		name = "simt_attend_odd"
+	}
+	if a.dim%2 != 0 || a.dim > maxHeadDim {
+		if d.err == nil {
+			d.err = fmt.Errorf("cuda: attention heads of %d: want an even number up to %d", a.dim, maxHeadDim)
+		}
+		return
+	}
+	d.launch(kernel{file: "simt_attend", name: name}, dim{bucket, a.kvHeads, (group + simtAttendHeads - 1) / simtAttendHeads}, simtAttendThreads,
+		uint64(out), uint64(q), uint64(group), uint64(a.kvHeads), uint64(a.dim), f32(a.scale), kind, uint64(layer), uint64(step))
+}
