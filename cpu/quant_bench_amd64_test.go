@@ -99,3 +99,52 @@ func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
 	}
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkInt8Tables times the arithmetics of every table for quantised weights
+// in turn within one loop, so that a noisy machine is noisy for all: the median
+// ms of 64 MiB of distinct matrices (16 MiB from 16 rows on) of 2,048 × 2,048,
+// one thread. f32 is the exact arithmetic of AVX2 over widened rows, row-by-row
+// the one of AVX-512 VNNI for one row at a time.
+func BenchmarkInt8Tables(b *testing.B) {
+	for _, c := range quantCases {
+		for _, rows := range []int{1, 2, 4, 8, 16, 32, 512} {
+			b.Run(fmt.Sprintf("%v-%d/rows=%d", c.dt, c.group, rows), func(b *testing.B) {
+				size := 64 << 20
+				if rows >= 16 {
+					size = 16 << 20
+				}
+				ms := benchQuantMatrices(c, 2048, 2048, size)
+				w := ms[0]
+				prs := map[string]projector{"f32": newPanelProjector(avx2Kernels())}
+				for _, name := range KernelTables() {
+					if k, _ := kernelsByName(name); k.quant != nil {
+						prs[name] = k.quant(&w.tensor)
+					}
+				}
+				if hasVNNI() {
+					f, _ := newQuantFormat(&w.tensor, "row-by-row")
+					prs["row-by-row"] = quantTiles{f, 1}
+				}
+				pool := newPool(1)
+				defer pool.close()
+				scratch, pk := make([]scratch, 1), packed{}
+				x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
+				times := map[string][]float64{}
+				for b.Loop() {
+					for name, pr := range prs {
+						if rows == 512 && (name == "f32" || name == "row-by-row") {
+							continue
+						}
+						t := timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) })
+						times[name] = append(times[name], 1e3*t.Seconds())
+					}
+				}
+				for name, t := range times {
+					slices.Sort(t)
+					b.ReportMetric(t[len(t)/2], "ms-"+name)
+				}
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

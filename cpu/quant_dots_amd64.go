@@ -18,9 +18,13 @@ import (
 // output and 4 elements of a row of activations are one broadcast: sums need no
 // adding across lanes. The step's bytes, 2 or 4 KB, stay in L1. Then all rows
 // meet them, 4 or 8 at a time; a row's results wait in memory for the next step.
+//
+// One row goes by quantAlone where AVX-512 has it: decoding for one row costs
+// more than adding across lanes.
 type quantDots struct {
 	quantFormat
-	isa int
+	isa   int
+	alone bool
 }
 
 // The instruction sets of quantDots.
@@ -81,13 +85,16 @@ func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, group
 //go:noescape
 func widenScales8(dst *float32, src *byte, stride, eights int)
 
+//go:noescape
+func widenScales16(dst *float32, src *byte, stride, eights int)
+
 // newQuantDots gives the arithmetic for t, nil where there is none.
 func newQuantDots(t *backend.Tensor, isa int) projector {
 	f, ok := newQuantFormat(t, [...]string{"avx2-int8", "avx-vnni", "avx512-vnni"}[isa])
 	if !ok {
 		return nil
 	}
-	return quantDots{f, isa}
+	return quantDots{f, isa, isa == dotsOfAVX512 && hasVBMI()}
 }
 
 // lanes is the outputs of a block, span the rows whose activations are packed
@@ -106,6 +113,9 @@ var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 1
 	[16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 func (q quantDots) packSize(rows, in int) (int, int) {
+	if rows == 1 && q.alone {
+		return quantTiles{q.quantFormat, 1}.packSize(rows, in)
+	}
 	return 2 * rows * (in / q.group), (rows*in + 1) / 2
 }
 
@@ -114,6 +124,10 @@ func (q quantDots) packRows() int { return q.span() }
 // pack rounds rows to [rows, in] int8; for each span of rows it leaves scales
 // [groups, rows] and sums [groups, rows].
 func (q quantDots) pack(p *packed, x []float32, r0, r1 int) {
+	if p.rows == 1 && q.alone {
+		quantTiles{q.quantFormat, 1}.pack(p, x, r0, r1)
+		return
+	}
 	all, groups := bytesOf(p), p.in/q.group
 	order := &asTheyAre
 	if q.format == formatAffine4 {
@@ -141,8 +155,9 @@ type dotsMemory struct {
 
 func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	lanes := q.lanes()
-	groups := w.in/q.group + 2*lanes // widenScales rounds up
-	sizes := [5]int{dotsStep / 4 * lanes, groups * lanes, groups * lanes, rows * lanes, lanes * (w.stride() + 4*groups) / 4}
+	groups := w.in / q.group
+	tables := max(groups, dotsStep/q.group) // of the row, or of a step
+	sizes := [5]int{dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (w.stride() + 4*groups) / 4}
 	total := 64
 	for i, n := range sizes {
 		sizes[i] = (n + 15) &^ 15
@@ -162,6 +177,10 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 
 func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
 	if o0 >= o1 || p.rows <= 0 {
+		return
+	}
+	if p.rows == 1 && q.alone {
+		quantTiles{q.quantFormat, 1}.project(y, ldy, p, w, o0, o1, s)
 		return
 	}
 	_ = y[(p.rows-1)*ldy+o1-o0-1]
@@ -245,16 +264,16 @@ func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall 
 func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs int) {
 	groups, lanes := w.in/q.group, q.lanes()
 	src = src[2*o*groups : 2*(o+outs)*groups]
-	if lanes == 16 {
-		widenScales(&dst[0], &src[0], 2*groups, outs, groups)
-		return
-	}
 	if outs < lanes {
 		copy(copied, src)
 		src = copied
 	}
 	eights := groups / 8
-	if eights > 0 {
+	switch {
+	case eights == 0:
+	case lanes == 16:
+		widenScales16(&dst[0], &src[0], 2*groups, eights)
+	default:
 		widenScales8(&dst[0], &src[0], 2*groups, eights)
 	}
 	for g := 8 * eights; g < groups; g++ {

@@ -220,3 +220,46 @@ two:
 one:
 	RESULTS1
 	GROUPROWS(1, ZERO1, UNITS1, ADDS1, BIASES1, LESS1, KEEP1, one1, one16, oneLess, oneOn)
+
+// SCALEPAIR widens the two bf16 of each dword. Z8: the high halves.
+#define SCALEPAIR(z, at) \
+	VPSLLD $16, z, Z4; \
+	VPANDD Z8, z, z; \
+	VMOVUPS Z4, at(DI); \
+	VMOVUPS z, (at+64)(DI)
+
+// func widenScales16(dst *float32, src *byte, stride, eights int)
+//
+// Widens bf16 [16, groups], rows stride bytes apart, to f32 [groups, 16], for
+// groups of 8 times eights. The next 16 rows are prefetched.
+TEXT ·widenScales16(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), AX
+	MOVQ stride+16(FP), BX
+	MOVQ eights+24(FP), CX
+	LEAQ (BX)(BX*2), R9
+	POINTERS
+	MOVL $0xFFFF0000, DX
+	VPBROADCASTD DX, Z8
+
+eight:
+	LOAD(0)
+	TRANSPOSE
+	SCALEPAIR(Z0, 0)
+	SCALEPAIR(Z1, 128)
+	SCALEPAIR(Z2, 256)
+	SCALEPAIR(Z3, 384)
+	MOVQ AX, R12
+	MOVQ BX, DX
+	SHLQ $4, DX
+	ADDQ DX, AX
+	POINTERS
+	AHEADLINE
+	MOVQ R12, AX
+	POINTERS
+	ADDQ $512, DI
+	ADVANCE(16)
+	DECQ CX
+	JNZ  eight
+	VZEROUPPER
+	RET

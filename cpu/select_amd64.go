@@ -25,7 +25,7 @@ func init() {
 	if hasAMX() {
 		kernelTables["amx"] = func() *kernels {
 			k := withFast("amx", amxProjector{})
-			if hasVNNI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
+			if hasVNNI() && hasVBMI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
 				k.quant = quantTilesFor
 			}
 			return k
@@ -93,8 +93,10 @@ func hasAVX512BF16() bool {
 	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512BF16)
 }
 
-// hasVNNI tells whether the processor has what quantAlone takes: VPDPBUSD in
-// 512 bits, and VPERMB.
+// hasVNNI tells whether the processor has VPDPBUSD in 512 bits.
 func hasVNNI() bool {
-	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512VNNI, cpuid.AVX512VBMI)
+	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512VNNI)
 }
+
+// hasVBMI tells whether it has what quantAlone takes besides: VPERMB.
+func hasVBMI() bool { return cpuid.CPU.Supports(cpuid.AVX512VBMI) }
