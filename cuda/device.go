@@ -20,9 +20,9 @@ type device struct {
 	kernels map[kernel]*driver.Function
 	err     error
 	work    workspace // of decode projections
-	dry     bool    // load what launches need, and enqueue nothing
-	overlap bool    // the launch before was a kernel: this one may start its prologue
-	prefill prefill // what prefill projections keep
+	dry     bool      // load what launches need, and enqueue nothing
+	overlap bool      // the launch before was a kernel: this one may start its prologue
+	prefill prefill   // what prefill projections keep
 
 	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
 	attendBytes int

@@ -1,0 +1,168 @@
+package cuda
+
+import (
+	"windrow/cuda/driver"
+)
+
+// prefill is what prefill projections keep on a device.
+type prefill struct {
+	scratch driver.Ptr // weights as bf16, and the halves of gated products
+	size    int
+	route   gemmRoute // forced by tests and benchmarks
+	hopper  *hopperGEMM
+	tried   bool  // hopper has been looked for
+	refused error // why it is not used though device and driver should take it
+}
+
+// gemmRoute is who multiplies.
+type gemmRoute int
+
+const (
+	routeChosen gemmRoute = iota // by what the device has
+	routeBLAS
+	routeHopper
+	routeOwn
+)
+
+// gemmAlign keeps what lies in the scratch aligned for every kernel.
+const gemmAlign = 256
+
+func aligned(n int) int { return (n + gemmAlign - 1) &^ (gemmAlign - 1) }
+
+// prepareGEMM makes room for the prefill projection of some weights (those
+// past the last may be nil) by bucket rows; changed tells whether addresses
+// changed.
+func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
+	if !d.prefill.tried {
+		d.prefill.tried = true
+		d.prefill.hopper, d.prefill.refused = d.openHopper()
+	}
+	need := 0
+	for _, l := range w {
+		if l.w == nil {
+			continue
+		}
+		if l.w.packed != nil {
+			need += aligned(2 * l.w.out * l.w.in)
+		}
+		need += aligned(2 * l.w.out * bucket)
+	}
+	if need <= d.prefill.size {
+		return false, nil
+	}
+	if d.prefill.scratch != 0 {
+		if err := d.stream.Synchronize(); err != nil {
+			return false, err
+		}
+		if err := d.ctx.Free(d.prefill.scratch); err != nil {
+			return true, err
+		}
+		d.prefill.scratch, d.prefill.size = 0, 0
+	}
+	if d.prefill.scratch, err = d.ctx.Alloc(need); err == nil {
+		d.prefill.size = need
+	}
+	return true, err
+}
+
+// free gives the memory back.
+func (p *prefill) free(ctx *driver.Context) {
+	if p.scratch != 0 {
+		ctx.Free(p.scratch)
+	}
+	if p.hopper != nil {
+		p.hopper.free(ctx)
+	}
+	*p = prefill{}
+}
+
+// part returns a weight's rows as bf16: as stored, or decoded into the
+// scratch from offset *at on.
+func (d *device) part(l linear, at *int) gemmPart {
+	p := gemmPart{w: l.w.raw, bias: l.bias, out: l.w.out}
+	if l.w.packed != nil {
+		p.w = d.prefill.scratch + driver.Ptr(*at)
+		*at += aligned(2 * l.w.out * l.w.in)
+		d.dequantise(p.w, l.w)
+	}
+	return p
+}
+
+// chosen is the route of a product.
+func (d *device) chosen() gemmRoute {
+	r := d.prefill.route
+	if r == routeChosen {
+		switch {
+		case d.blas != nil:
+			r = routeBLAS
+		case d.prefill.hopper != nil:
+			r = routeHopper
+		default:
+			r = routeOwn
+		}
+	}
+	return r
+}
+
+// prefillProject enqueues up to three projections of one format that share x
+// (bf16 [rows, in]), as many targets as weights. prepareGEMM has made room.
+func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int) {
+	var store [3]gemmPart
+	parts, at, in := store[:len(w)], 0, w[0].w.in
+	var outs [3]int
+	for i, l := range w {
+		parts[i] = d.part(l, &at)
+		parts[i].dst = dst[i]
+		outs[i] = l.w.out
+	}
+	switch d.chosen() {
+	case routeBLAS:
+		for _, p := range parts {
+			d.blasProject(p, x, in, rows)
+		}
+	case routeHopper:
+		d.hopperProject(d.fastest(hopperTiles, rows, outs[:]...), x, parts, in, rows)
+	default:
+		d.gemm(d.fastest(d.gemmTiles(), rows, outs[:]...), x, parts, in, rows)
+	}
+}
+
+// prefillGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ).
+func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows int) {
+	at, in := 0, gate.w.in
+	g, u := d.part(gate, &at), d.part(up, &at)
+	switch d.chosen() {
+	case routeBLAS:
+		half := aligned(2 * g.out * rows)
+		g.dst.bf16 = d.prefill.scratch + driver.Ptr(at)
+		u.dst.bf16 = g.dst.bf16 + driver.Ptr(half)
+		d.blasProject(g, x, in, rows)
+		d.blasProject(u, x, in, rows)
+		d.gatedAct(dst.f32, dst.bf16, g.dst.bf16, u.dst.bf16, true, rows*g.out)
+	case routeHopper:
+		d.hopperGated(d.fastest(hopperGatedTiles, rows, 2*g.out), dst, x, g, u, in, rows)
+	default:
+		d.gemmGated(d.fastest(d.gemmTiles(), rows, 2*g.out), dst, x, g, u, in, rows)
+	}
+}
+
+// blasProject is one product by cuBLASLt.
+func (d *device) blasProject(p gemmPart, x driver.Ptr, in, rows int) {
+	to, f32 := p.dst.f32, true
+	if to == 0 {
+		to, f32 = p.dst.bf16, false
+	}
+	d.enqueue(func() error {
+		return d.blas.matmul(d.stream, to, f32, p.w, x, rows, p.out, in, p.dst.add)
+	})
+	if p.bias != 0 || (f32 && p.dst.bf16 != 0) {
+		d.gemmFinish(p.dst, p.bias, p.out, rows)
+	}
+}
+
+// gemmFinish adds a bias to rows that are there, and writes the bf16 form of
+// f32 rows where both are wanted.
+func (d *device) gemmFinish(dst target, bias driver.Ptr, out, rows int) {
+	n := rows * out
+	d.launch(kernel{"gemm", "gemm_finish", 0}, dim{x: (n/8 + 255) / 256}, 256, uint64(dst.f32), uint64(dst.bf16), uint64(bias), uint64(out), uint64(n))
+}

@@ -1,0 +1,365 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"windrow/cuda/driver"
+	"windrow/quant"
+)
+
+func init() {
+	registerSelfTest("gemm: every tile, odd rows and tails", testGEMMTiles)
+	registerSelfTest("gemm: gated", testGEMMGated)
+	registerSelfTest("gemm: prefill by every route", testPrefillRoutes)
+	registerSelfTest("gemm: more tiles than blocks", testGEMMPersistent)
+}
+
+// gemmCase is one product on the device with its float64 reference on the host.
+type gemmCase struct {
+	d        *device
+	rows, in int
+	x        []float32 // as bf16 holds them
+	xAt      driver.Ptr
+	owned    []driver.Ptr
+	err      error
+}
+
+// gemmWeight is a weight of a gemmCase.
+type gemmWeight struct {
+	gemmPart
+	w, bias []float32
+}
+
+// gemmSpare is how many floats past the end of a target must stay as they were.
+const gemmSpare = 64
+
+// gemmNoise is a stream of values in [-1, 1).
+type gemmNoise uint64
+
+func (s *gemmNoise) next() float32 {
+	*s = *s*6364136223846793005 + 1442695040888963407
+	return float32(int32(*s>>32)) / (1 << 31)
+}
+
+// bf16Noise returns n values and their bf16 bytes.
+func (s *gemmNoise) bf16Noise(n int) ([]float32, []byte) {
+	values, data := make([]float32, n), make([]byte, 2*n)
+	for i := range values {
+		h := quant.F32ToBF16(s.next())
+		binary.LittleEndian.PutUint16(data[2*i:], h)
+		values[i] = quant.BF16ToF32(h)
+	}
+	return values, data
+}
+
+func newGEMMCase(d *device, seed *gemmNoise, rows, in int) *gemmCase {
+	c := &gemmCase{d: d, rows: rows, in: in}
+	var data []byte
+	c.x, data = seed.bf16Noise(rows * in)
+	c.xAt = c.upload(data)
+	return c
+}
+
+func (c *gemmCase) upload(data []byte) driver.Ptr {
+	p, err := c.d.ctx.Alloc(len(data))
+	if err == nil {
+		c.owned = append(c.owned, p)
+		err = c.d.ctx.Upload(p, data)
+	}
+	c.err = errors.Join(c.err, err)
+	return p
+}
+
+func (c *gemmCase) free() {
+	for _, p := range c.owned {
+		c.d.ctx.Free(p)
+	}
+}
+
+// weight adds a weight, with a bias or none.
+func (c *gemmCase) weight(seed *gemmNoise, out int, bias bool) gemmWeight {
+	w := gemmWeight{gemmPart: gemmPart{out: out}}
+	var data []byte
+	w.w, data = seed.bf16Noise(out * c.in)
+	w.gemmPart.w = c.upload(data)
+	if bias {
+		data = make([]byte, 4*out)
+		w.bias = make([]float32, out)
+		for i := range w.bias {
+			w.bias[i] = seed.next()
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(w.bias[i]))
+		}
+		w.gemmPart.bias = c.upload(data)
+	}
+	return w
+}
+
+// gemmBefore is what a target holds at first; where nothing is added it may not matter.
+func gemmBefore(i int) float32 { return float32(i%97) - 48 }
+
+// targets gives a weight f32 and/or bf16 rows with known contents.
+func (c *gemmCase) target(out int, f32, bf16, add bool) target {
+	n := c.rows*out + gemmSpare
+	t := target{add: add}
+	if f32 {
+		data := make([]byte, 4*n)
+		for i := range n {
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(gemmBefore(i)))
+		}
+		t.f32 = c.upload(data)
+	}
+	if bf16 {
+		data := make([]byte, 2*n)
+		for i := range n {
+			binary.LittleEndian.PutUint16(data[2*i:], quant.F32ToBF16(gemmBefore(i)))
+		}
+		t.bf16 = c.upload(data)
+	}
+	return t
+}
+
+// sum is one element of x·wᵀ + bias, and the sum of the products' sizes.
+func (c *gemmCase) sum(w gemmWeight, row, out int) (value, size float64) {
+	x, r := c.x[row*c.in:][:c.in], w.w[out*c.in:][:c.in]
+	for k := range x {
+		p := float64(x[k]) * float64(r[k])
+		value += p
+		size += math.Abs(p)
+	}
+	if w.bias != nil {
+		value += float64(w.bias[out])
+	}
+	return value, size
+}
+
+// check compares a target with want(row, out), which returns a value and the
+// error that sums in f32 may have. Every step-th element is checked.
+func (c *gemmCase) check(name string, t target, out, step int, want func(row, out int) (value, slack float64)) error {
+	if c.err = errors.Join(c.err, c.d.take(), c.d.stream.Synchronize()); c.err != nil {
+		return fmt.Errorf("%s: %w", name, c.err)
+	}
+	n := c.rows * out
+	for _, form := range []struct {
+		at     driver.Ptr
+		size   int
+		read   func([]byte) float32
+		rounds float64
+	}{
+		{t.f32, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }, 0},
+		{t.bf16, 2, func(b []byte) float32 { return quant.BF16ToF32(binary.LittleEndian.Uint16(b)) }, 1.0 / 256},
+	} {
+		if form.at == 0 {
+			continue
+		}
+		data := make([]byte, (n+gemmSpare)*form.size)
+		if err := c.d.ctx.Download(data, form.at); err != nil {
+			return err
+		}
+		for i := 0; i < n; i += step {
+			value, slack := want(i/out, i%out)
+			if t.add {
+				value += float64(gemmBefore(i))
+				slack += 1e-5
+			}
+			got := float64(form.read(data[i*form.size:]))
+			if !(math.Abs(got-value) <= slack+form.rounds*math.Abs(value)) {
+				return fmt.Errorf("%s: row %d of %d, output %d of %d, %d bytes each: %g, want %g", name, i/out, c.rows, i%out, out, form.size, got, value)
+			}
+		}
+		for i := n; i < n+gemmSpare; i++ {
+			if form.read(data[i*form.size:]) != gemmBefore(i) {
+				return fmt.Errorf("%s: written %d elements past the end", name, i-n)
+			}
+		}
+	}
+	return nil
+}
+
+// gemmSlack is what sums in f32 of products of that size may be off: tensor cores
+// cut, they do not round.
+func gemmSlack(size float64) float64 { return 2e-6*size + 1e-6 }
+
+// plainWant is the reference of a product.
+func (c *gemmCase) plainWant(w gemmWeight) func(row, out int) (float64, float64) {
+	return func(row, out int) (float64, float64) {
+		v, size := c.sum(w, row, out)
+		return v, gemmSlack(size)
+	}
+}
+
+// gatedWant is the reference of silu(gate)·up.
+func (c *gemmCase) gatedWant(gate, up gemmWeight, halves float64) func(row, out int) (float64, float64) {
+	return func(row, out int) (float64, float64) {
+		g, gs := c.sum(gate, row, out)
+		u, us := c.sum(up, row, out)
+		silu := g / (1 + math.Exp(-g))
+		// silu's slope is at most 1.1.
+		return silu * u, 1.1*math.Abs(u)*(gemmSlack(gs)+halves*math.Abs(g)) + math.Abs(silu)*(gemmSlack(us)+halves*math.Abs(u)) + 1e-5*math.Abs(silu*u)
+	}
+}
+
+// forms are the targets of a test: which forms, and whether they are added to.
+var gemmForms = []struct{ f32, bf16, add bool }{{f32: true}, {f32: true, add: true}, {bf16: true}, {f32: true, bf16: true}}
+
+func testGEMMTiles(d *device) error {
+	for i, t := range append([]gemmTile{gemmWide, gemmNarrow}, d.gemmTiles()[0]) {
+		seed := gemmNoise(i)
+		c := newGEMMCase(d, &seed, 130+i, 200)
+		err := c.err
+		form := gemmForms[i%len(gemmForms)]
+		var w []gemmWeight
+		var parts []gemmPart
+		for j, out := range []int{264, 72, 8} {
+			p := c.weight(&seed, out, j != 1)
+			p.dst = c.target(out, form.f32, form.bf16, form.add)
+			w, parts = append(w, p), append(parts, p.gemmPart)
+		}
+		if c.err == nil {
+			d.gemm(t, c.xAt, parts, c.in, c.rows)
+		}
+		for _, p := range w {
+			err = errors.Join(err, c.check("tile "+t.name, p.dst, p.out, 1, c.plainWant(p)))
+		}
+		c.free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func testGEMMGated(d *device) error {
+	for i, t := range append([]gemmTile{gemmWide, gemmNarrow}, d.gemmTiles()[0]) {
+		seed := gemmNoise(i)
+		c := newGEMMCase(d, &seed, 70+i, 72+8*i)
+		gate, up := c.weight(&seed, 136, i != 0), c.weight(&seed, 136, i != 1)
+		dst := c.target(136, i != 1, i != 0, false)
+		if c.err == nil {
+			d.gemmGated(t, dst, c.xAt, gate.gemmPart, up.gemmPart, c.in, c.rows)
+		}
+		err := c.check("gated tile "+t.name, dst, 136, 1, c.gatedWant(gate, up, 0))
+		c.free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linear is a weight as the planner knows it.
+func (w gemmWeight) linear(in int) linear {
+	return linear{w: &matrix{out: w.out, in: in, raw: w.gemmPart.w}, bias: w.gemmPart.bias}
+}
+
+// gemmRoutes lists what can multiply on the device. A device of compute
+// capability 9.0 whose driver has tensor maps must take gemm_hopper.cu.
+func (d *device) gemmRoutes() ([]gemmRoute, error) {
+	routes := []gemmRoute{routeOwn}
+	if d.blas != nil {
+		routes = append(routes, routeBLAS)
+	}
+	if d.prefill.hopper != nil {
+		routes = append(routes, routeHopper)
+	}
+	return routes, d.prefill.refused
+}
+
+func testPrefillRoutes(d *device) (err error) {
+	defer d.prefill.free(d.ctx)
+	for _, rows := range []int{130, 257} {
+		seed := gemmNoise(rows)
+		c := newGEMMCase(d, &seed, rows, 200)
+		w := []gemmWeight{c.weight(&seed, 264, true), c.weight(&seed, 72, false), c.weight(&seed, 72, false)}
+		err = errors.Join(c.err, c.routes(w))
+		c.free()
+		if err != nil || d.prefill.hopper == nil {
+			return err // one size is enough for the emulator
+		}
+	}
+	return nil
+}
+
+// routes runs w together, then the last two as a gated product, by each route.
+func (c *gemmCase) routes(w []gemmWeight) error {
+	d := c.d
+	var linears []linear
+	for _, p := range w {
+		linears = append(linears, p.linear(c.in))
+	}
+	if _, err := d.prepareGEMM(linears, c.rows); err != nil {
+		return err
+	}
+	routes, err := d.gemmRoutes()
+	if err != nil {
+		return err
+	}
+	for i, route := range routes {
+		form := gemmForms[(c.rows+i)%len(gemmForms)]
+		name := fmt.Sprintf("route %d", route)
+		var dst []target
+		for _, p := range w {
+			dst = append(dst, c.target(p.out, form.f32, form.bf16, form.add))
+		}
+		last := len(w) - 1
+		gate, up := w[last-1], w[last]
+		gated := c.target(up.out, form.f32, form.bf16, false)
+		if c.err != nil {
+			return c.err
+		}
+		d.prefill.route = route
+		d.prefillProject(dst, c.xAt, linears, c.rows)
+		d.prefillGated(gated, c.xAt, linears[last-1], linears[last], c.rows)
+		d.prefill.route = routeChosen
+		for j, p := range w {
+			if err := c.check(name, dst[j], p.out, 1, c.plainWant(p)); err != nil {
+				return err
+			}
+		}
+		halves := 0.0
+		if route == routeBLAS {
+			halves = 1.0 / 512 // gate and up go through bf16
+		}
+		if err := c.check(name+" gated", gated, up.out, 1, c.gatedWant(gate, up, halves)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testGEMMPersistent gives the blocks of gemm_hopper.cu several tiles each, and
+// their rings several rounds. Other devices have no such kernels.
+func testGEMMPersistent(d *device) error {
+	defer d.prefill.free(d.ctx)
+	if _, err := d.prepareGEMM(nil, 0); err != nil {
+		return err
+	}
+	if d.prefill.hopper == nil {
+		return d.prefill.refused
+	}
+	for i, t := range hopperTiles {
+		seed := gemmNoise(i)
+		c := newGEMMCase(d, &seed, 2100, 328)
+		w := c.weight(&seed, 4096+8, true)
+		w.dst = c.target(w.out, i != 1, i != 0, i == 0)
+		if c.err == nil {
+			d.hopperProject(t, c.xAt, []gemmPart{w.gemmPart}, c.in, c.rows)
+		}
+		err := c.check("hopper tile "+t.name, w.dst, w.out, 997, c.plainWant(w))
+		if err == nil && t.gated.name != "" {
+			up := c.weight(&seed, w.out, false)
+			dst := c.target(w.out, false, true, false)
+			if c.err == nil {
+				d.hopperGated(t, dst, c.xAt, w.gemmPart, up.gemmPart, c.in, c.rows)
+			}
+			err = c.check("hopper gated tile "+t.name, dst, w.out, 997, c.gatedWant(w, up, 0))
+		}
+		c.free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+// Prefill projections on compute capability 9.0: gemm.cu's products by wgmma.
+// Tensor maps (the host's cuTensorMapEncodeTiled) let one thread copy whole
+// tiles into swizzled shared memory while two warpgroups multiply 64 rows each.
+// Blocks stay for all their tiles, so that the copies of the next tile run
+// under the stores of this one. In the kernels that end in _pair two blocks of
+// a cluster take neighbouring rows and load half of the weights' tile each for
+// both. Runs on a GPU only.
+#include "gemm.cuh"
+#ifdef __NVPTX__
+
+// Operand lists of the assembly below: N10(3) names %30 to %39, F4(c, j) binds c[j], F32(c, j) eight of them.
+#define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
+#define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
+#define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define F32(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3), F4(c, j + 4), F4(c, j + 5), F4(c, j + 6), F4(c, j + 7)
+
+// One stage: c[64, n] (+)= a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
+// descriptors are 32 bytes apart in the swizzled lines. p is false where c starts at zero.
+#define WGMMA(n, list, da, db, p) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, " da ", " db ", " p ", 1, 1, 0, 0;\n\t"
+#define STAGE(n, list, da, db, add)                                                                                                   \
+  "{\n\t.reg .pred p, q;\n\t.reg .b64 a1, a2, a3, b1, b2, b3;\n\t"                                                                     \
+  "setp.ne.b32 p, " add ", 0;\n\tsetp.eq.b32 q, " add ", " add ";\n\t"                                                                 \
+  "add.s64 a1, " da ", 2;\n\tadd.s64 a2, " da ", 4;\n\tadd.s64 a3, " da ", 6;\n\t"                                                     \
+  "add.s64 b1, " db ", 2;\n\tadd.s64 b2, " db ", 4;\n\tadd.s64 b3, " db ", 6;\n\t"                                                     \
+  "wgmma.fence.sync.aligned;\n\t"                                                                                                     \
+  WGMMA(n, list, da, db, "p") WGMMA(n, list, "a1", "b1", "q") WGMMA(n, list, "a2", "b2", "q") WGMMA(n, list, "a3", "b3", "q")          \
+  "wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;\n\t}"
+
+DEV void multiply(float (&c)[32][4], u64 a, u64 b, u32 add) {
+  asm volatile(STAGE(256, N128, "%128", "%129", "%130") : F32(c, 0), F32(c, 8), F32(c, 16), F32(c, 24) : "l"(a), "l"(b), "r"(add) : "memory");
+}
+DEV void multiply(float (&c)[16][4], u64 a, u64 b, u32 add) {
+  asm volatile(STAGE(128, N64, "%64", "%65", "%66") : F32(c, 0), F32(c, 8) : "l"(a), "l"(b), "r"(add) : "memory");
+}
+
+// descriptor of k-contiguous rows of 128 bytes in the 128-byte swizzle: groups
+// of 8 rows are 1024 bytes apart.
+DEV u64 descriptor(u32 address) { return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)1 << 16 | (address & 0x3ffff) >> 4; }
+
+// Barriers in shared memory (mbarrier), by their 32-bit shared address.
+DEV void barrier_init(u32 barrier, u32 arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
+// expect arrives, and makes the phase wait for so many bytes of copies.
+DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
+// wait_phase waits until the phase of that parity is over.
+DEV void wait_phase(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  } while (!done);
+}
+// arrive is of the lanes where yes is set; arrive_at is at the same barrier of
+// a block of the cluster. A branch around them would leave the warp diverged.
+DEV void arrive(u32 barrier, bool yes) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
+}
+DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
+  asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
+               "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
+}
+DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
+
+// copy_box copies a map's box at (k, row) to shared memory; _pair to the same place in both blocks.
+DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
+}
+DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier), "h"((u16)3) : "memory");
+}
+
+// Work is a launch: up to three weights that share x, or gate and up.
+struct Work {
+  const void *x, *w[3]; // tensor maps: boxes of 128 rows by 64 k
+  Output d[3];
+  const float *gate_bias, *up_bias;
+  u32 out[3], rows, in;
+};
+
+// Place is a block's tile.
+struct Place {
+  const void *w;
+  Output d;
+  u32 out, row, col;
+};
+
+// locate finds tile number t of a block of a cluster; false past the last.
+template <int cols, int cluster> DEV bool locate(const Work &k, u32 t, u32 rank, Place &p) {
+  const u32 c0 = (k.out[0] + cols - 1) / cols, c1 = (k.out[1] + cols - 1) / cols, c2 = (k.out[2] + cols - 1) / cols, columns = c0 + c1 + c2;
+  const u32 tiles = (k.rows + 128 * cluster - 1) / (128 * cluster);
+  if (t >= tiles * columns) return false;
+  u32 r, c;
+  place<16 / cluster>(t, tiles, columns, r, c);
+  p.row = (r * cluster + rank) * 128;
+  p.w = k.w[0], p.d = k.d[0], p.out = k.out[0];
+  if (c >= c0 + c1) c -= c0 + c1, p.w = k.w[2], p.d = k.d[2], p.out = k.out[2];
+  else if (c >= c0) c -= c0, p.w = k.w[1], p.d = k.d[1], p.out = k.out[1];
+  p.col = c * cols;
+  return true;
+}
+
+// product runs a block's tiles: 128 rows by COLS columns of sums. Gated tiles
+// have COLS/2 outputs: those of gate, then the same of up.
+template <int COLS, int STAGES, int CLUSTER, bool GATED> DEV void product(u8 *dynamic, const Work &k) {
+  constexpr u32 x_bytes = 128 * 128, w_bytes = COLS * 128, stage = x_bytes + w_bytes, outputs = GATED ? COLS / 2 : COLS;
+  static_assert(COLS == 256 || (COLS == 128 && CLUSTER == 1 && !GATED));
+  // The swizzle wants stages on 1024 bytes.
+  const u32 base = (shared_address(dynamic) + 1023) / 1024 * 1024, full = base + STAGES * stage, empty = full + STAGES * 8;
+  const u32 rank = CLUSTER > 1 ? cluster_rank() : 0, first = bid() / CLUSTER, step = gdim() / CLUSTER;
+  const u32 group = tid() / 128, steps = (k.in + 63) / 64;
+  launch_dependents();
+  if (tid() == 0) {
+    for (u32 s = 0; s < STAGES; s++) {
+      barrier_init(full + s * 8, 1);
+      barrier_init(empty + s * 8, 8 * CLUSTER); // the warps that multiply
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  if (CLUSTER > 1) cluster_sync();
+  else sync();
+  dependency_wait();
+  u32 at = 0, phase = 0; // stage of the ring, and the parity of its round
+  Place p;
+  if (group == 2) { // copies
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (tid() == 256) {
+      for (u32 t = first; locate<outputs, CLUSTER>(k, t, rank, p); t += step) {
+        for (u32 i = 0; i < steps; i++) {
+          const u32 to = base + at * stage, w = to + x_bytes, arrived = full + at * 8;
+          wait_phase(empty + at * 8, phase ^ 1);
+          expect(arrived, stage);
+          copy_box(to, k.x, i * 64, p.row, arrived);
+          if (CLUSTER > 1) {
+            copy_box_pair(w + rank * (w_bytes / 2), GATED && rank ? k.w[1] : p.w, i * 64, GATED ? p.col : p.col + rank * 128, arrived);
+          } else {
+            copy_box(w, p.w, i * 64, p.col, arrived);
+            if (COLS == 256) copy_box(w + w_bytes / 2, GATED ? k.w[1] : p.w, i * 64, GATED ? p.col : p.col + 128, arrived);
+          }
+          if (++at == STAGES) at = 0, phase ^= 1;
+        }
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const u32 lane = tid() % 32;
+    float c[COLS / 8][4];
+    for (u32 t = first; locate<outputs, CLUSTER>(k, t, rank, p); t += step) {
+      for (u32 i = 0; i < steps; i++) {
+        const u32 from = base + at * stage;
+        wait_phase(full + at * 8, phase);
+        multiply(c, descriptor(from + group * (x_bytes / 2)), descriptor(from + x_bytes), i);
+        if (CLUSTER > 1) arrive_at(empty + at * 8, lane, lane < CLUSTER);
+        else arrive(empty + at * 8, lane == 0);
+        if (++at == STAGES) at = 0, phase ^= 1;
+      }
+      const u32 row = p.row + group * 64 + tid() / 32 % 4 * 16;
+      if constexpr (GATED) activate<COLS / 16>(c, k.gate_bias, k.up_bias, p.col, p.out);
+      store<outputs / 8>(c, p.d, row, p.col, k.rows, p.out);
+    }
+  }
+  // No block leaves while the other may still write to its shared memory.
+  if (CLUSTER > 1) {
+    sync_warp();
+    cluster_sync();
+  }
+}
+
+#define GEMM(name, COLS, STAGES, CLUSTER)                                                                                                                         \
+  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *w0, const void *w1, const void *w2, float *f0, float *f1,       \
+                                                                      float *f2, bf16 *h0, bf16 *h1, bf16 *h2, const float *b0, const float *b1,                 \
+                                                                      const float *b2, u32 out0, u32 out1, u32 out2, u32 add, u32 rows, u32 in) {                \
+    DYNAMIC_SHARED(name, shared);                                                                                                                                \
+    product<COLS, STAGES, CLUSTER, false>(                                                                                                                       \
+        shared, Work{x, {w0, w1, w2}, {{f0, h0, b0, add}, {f1, h1, b1, add}, {f2, h2, b2, add}}, nullptr, nullptr, {out0, out1, out2}, rows, in});              \
+  }
+#define GATED(name, STAGES, CLUSTER)                                                                                                                              \
+  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *gate, const void *up, float *f32, bf16 *half,                   \
+                                                                      const float *gate_bias, const float *up_bias, u32 rows, u32 out, u32 in) {                 \
+    DYNAMIC_SHARED(name, shared);                                                                                                                                \
+    product<256, STAGES, CLUSTER, true>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});     \
+  }
+
+GEMM(gemm_wide, 256, 4, 1)
+GEMM(gemm_wide_pair, 256, 4, 2)
+GEMM(gemm_narrow, 128, 6, 1)
+GATED(gated_wide, 4, 1)
+GATED(gated_wide_pair, 4, 2)
+#endif
