@@ -132,6 +132,9 @@ func near(got []float32, want []float64, tolerance float64) error {
 	return nil
 }
 
+// nans is what memory that nobody wrote reads as.
+func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
+
 // equal holds bits against bits; a NaN equals any.
 func equal(got, want []float32) error {
 	for i, w := range want {
@@ -157,7 +160,7 @@ func checkEmbed(d *device) error {
 				v := &stepValues{rows: rows, tokens: []int32{6, 0, 3, 3, 1}}
 				step, dst := b.step(v, stepShape{bucket: bucket}), b.empty(4*bucket*width)
 				d.embed(dst, b.bytes(t.Data), dt, width, step, bucket)
-				want := slices.Repeat([]float32{float32(math.NaN())}, bucket*width)
+				want := nans(bucket * width)
 				for i, id := range v.tokens {
 					quant.Row(want[i*width:(i+1)*width], t, int(id))
 				}
@@ -204,7 +207,7 @@ func checkRMSNorm(d *device) error {
 			picked, only16 := b.empty(4*8*width), b.empty(2*8*width)
 			d.rmsNormWanted(picked, 0, px, pw, width, 8, eps, step)
 			d.rmsNormWanted(0, only16, px, pw, width, 8, eps, step)
-			chosen := slices.Concat(got[2*width:], got[:width], slices.Repeat([]float32{float32(math.NaN())}, 6*width))
+			chosen := slices.Concat(got[2*width:], got[:width], nans(6*width))
 			if err := equal(b.readFloats(picked, 8*width), chosen); err != nil {
 				return fmt.Errorf("wanted rows: %w", err)
 			}

@@ -25,10 +25,17 @@ func simtKernel(dt backend.DType, in int) kernel {
 // simtProject sets dst [bucket, out] = x·wᵀ + bias (0: none), or adds it: x is
 // [bucket, in], both f32, w as stored. A row's bits depend on that row alone.
 func (d *device) simtProject(dst, x driver.Ptr, w *matrix, bias driver.Ptr, add bool, bucket int) {
+	d.simtProjectLive(dst, x, w, bias, add, bucket, 0)
+}
+
+// simtProjectLive is simtProject for the first rows of the bucket only: live is
+// the device address of their number, a u32 (0: all of them). It spares one row
+// most of the work of 8.
+func (d *device) simtProjectLive(dst, x driver.Ptr, w *matrix, bias driver.Ptr, add bool, bucket int, live driver.Ptr) {
 	grid := dim{x: (w.out + simtOutputs - 1) / simtOutputs, y: (bucket + simtRows - 1) / simtRows}
 	d.launch(simtKernel(w.dt, w.in), grid, 64,
 		uint64(dst), uint64(x), uint64(w.raw), uint64(w.scales), uint64(w.biases), uint64(bias),
-		uint64(w.out), uint64(w.in), uint64(w.group), floatKind(w.dt), flag(add), uint64(bucket))
+		uint64(w.out), uint64(w.in), uint64(w.group), floatKind(w.dt), flag(add), uint64(bucket), uint64(live))
 }
 
 // The shape of a block of simt_attend.cu.

@@ -177,7 +177,7 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 	if err := near(got[:v.rows*width], want, tolerance); err != nil {
 		return err
 	}
-	if err := equal(got[v.rows*width:], slices.Repeat([]float32{float32(math.NaN())}, (shape.bucket-v.rows)*width)); err != nil {
+	if err := equal(got[v.rows*width:], nans((shape.bucket-v.rows)*width)); err != nil {
 		return fmt.Errorf("rows past the last: %w", err)
 	}
 	// The last span alone, and of it the last row alone.

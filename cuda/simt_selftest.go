@@ -101,12 +101,19 @@ func checkSimtShape(d *device, r *rand.Rand, dt backend.DType, s simtShape, rows
 	if err := near(b.readFloats(added, rows*s.out), full, exactTolerance); err != nil {
 		return fmt.Errorf("added: %w", err)
 	}
-	// The last row alone.
+	// The last row alone, then the first ones of a larger bucket.
 	last := rows - 1
 	alone := b.empty(4 * s.out)
 	d.simtProject(alone, past(px, last*s.in, 4), w, 0, false, 1)
 	if err := equal(b.readFloats(alone, s.out), got[last*s.out:]); err != nil {
 		return fmt.Errorf("row %d alone: %w", last, err)
+	}
+	const bucket = 24
+	wide, some := b.floats(append(x, make([]float32, (bucket-rows)*s.in)...)), b.empty(4*bucket*s.out)
+	live := []byte{byte(rows), 0, 0, 0}
+	d.simtProjectLive(some, wide, w, 0, false, bucket, b.bytes(live))
+	if err := equal(b.readFloats(some, bucket*s.out), append(got, nans((bucket-rows)*s.out)...)); err != nil {
+		return fmt.Errorf("%d rows in a bucket of %d: %w", rows, bucket, err)
 	}
 	return nil
 }

@@ -10,10 +10,12 @@ DEV u32x2 load_bytes(const u8 *p) {
   const u16 *q = (const u16 *)p;
   return {q[0] | (u32)q[1] << 16, q[2] | (u32)q[3] << 16};
 }
+DEV u32x2 swapped(u32x2 v, bool swap) { return {swap ? v.y : v.x, swap ? v.x : v.y}; }
 
 // Row is one output's weights. A format is how they are stored: a Raw is what
 // it loads of one octet (8 weights along in), decode makes numbers of it, and
-// depth is how many octets ahead loads are issued.
+// depth is how many octets ahead loads are issued. Where swap is set the second
+// half of an octet comes first (see project).
 struct Row {
   const u8 *data;
   const u16 *scales, *biases; // of affine groups
@@ -25,7 +27,7 @@ struct FormatF32 {
   static constexpr int depth = 1;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)in * 4; }
-  DEV Raw load(const Row &w, u32 k) { return {load_stream(w.data + k * 32), load_stream(w.data + k * 32 + 16)}; }
+  DEV Raw load(const Row &w, u32 k, bool swap) { return {load_stream(w.data + k * 32 + swap * 16), load_stream(w.data + k * 32 + !swap * 16)}; }
   DEV void decode(const Raw &r, u32, float (&w)[8]) {
     const u32 v[8] = {r.a.x, r.a.y, r.a.z, r.a.w, r.b.x, r.b.y, r.b.z, r.b.w};
     UNROLL for (int i = 0; i < 8; i++) w[i] = __builtin_bit_cast(float, v[i]);
@@ -37,7 +39,10 @@ struct FormatF16 {
   static constexpr int depth = 2;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)in * 2; }
-  DEV Raw load(const Row &w, u32 k) { return load_stream(w.data + k * 16); }
+  DEV Raw load(const Row &w, u32 k, bool swap) {
+    const u32x4 v = load_stream(w.data + k * 16);
+    return {swap ? v.z : v.x, swap ? v.w : v.y, swap ? v.x : v.z, swap ? v.y : v.w};
+  }
   DEV void decode(const Raw &r, u32, float (&w)[8]) {
     const u32 v[4] = {r.x, r.y, r.z, r.w};
     UNROLL for (int i = 0; i < 4; i++) w[2 * i] = f16_value(v[i]), w[2 * i + 1] = f16_value(v[i] >> 16);
@@ -57,7 +62,7 @@ struct FormatOdd {
   static constexpr int depth = 1;
   static constexpr bool whole = false;
   DEV u64 bytes(u32 in, u32 kind) { return (u64)in * (kind ? 2 : 4); }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool) {
     Raw r;
     UNROLL for (u32 i = 0; i < 8; i++) {
       u32 at = k * 8 + i;
@@ -78,9 +83,10 @@ struct FormatAffine4 {
   static constexpr int depth = 3;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return in / 2; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     u32 g = k * 8 / w.group;
-    return {((const u32 *)w.data)[k], w.scales[g], w.biases[g]};
+    const u32 q = ((const u32 *)w.data)[k];
+    return {swap ? q << 16 | q >> 16 : q, w.scales[g], w.biases[g]};
   }
   DEV void decode(const Raw &r, u32, float (&w)[8]) {
     const float s = bf16_value(r.scale), b = bf16_value(r.bias);
@@ -93,9 +99,9 @@ struct FormatAffine8 {
   static constexpr int depth = 2;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return in; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     u32 g = k * 8 / w.group;
-    return {((const u32x2 *)w.data)[k], w.scales[g], w.biases[g]};
+    return {swapped(((const u32x2 *)w.data)[k], swap), w.scales[g], w.biases[g]};
   }
   DEV void decode(const Raw &r, u32, float (&w)[8]) {
     const float s = bf16_value(r.scale), b = bf16_value(r.bias);
@@ -109,9 +115,9 @@ struct FormatQ8_0 {
   static constexpr int depth = 2;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)(in / 32) * 34; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     const u8 *p = w.data + k / 4 * 34;
-    return {load_bytes(p + 2 + k % 4 * 8), *(const u16 *)p};
+    return {swapped(load_bytes(p + 2 + k % 4 * 8), swap), *(const u16 *)p};
   }
   DEV void decode(const Raw &r, u32, float (&w)[8]) {
     const float d = f16_value(r.d);
@@ -125,9 +131,9 @@ struct FormatQ4_0 {
   static constexpr int depth = 2;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)(in / 32) * 18; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     const u8 *p = w.data + k / 4 * 18;
-    return {load_bytes(p + 2 + k % 2 * 8), *(const u16 *)p};
+    return {swapped(load_bytes(p + 2 + k % 2 * 8), swap), *(const u16 *)p};
   }
   DEV void decode(const Raw &r, u32 k, float (&w)[8]) {
     const float d = f16_value(r.d);
@@ -142,10 +148,10 @@ struct FormatQ4_K {
   static constexpr int depth = 2;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)(in / 256) * 144; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     const u8 *p = w.data + k / 32 * 144;
     const u32 j = k % 32 / 4; // sub-block
-    return {*(const u32x2 *)(p + 16 + j / 2 * 32 + k % 4 * 8), *(const u32 *)p, p[4 + j], p[8 + j], p[j < 4 ? 4 + j : j]};
+    return {swapped(*(const u32x2 *)(p + 16 + j / 2 * 32 + k % 4 * 8), swap), *(const u32 *)p, p[4 + j], p[8 + j], p[j < 4 ? 4 + j : j]};
   }
   DEV void decode(const Raw &r, u32 k, float (&w)[8]) {
     const u32 j = k % 32 / 4;
@@ -162,10 +168,10 @@ struct FormatQ6_K {
   static constexpr int depth = 1;
   static constexpr bool whole = true;
   DEV u64 bytes(u32 in, u32) { return (u64)(in / 256) * 210; }
-  DEV Raw load(const Row &w, u32 k) {
+  DEV Raw load(const Row &w, u32 k, bool swap) {
     const u8 *p = w.data + k / 32 * 210;
     const u32 half = k % 32 / 16, run = k % 16 / 4, at = k % 4 * 8; // 32 numbers a run
-    return {load_bytes(p + half * 64 + run % 2 * 32 + at), load_bytes(p + 128 + half * 32 + at), *(const u16 *)(p + 208), (i8)p[192 + half * 8 + run * 2 + at / 16]};
+    return {swapped(load_bytes(p + half * 64 + run % 2 * 32 + at), swap), swapped(load_bytes(p + 128 + half * 32 + at), swap), *(const u16 *)(p + 208), (i8)p[192 + half * 8 + run * 2 + at / 16]};
   }
   DEV void decode(const Raw &r, u32 k, float (&w)[8]) {
     const u32 run = k % 16 / 4, shift = run / 2 * 4;
@@ -191,36 +197,24 @@ template <u32 m, u32 n> DEV void fold(float (&v)[n]) {
   if constexpr (m > 1) fold<m / 2>(v);
 }
 
-// project sums 4 outputs of 8 rows in a warp: lane l takes octets l, l+32, ...
-// in this order for every row, then lanes are added in a tree. Weights are
-// loaded ahead, the first of them before the kernel before has ended.
-template <class F>
-DEV void project(float *dst, const float *x, const u8 *data, const u16 *scales, const u16 *biases, const float *bias, u32 out, u32 in, u32 group, u32 kind, u32 add, u32 rows) {
-  const u32 lane = tid() % 32, o0 = (bid() * projectWarps + tid() / 32) * outputs, r0 = bid_y() * tileRows;
-  launch_dependents();
-  if (o0 >= out) return;
-  const u32 octets = (in + 7) / 8;
-  Row w[outputs];
-  UNROLL for (u32 j = 0; j < outputs; j++) { // past the end the last output is repeated
-    const u64 o = o0 + j < out ? o0 + j : out - 1, groups = group ? in / group : 0;
-    w[j] = {data + o * F::bytes(in, kind), scales + o * groups, biases + o * groups, in, group, kind};
-  }
-  typename F::Raw ahead[F::depth][outputs];
-  UNROLL for (int s = 0; s < F::depth; s++)
-    if (lane + s * 32 < octets) UNROLL for (int j = 0; j < outputs; j++) ahead[s][j] = F::load(w[j], lane + s * 32);
-  dependency_wait();
-  const float *row[tileRows];
-  UNROLL for (u32 r = 0; r < tileRows; r++) row[r] = x + (u64)(r0 + r < rows ? r0 + r : rows - 1) * in;
-  float sum[tileRows * outputs] = {};
-  for (u32 k = lane; k < octets; k += 32) {
+// Ahead holds what is loaded of the octets to come.
+template <class F> struct Ahead { typename F::Raw octets[F::depth][outputs]; };
+
+// sum_rows adds n rows' products to sum[row · outputs + output].
+template <class F, int n>
+DEV void sum_rows(float (&sum)[tileRows * outputs], Ahead<F> &ahead, const Row (&w)[outputs], const float *x, u32 rows, bool swap) {
+  const u32 in = w[0].in, octets = (in + 7) / 8;
+  const float *row[n];
+  UNROLL for (u32 r = 0; r < n; r++) row[r] = x + (u64)(r < rows ? r : rows - 1) * in;
+  for (u32 k = tid() % 32; k < octets; k += 32) {
     float v[outputs][8];
-    UNROLL for (int j = 0; j < outputs; j++) F::decode(ahead[0][j], k, v[j]);
-    UNROLL for (int s = 1; s < F::depth; s++) UNROLL for (int j = 0; j < outputs; j++) ahead[s - 1][j] = ahead[s][j];
-    if (k + F::depth * 32 < octets) UNROLL for (int j = 0; j < outputs; j++) ahead[F::depth - 1][j] = F::load(w[j], k + F::depth * 32);
-    UNROLL for (int r = 0; r < tileRows; r++) {
+    UNROLL for (int j = 0; j < outputs; j++) F::decode(ahead.octets[0][j], k, v[j]);
+    UNROLL for (int s = 1; s < F::depth; s++) UNROLL for (int j = 0; j < outputs; j++) ahead.octets[s - 1][j] = ahead.octets[s][j];
+    if (k + F::depth * 32 < octets) UNROLL for (int j = 0; j < outputs; j++) ahead.octets[F::depth - 1][j] = F::load(w[j], k + F::depth * 32, swap);
+    UNROLL for (int r = 0; r < n; r++) {
       float a[8];
       if (F::whole) {
-        const f32x4 p = *(const f32x4 *)(row[r] + k * 8), q = *(const f32x4 *)(row[r] + k * 8 + 4);
+        const f32x4 p = *(const f32x4 *)(row[r] + k * 8 + swap * 4), q = *(const f32x4 *)(row[r] + k * 8 + !swap * 4);
         a[0] = p.x, a[1] = p.y, a[2] = p.z, a[3] = p.w, a[4] = q.x, a[5] = q.y, a[6] = q.z, a[7] = q.w;
       } else {
         UNROLL for (u32 i = 0; i < 8; i++) a[i] = k * 8 + i < in ? row[r][k * 8 + i] : 0;
@@ -228,6 +222,36 @@ DEV void project(float *dst, const float *x, const u8 *data, const u16 *scales, 
       UNROLL for (int j = 0; j < outputs; j++) UNROLL for (int i = 0; i < 8; i++) sum[r * outputs + j] = fma(a[i], v[j][i], sum[r * outputs + j]);
     }
   }
+}
+
+// project sums 4 outputs of 8 rows in a warp: lane l takes octets l, l+32, ...
+// in this order for every row, then lanes are added in a tree. Weights are
+// loaded ahead, the first of them before the kernel before has ended. live is
+// how many rows there are (null: all of them).
+//
+// Every other four lanes take the second half of an octet first: 8 lanes' 16
+// bytes of activations then lie in different banks.
+template <class F>
+DEV void project(float *dst, const float *x, const u8 *data, const u16 *scales, const u16 *biases, const float *bias, u32 out, u32 in, u32 group, u32 kind, u32 add, u32 rows, const u32 *live) {
+  const u32 lane = tid() % 32, o0 = (bid() * projectWarps + tid() / 32) * outputs, r0 = bid_y() * tileRows;
+  const bool swap = F::whole && lane & 4;
+  launch_dependents();
+  if (o0 >= out) return;
+  Row w[outputs];
+  UNROLL for (u32 j = 0; j < outputs; j++) { // past the end the last output is repeated
+    const u64 o = o0 + j < out ? o0 + j : out - 1, groups = group ? in / group : 0;
+    w[j] = {data + o * F::bytes(in, kind), scales + o * groups, biases + o * groups, in, group, kind};
+  }
+  Ahead<F> ahead;
+  UNROLL for (int s = 0; s < F::depth; s++)
+    if ((lane + s * 32) * 8 < in) UNROLL for (int j = 0; j < outputs; j++) ahead.octets[s][j] = F::load(w[j], lane + s * 32, swap);
+  dependency_wait();
+  if (live && *live < rows) rows = *live;
+  if (r0 >= rows) return;
+  float sum[tileRows * outputs] = {};
+  const float *first = x + (u64)r0 * in;
+  if (rows - r0 == 1) sum_rows<F, 1>(sum, ahead, w, first, 1, swap);
+  else sum_rows<F, tileRows>(sum, ahead, w, first, rows - r0, swap);
   fold<16>(sum);
   const u32 r = r0 + lane / outputs, o = o0 + lane % outputs;
   if (r >= rows || o >= out) return;
@@ -238,8 +262,8 @@ DEV void project(float *dst, const float *x, const u8 *data, const u16 *scales, 
 }
 
 #define PROJECT(name, Format) \
-  KERNEL(projectWarps * 32) void name(float *dst, const float *x, const u8 *data, const u16 *scales, const u16 *biases, const float *bias, u32 out, u32 in, u32 group, u32 kind, u32 add, u32 rows) { \
-    project<Format>(dst, x, data, scales, biases, bias, out, in, group, kind, add, rows); \
+  KERNEL(projectWarps * 32) void name(float *dst, const float *x, const u8 *data, const u16 *scales, const u16 *biases, const float *bias, u32 out, u32 in, u32 group, u32 kind, u32 add, u32 rows, const u32 *live) { \
+    project<Format>(dst, x, data, scales, biases, bias, out, in, group, kind, add, rows, live); \
   } \
   REGISTER(name)
 
