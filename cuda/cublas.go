@@ -276,3 +276,8 @@ func blasError(call string, status int32) error {
 	}
 	return fmt.Errorf("%s: status %d (%s)", call, status, name)
 }
+
+// versionText is the version as NVIDIA writes it.
+func (b *cublas) versionText() string {
+	return fmt.Sprintf("%d.%d.%d", b.version/10000, b.version/100%100, b.version%100)
+}

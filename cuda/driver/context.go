@@ -15,6 +15,7 @@ var errClosed = errors.New("cuda: used after Close")
 // it.
 type Context struct {
 	api     *api
+	library *Library
 	info    DeviceInfo
 	device  uintptr
 	handle  uintptr
@@ -50,7 +51,7 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 		return nil, fmt.Errorf("cuda: device %d: %s has compute capability %d.%d; need 8.0 or later (Ampere)", ordinal, info.Name, info.Major, info.Minor)
 	}
 	c := &Context{
-		api: d.api, info: info, device: device,
+		api: d.api, library: d.library, info: info, device: device,
 		overlap: info.Major >= 9 && d.version >= overlapVersion && d.api.launchExtended.address != 0,
 		memory:  map[Ptr]int{}, pinned: map[*Pinned]struct{}{}, modules: map[*Module]struct{}{},
 		streams: map[*Stream]struct{}{}, events: map[*Event]struct{}{}, graphs: map[*Graph]struct{}{},
@@ -76,6 +77,10 @@ func (c *Context) Leave() { runtime.UnlockOSThread() }
 
 // Info describes the context's device.
 func (c *Context) Info() DeviceInfo { return c.info }
+
+// Symbol is the address of a function of the driver's library, for [Call]. A
+// driver may be too old to have it.
+func (c *Context) Symbol(name string) (uintptr, error) { return c.library.Symbol(name) }
 
 // Synchronize waits for all work of the context.
 func (c *Context) Synchronize() error {

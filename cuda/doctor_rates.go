@@ -1,0 +1,143 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/edsrzf/mmap-go"
+
+	"windrow/cuda/driver"
+)
+
+// ratesBytes bounds what the copies of a measurement move.
+const ratesBytes = 1 << 30
+
+// rateRoom is what a measurement moves: at most an eighth of the free memory.
+func (d *device) rateRoom() (int, error) {
+	free, _, err := d.ctx.MemInfo()
+	if err != nil {
+		return 0, err
+	}
+	n := int(min(free/8, ratesBytes)) &^ 0xffff
+	if n == 0 {
+		return 0, fmt.Errorf("%w: %d bytes free", driver.ErrNoMemory, free)
+	}
+	return n, nil
+}
+
+// measureCopy is the rate of a copy within the device, bytes read and bytes
+// written both counted.
+func (d *device) measureCopy(c *Check) error {
+	n, err := d.rateRoom()
+	if err != nil {
+		return err
+	}
+	src, err := d.ctx.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(src)
+	dst, err := d.ctx.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(dst)
+	c.Detail = fmt.Sprintf("read and written, %d MiB", n>>20)
+	c.Rate, err = bestRate(4, 2*n, func() error { return errors.Join(d.stream.Copy(dst, src, n), d.stream.Synchronize()) })
+	return err
+}
+
+// measureUpload is the rate at which a file that is in the page cache comes to
+// the device through an Uploader, each time through a mapping of its own.
+func (d *device) measureUpload(c *Check, staged bool) (err error) {
+	n, err := d.rateRoom()
+	if err != nil {
+		return err
+	}
+	file, err := fileOf(n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	dst, err := d.ctx.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(dst)
+	registered := false
+	c.Rate, err = bestRate(3, n, func() error {
+		data, err := mmap.Map(file, mmap.RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		u, err := d.ctx.NewUploader()
+		if err != nil {
+			return errors.Join(err, data.Unmap())
+		}
+		u.Staged = staged
+		err = errors.Join(u.Upload(dst, data[:n]), u.Flush())
+		registered = u.Registered()
+		return errors.Join(err, u.Close(), data.Unmap())
+	})
+	c.Detail = fmt.Sprintf("%d MiB of a mapped file", n>>20)
+	if !staged && !registered {
+		c.Detail += ", staged since the driver refuses to register it"
+	}
+	return err
+}
+
+// fileOf makes a temporary file of n bytes, a multiple of 64 KiB.
+func fileOf(n int) (*os.File, error) {
+	file, err := os.CreateTemp("", "windrow-doctor-*")
+	if err != nil {
+		return nil, err
+	}
+	block := make([]byte, 1<<16)
+	for i := range block {
+		block[i] = byte(i * 7)
+	}
+	for at := 0; at < n; at += len(block) {
+		if _, err := file.Write(block); err != nil {
+			return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+		}
+	}
+	return file, nil
+}
+
+// measureDownload is the rate of a copy to pinned memory.
+func (d *device) measureDownload(c *Check) error {
+	n, err := d.rateRoom()
+	if err != nil {
+		return err
+	}
+	n = min(n, 128<<20)
+	src, err := d.ctx.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(src)
+	dst, err := d.ctx.HostAlloc(n)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	c.Detail = fmt.Sprintf("%d MiB to pinned memory", n>>20)
+	c.Rate, err = bestRate(4, n, func() error { return errors.Join(d.stream.CopyOut(dst, 0, src, n), d.stream.Synchronize()) })
+	return err
+}
+
+// bestRate runs a copy of n bytes some times and returns the best rate in
+// 10⁹ bytes a second.
+func bestRate(times, n int, run func() error) (float64, error) {
+	best := 0.0
+	for range times {
+		start := time.Now()
+		if err := run(); err != nil {
+			return 0, err
+		}
+		best = max(best, float64(n)/time.Since(start).Seconds()/1e9)
+	}
+	return best, nil
+}

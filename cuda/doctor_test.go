@@ -1,0 +1,95 @@
+package cuda
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
+)
+
+// withSelfTests runs a test with self-tests of its own.
+func withSelfTests(t *testing.T, tests ...selfTest) {
+	t.Helper()
+	kept := selfTests
+	selfTests = tests
+	t.Cleanup(func() { selfTests = kept })
+}
+
+func TestDoctorFailures(t *testing.T) {
+	var left driver.Ptr
+	withSelfTests(t,
+		selfTest{"t panics", func(*device) error { panic("a panic") }},
+		selfTest{"t leaves an error", func(d *device) error {
+			d.err = errors.New("left behind")
+			var err error
+			left, err = d.ctx.Alloc(100)
+			return err
+		}},
+		selfTest{"t begins anew", func(d *device) error {
+			if d.err != nil || d.ctx.Allocated() != 0 || left == 0 {
+				return errors.New("the device of a failed test")
+			}
+			return nil
+		}},
+		selfTest{"not asked for", func(*device) error { return errors.New("run") }},
+	)
+	var reported []Check
+	checks, err := Doctor(DoctorOptions{
+		Library: emulator.Library(t, false), Only: regexp.MustCompile("^t |device copy"),
+		Report: func(c Check) { reported = append(reported, c) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reported) != len(checks) {
+		t.Errorf("%d checks reported of %d", len(reported), len(checks))
+	}
+	var got []string
+	for _, c := range checks {
+		got = append(got, c.Status+" "+c.Name)
+	}
+	want := " driver, device 0,ok context, cuBLASLt,FAIL t panics,FAIL t leaves an error,ok t begins anew,ok device copy"
+	if strings.Join(got, ",") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
+	}
+	for i, words := range map[int]string{1: "compute capability 8.0", 2: "GiB free of", 4: "a panic", 5: "left behind", 7: "read and written"} {
+		if i < len(checks) && !strings.Contains(checks[i].Detail, words) {
+			t.Errorf("%s: %q does not say %q", checks[i].Name, checks[i].Detail, words)
+		}
+	}
+	if last := checks[len(checks)-1]; last.Rate <= 0 {
+		t.Errorf("the copy's rate is %v", last.Rate)
+	}
+}
+
+// A check that does not end is failed, and the doctor comes back.
+func TestDoctorPatience(t *testing.T) {
+	end := make(chan struct{})
+	defer close(end)
+	withSelfTests(t, selfTest{"endless", func(*device) error { <-end; return nil }}, selfTest{"behind", func(*device) error { return nil }})
+	checks, err := Doctor(DoctorOptions{Library: emulator.Library(t, false), Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := checks[len(checks)-1]
+	if last.Name != "endless" || last.Status != StatusFailed || !strings.Contains(last.Detail, "no end after 2s") {
+		t.Errorf("last check: %+v", last)
+	}
+}
+
+func TestDriverRelease(t *testing.T) {
+	for text, want := range map[string]string{
+		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version: 12": "550.54.15",
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)":         "580.65.06",
+		"NVRM version: something else": "",
+		"":                             "",
+	} {
+		if got := releaseOf(text); got != want {
+			t.Errorf("release %q, want %q", got, want)
+		}
+	}
+}
