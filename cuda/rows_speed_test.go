@@ -1,0 +1,188 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// speed is what a launch took, and what it moved.
+type speed struct {
+	d *device
+	b *bed
+	t *testing.T
+	// scale divides sizes where the device is emulated: the figures mean
+	// nothing there, but the launches are made.
+	scale int
+}
+
+// spread is how much memory launches rotate over, so that L2 does not hold it.
+const spread = 256 << 20
+
+// launches times body in graphs of 20, and reports the bytes each moves.
+func (s *speed) launches(what string, bytes int, body func(i int)) {
+	s.t.Helper()
+	n, rounds := 20, 10
+	if s.scale > 1 {
+		n, rounds = 2, 1
+	}
+	check := func(err error) {
+		s.t.Helper()
+		if err == nil {
+			err = s.d.take()
+		}
+		if err != nil {
+			s.t.Fatalf("%s: %v", what, err)
+		}
+	}
+	s.d.dry = true
+	body(0)
+	s.d.dry = false
+	check(s.d.stream.BeginCapture())
+	for i := range n {
+		body(i)
+	}
+	g, err := s.d.stream.EndCapture()
+	check(err)
+	defer g.Close()
+	start, err := s.d.ctx.NewEvent()
+	check(err)
+	defer start.Close()
+	end, err := s.d.ctx.NewEvent()
+	check(err)
+	defer end.Close()
+	check(g.Launch(s.d.stream)) // starts clocks
+	check(start.Record(s.d.stream))
+	for range rounds {
+		check(g.Launch(s.d.stream))
+	}
+	check(end.Record(s.d.stream))
+	check(end.Synchronize())
+	took, err := driver.Elapsed(start, end)
+	check(err)
+	each := took / time.Duration(n*rounds)
+	s.t.Logf("%-44s %9.2f µs %8.0f GB/s", what, float64(each.Nanoseconds())/1e3, float64(bytes)/max(each.Seconds(), 1e-9)/1e9)
+}
+
+// copies reserves memory of that many bytes several times over, and returns
+// the address of copy i.
+func (s *speed) copies(bytes int) func(i int) driver.Ptr {
+	n := max(1, spread/bytes/s.scale/s.scale)
+	p, err := s.d.ctx.Alloc(n * bytes)
+	s.b.check(err)
+	s.b.owned = append(s.b.owned, p)
+	s.b.check(s.d.stream.Zero(p, n*bytes))
+	return func(i int) driver.Ptr { return p + driver.Ptr(i%n*bytes) }
+}
+
+// TestRowsSpeed prints what the kernels of rows.cu, simt.cu, simt_attend.cu
+// and results.cu take: for a GPU (WINDROW_CUDA_DEVICE=0).
+func TestRowsSpeed(t *testing.T) {
+	for _, p := range []struct {
+		name string
+		run  func(*speed)
+	}{{"rows", (*speed).rows}, {"projections", (*speed).projections}, {"attention", (*speed).attention}, {"results", (*speed).results}} {
+		t.Run(p.name, func(t *testing.T) {
+			d := testDevice(t)
+			s := &speed{d: d, b: &bed{d: d}, t: t, scale: 1}
+			defer s.b.free()
+			if !onDevice {
+				s.scale = 64
+			}
+			p.run(s)
+		})
+	}
+}
+
+func (s *speed) rows() {
+	width, inner := 4096/s.scale, 12288/s.scale
+	weight := s.copies(4 * width)(0)
+	for _, rows := range []int{1, 16, 8192 / s.scale} {
+		x, y := s.copies(4*rows*inner), s.copies(2*rows*inner)
+		s.launches(fmt.Sprintf("rms norm %d x %d, f32 to bf16", rows, width), 6*rows*width, func(i int) {
+			s.d.rmsNorm(0, y(i), x(i), weight, width, rows, 1e-6)
+		})
+		s.launches(fmt.Sprintf("to bf16 %d x %d", rows, width), 6*rows*width, func(i int) { s.d.toBF16(y(i), x(i), rows*width) })
+		s.launches(fmt.Sprintf("gated activation %d x %d, bf16", rows, inner), 6*rows*inner, func(i int) {
+			s.d.gatedAct(0, y(i), x(i), x(i)+driver.Ptr(2*rows*inner), true, rows*inner)
+		})
+	}
+}
+
+func (s *speed) projections() {
+	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16, backend.Affine4, backend.Affine8, backend.Q8_0, backend.Q4_0, backend.Q4_K, backend.Q6_K} {
+		shapes := [][2]int{{4096, 4096}}
+		if dt == backend.F16 || dt == backend.Affine4 {
+			shapes = [][2]int{{1024, 4096}, {4096, 4096}, {12288, 4096}, {4096, 12288}}
+		}
+		for _, shape := range shapes {
+			out, in := shape[0]/s.scale, max(shape[1]/s.scale, 256)
+			w := &matrix{dt: dt, out: out, in: in}
+			bytes := out * dt.RowBytes(in)
+			raw := s.copies(bytes)
+			if dt.Affine() {
+				w.group = 64
+				w.scales, w.biases = s.copies(2*out*in/64)(0), s.copies(2*out*in/64)(0)
+				bytes += 4 * out * in / 64
+			}
+			for _, rows := range []int{1, 8, 16, 128} {
+				x, y := s.copies(4*rows*in)(0), s.copies(4*rows*out)(0)
+				s.launches(fmt.Sprintf("%v [%d, %d], %d rows", dt, out, in, rows), bytes, func(i int) {
+					m := *w
+					m.raw = raw(i)
+					s.d.simtProject(y, x, &m, 0, false, rows)
+				})
+			}
+			s.b.free()
+		}
+	}
+}
+
+func (s *speed) attention() {
+	const layers = 4
+	for _, t := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+		for _, context := range []int{512, 4096} {
+			for _, rows := range []int{1, 16} {
+				l := backend.KVLayout{Layers: layers, KVHeads: 8, HeadDim: 128, DType: t, Slots: context/s.scale + rows}
+				a := attention{qHeads: 32, kvHeads: 8, dim: 128, scale: 0.1, kv: t, layers: layers}
+				page, c := s.copies(pageBytes(l)), &kv{layout: l}
+				for i := range (l.Slots + pageSlots - 1) / pageSlots {
+					c.pages = append(c.pages, page(i))
+				}
+				v := &stepValues{rows: rows, spans: []backend.Span{{KV: c, Base: l.Slots - rows, Rows: rows}}}
+				step := s.b.step(v, stepShape{bucket: rows, spans: 1, pages: len(c.pages)})
+				q, out := s.copies(4*rows*4096)(0), s.copies(4*rows*4096)(0)
+				s.launches(fmt.Sprintf("attention %v, context %d, %d rows", t, l.Slots, rows), pageBytes(l)/layers*l.Slots/pageSlots, func(i int) {
+					s.d.simtAttend(out, q, a, step, i%layers, rows)
+				})
+				s.b.free()
+			}
+		}
+	}
+}
+
+func (s *speed) results() {
+	vocab := 151936 / s.scale
+	for _, rows := range []int{1, 16, 32} {
+		// Logits as a model's: normal, so that the search for candidates has
+		// its usual work.
+		one := normals(rand.New(rand.NewPCG(1, 1)), vocab)
+		var all []float32
+		for range rows {
+			all = append(all, one...)
+		}
+		logits := s.b.floats(all)
+		for _, top := range []int{1, 20, 64} {
+			partials, size := statsBytes(vocab, rows, top)
+			out, scratch := s.b.empty(size), s.b.empty(partials)
+			step := s.b.step(&stepValues{want: make([]int32, rows), top: top, except: -1}, stepShape{bucket: rows})
+			s.launches(fmt.Sprintf("results %d x %d, best %d", rows, vocab, top), 4*rows*vocab, func(i int) {
+				s.d.rowStats(out, logits, vocab, rows, top, step, scratch)
+			})
+		}
+	}
+}
