@@ -88,14 +88,17 @@ func (r *rig) words(t testing.TB, p driver.Ptr, n int) []uint32 {
 	return words
 }
 
+func config(blocks, threads, shared int) driver.LaunchConfig {
+	return driver.LaunchConfig{Grid: [3]uint32{uint32(blocks), 1, 1}, Block: uint32(threads), Shared: uint32(shared)}
+}
+
 // run launches a kernel and waits.
 func (r *rig) run(name string, blocks, threads, shared int, args ...uint64) error {
 	f, err := r.module.Function(name)
 	if err != nil {
 		return err
 	}
-	c := driver.LaunchConfig{Grid: [3]uint32{uint32(blocks), 1, 1}, Block: uint32(threads), Shared: uint32(shared)}
-	if err := r.stream.Launch(f, c, args); err != nil {
+	if err := r.stream.Launch(f, config(blocks, threads, shared), args); err != nil {
 		return err
 	}
 	return r.stream.Synchronize()

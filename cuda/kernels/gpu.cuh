@@ -11,10 +11,20 @@ typedef unsigned long long u64;
 typedef int i32;
 typedef __bf16 bf16;
 typedef _Float16 f16;
-struct alignas(8) u32x2 { u32 x, y; };
-struct alignas(16) u32x4 { u32 x, y, z, w; };
-struct alignas(8) f32x2 { float x, y; };
-struct alignas(16) f32x4 { float x, y, z, w; };
+#ifdef CHECKED // the emulator: a copy that is not trivial has its addresses checked
+struct Whole {
+  Whole() = default;
+  Whole(const Whole &) {}
+  Whole &operator=(const Whole &) { return *this; }
+};
+#define WHOLE [[no_unique_address]] Whole whole;
+#else
+#define WHOLE
+#endif
+struct alignas(8) u32x2 { u32 x, y; WHOLE };
+struct alignas(16) u32x4 { u32 x, y, z, w; WHOLE };
+struct alignas(8) f32x2 { float x, y; WHOLE };
+struct alignas(16) f32x4 { float x, y, z, w; WHOLE };
 
 // The step block: what changes from step to step (docs/cuda.md).
 struct Span { u32 first, rows, base, slots, window, keep, pages, pad; };

@@ -7,18 +7,24 @@ namespace emulator::check {
 enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4 };
 
 #ifdef CHECKED
+// begin_launch: accesses to the ignored ranges are not looked at.
 void begin_launch(const Launch &, Range stacks, Range dynamic_shared);
+// end_launch returns false, with a message in failure, when the launch as a whole did something wrong.
 bool end_launch(bool ok);
 void begin_group();
 // join: the lanes of the masks (one a wave) see what each of them did before.
 void join(const uint32_t *masks, unsigned waves);
 void fence();
-// access checks bytes at an address; the instrumented code and the intrinsics call it.
+// access checks one access of the running lane; from is the instruction after it, or null
+// where the lane's last place in the source tells it.
 EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, const void *from);
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.
 void in_flight(const void *address, unsigned bytes);
 void arrived(const void *address, unsigned bytes);
-void waited();
+// serialised: what follows begins after everything before has ended.
+void serialised();
+// forget: the memory at the address is freed.
+void forget(const void *address);
 #else
 inline void begin_launch(const Launch &, Range, Range) {}
 inline bool end_launch(bool ok) { return ok; }
@@ -28,7 +34,11 @@ inline void fence() {}
 inline void access(const void *, unsigned, unsigned, const void *) {}
 inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
-inline void waited() {}
+inline void serialised() {}
+inline void forget(const void *) {}
 #endif
+
+// allocation finds the device memory around an address; the driver defines it.
+bool allocation(const void *p, Range &r);
 
 } // namespace emulator::check

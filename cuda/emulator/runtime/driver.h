@@ -41,8 +41,6 @@ bool pinned(const void *p, size_t n);
 int check_device_range(const char *what, const void *p, size_t n);
 // guards_hold tells whether nobody wrote beside an allocation; refuses otherwise.
 int guards_hold(const char *after);
-// allocation finds the device memory or pinned memory around an address.
-bool allocation(const void *p, Range &r);
 
 // Function is a kernel as a module declares it.
 struct Function {

@@ -24,12 +24,15 @@ EMULATOR_API void copy_async(void *shared, const void *global, u32 bytes, const 
 EMULATOR_API void copy_commit();
 EMULATOR_API void copy_wait(u32 pending);
 EMULATOR_API void fence();
-EMULATOR_API u32 atomic_add(u32 *, u32);
+EMULATOR_API u32 atomic_add(u32 *, u32, const char *file, int line);
 EMULATOR_API void dependency_wait();
+// load copies 4 or 16 bytes to the lane; l2: past L1.
 #ifdef CHECKED
 EMULATOR_API void check_load(const void *, u32 bytes, bool l2, const char *file, int line);
+EMULATOR_API void load(void *to, const void *from, u32 bytes, bool l2, const char *file, int line);
 #else
 static inline void check_load(const void *, u32, bool, const char *, int) {}
+static inline __attribute__((always_inline)) void load(void *to, const void *from, u32 bytes, bool, const char *, int) { __builtin_memcpy(to, from, bytes); }
 #endif
 
 // Parameters reach a kernel in slots of 64 bits.
@@ -103,23 +106,20 @@ DEV float sqrt_exact(float x) { return __builtin_sqrtf(x); }
 DEV float ex2(float x) { return __builtin_exp2f(x); }
 DEV float lg2(float x) { return __builtin_log2f(x); }
 DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-DEV u32 atomic_add(u32 *p, u32 v) { return emulator::atomic_add(p, v); }
+DEV u32 atomic_add(u32 *p, u32 v, CALLER) { return emulator::atomic_add(p, v, file, line); }
 DEV u32x4 load_stream(const void *p, CALLER) {
-  emulator::check_load(p, 16, false, file, line);
   u32x4 r;
-  __builtin_memcpy(&r, p, 16);
+  emulator::load(&r, p, 16, false, file, line);
   return r;
 }
 DEV float load_l2(const float *p, CALLER) {
-  emulator::check_load(p, 4, true, file, line);
   float r;
-  __builtin_memcpy(&r, p, 4);
+  emulator::load(&r, p, 4, true, file, line);
   return r;
 }
 DEV f32x4 load_l2_x4(const float *p, CALLER) {
-  emulator::check_load(p, 16, true, file, line);
   f32x4 r;
-  __builtin_memcpy(&r, p, 16);
+  emulator::load(&r, p, 16, true, file, line);
   return r;
 }
 DEV u32 shared_address(const void *) { return 0; } // for GPU-only assembly

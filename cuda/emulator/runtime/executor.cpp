@@ -18,6 +18,7 @@ namespace emulator {
 
 Lane *current;
 Group group;
+bool any_waited;
 char failure[2048];
 
 namespace {
@@ -299,7 +300,7 @@ bool run(const Launch &l) {
     stacks = (uint8_t *)p;
   }
   launch = &l;
-  failed = false;
+  failed = any_waited = false;
   failure[0] = 0;
   random_state = l.seed * 0x9E3779B97F4A7C15ull;
   memory.resize(l.shared + 128);

@@ -154,23 +154,31 @@ void forget_copies(unsigned lanes) {
 
 void fence() { check::fence(); }
 
-u32 atomic_add(u32 *p, u32 v) {
-  if ((uintptr_t)p % 4) fail("atomic_add: %p is not a multiple of 4", (void *)p);
-  check::access(p, 4, check::atomic | check::write, __builtin_return_address(0));
+u32 atomic_add(u32 *p, u32 v, const char *file, int line) {
+  if ((uintptr_t)p % 4) fail("misaligned: atomic_add at %s:%d of %p", where(file), line, (void *)p);
+  current->file = file;
+  current->line = line;
+  check::access(p, 4, check::atomic | check::write, nullptr);
   u32 before = *p;
   *p += v;
   return before;
 }
 
 void dependency_wait() {
-  current->waited = true;
-  check::waited();
+  current->waited = any_waited = true;
 }
 
 #ifdef CHECKED
 void check_load(const void *p, u32 bytes, bool l2, const char *file, int line) {
   if ((uintptr_t)p % bytes) fail("misaligned: a load of %u bytes at %s:%d of %p", bytes, where(file), line, p);
-  check::access(p, bytes, l2 ? check::at_l2 : check::read, __builtin_return_address(0));
+  current->file = file;
+  current->line = line;
+  check::access(p, bytes, l2 ? check::at_l2 : check::read, nullptr);
+}
+
+void load(void *to, const void *from, u32 bytes, bool l2, const char *file, int line) {
+  check_load(from, bytes, l2, file, line);
+  memcpy(to, from, bytes);
 }
 #endif
 

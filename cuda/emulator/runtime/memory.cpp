@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checker.h"
 #include "driver.h"
 
 using namespace emulator;
@@ -76,7 +77,7 @@ namespace emulator {
 bool on_device(const void *p, size_t n) { return within(device_memory, p, n, block_bytes); }
 bool pinned(const void *p, size_t n) { return within(host_memory, p, n, plain_bytes) || within(registered, p, n, plain_bytes); }
 
-bool allocation(const void *p, Range &r) {
+bool check::allocation(const void *p, Range &r) {
   auto i = device_memory.upper_bound((const u8 *)p);
   if (i != device_memory.begin()) {
     --i;
@@ -151,6 +152,7 @@ API cuMemFree_v2(void *p) {
   if (i == device_memory.end()) return refuse(INVALID_VALUE, "cuMemFree: %p was not allocated", p);
   int finished = finish_all();
   if (!finished) finished = guards_hold("before cuMemFree");
+  check::forget(p);
   used -= (i->second.bytes + 255) / 256 * 256;
   free(i->second.base);
   device_memory.erase(i);
@@ -222,6 +224,7 @@ API cuMemFreeHost(void *p) {
   auto i = host_memory.find((const u8 *)p);
   if (i == host_memory.end()) return refuse(INVALID_VALUE, "cuMemFreeHost: %p was not allocated", p);
   int r = finish_all();
+  check::forget(p);
   host_memory.erase(i);
   free(p);
   return r;
@@ -248,6 +251,7 @@ API cuMemHostUnregister(void *p) {
   auto i = registered.find((const u8 *)p);
   if (i == registered.end()) return refuse(NOT_REGISTERED, "cuMemHostUnregister: %p is not registered", p);
   int r = finish_all();
+  check::forget(p);
   registered.erase(i);
   return r;
 }

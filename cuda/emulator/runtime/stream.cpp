@@ -6,6 +6,7 @@
 #include <deque>
 #include <set>
 
+#include "checker.h"
 #include "driver.h"
 
 namespace emulator {
@@ -40,6 +41,7 @@ static int finish(Stream &s, const Event *until = nullptr, u64 ticket = 0) {
       return r;
     }
   }
+  check::serialised();
   return SUCCESS;
 }
 
@@ -50,6 +52,7 @@ static int run_launch(const Work &w) {
 }
 
 static int run_work(const Work &w) {
+  if (w.kind != Work::launch) check::serialised();
   switch (w.kind) {
   case Work::launch:
     return run_launch(w);

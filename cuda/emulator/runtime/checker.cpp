@@ -1,0 +1,336 @@
+// The checker: a shadow of device and shared memory that says of every byte
+// who wrote it and who read it, and finds accesses that nothing orders.
+#ifdef CHECKED
+#include "checker.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "clocks.h"
+
+namespace emulator::check {
+
+namespace {
+
+// Reads of one group since the last write: their time, waves, and, where that
+// is one wave, its lanes.
+struct Reads {
+  uint32_t group, when, waves, lanes;
+};
+
+enum : uint8_t { written = 1, by_atomic = 2, initialised = 4, flying = 8 };
+
+struct Cell {
+  const void *from; // the last write's instruction
+  uint32_t group, when;
+  uint16_t lane;
+  uint8_t flags;
+  Reads reads;
+  uint32_t others; // index of a list of other groups' reads, or 0
+};
+
+// Page: the cells of 1024 bytes. A cell is as small as the accesses are.
+struct Page {
+  uint64_t stamp = 0;
+  unsigned shift = 4; // a cell has 1 << shift bytes
+  std::vector<Cell> cells;
+  uint64_t written_in = 0, read_in = 0; // the last launches that did
+};
+constexpr uintptr_t page_bytes = 1024;
+
+struct Region {
+  Range range;
+  bool shared;
+  std::vector<Page> pages;
+  const char *name;
+};
+
+std::map<const uint8_t *, Region> memory; // device memory that kernels have used
+Region static_shared, dynamic_shared;
+Region *last_region;
+Range stacks, own, arguments;
+Clocks clocks;
+std::vector<std::vector<Reads>> other_reads;
+uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch that this one may overlap
+uint32_t running; // number of the group
+bool on, touched; // touched: the launch used device memory
+const Launch *current_launch;
+
+bool in(const Range &r, const void *p) { return p >= r.begin && p < r.end; }
+
+Range image_of(const void *symbol) {
+  struct Search {
+    uintptr_t address;
+    Range found;
+  } s{uintptr_t(symbol), {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info *i, size_t, void *arg) {
+        auto &s = *(Search *)arg;
+        uintptr_t low = ~uintptr_t(0), high = 0;
+        bool mine = false;
+        for (int k = 0; k < i->dlpi_phnum; k++) {
+          const auto &p = i->dlpi_phdr[k];
+          if (p.p_type != PT_LOAD) continue;
+          uintptr_t b = i->dlpi_addr + p.p_vaddr;
+          low = std::min(low, b);
+          high = std::max(high, b + p.p_memsz);
+          mine |= s.address >= b && s.address < b + p.p_memsz;
+        }
+        if (mine) s.found = {(uint8_t *)low, (uint8_t *)high};
+        return int(mine);
+      },
+      &s);
+  return s.found;
+}
+
+// place names the source line of an instruction.
+std::string place(const void *from) {
+  char text[400];
+  if (!from) {
+    const char *file = current->file ? current->file : "?", *slash = strrchr(file, '/');
+    snprintf(text, sizeof text, "%s:%d", slash ? slash + 1 : file, current->line);
+    return text;
+  }
+  Dl_info info;
+  if (!dladdr(from, &info)) return "?";
+  snprintf(text, sizeof text, "addr2line -e '%s' 0x%lx 2>/dev/null", info.dli_fname, (unsigned long)((uintptr_t)from - (uintptr_t)info.dli_fbase - 1));
+  std::string line;
+  if (FILE *f = popen(text, "r")) {
+    if (fgets(text, sizeof text, f)) line = text;
+    pclose(f);
+  }
+  line = line.substr(0, line.find('\n'));
+  line = line.substr(0, line.find(" ("));
+  if (line.empty() || line[0] == '?') return "an unknown line";
+  return line.substr(line.rfind('/') + 1);
+}
+
+void open(Region &r, Range range, bool shared, const char *name) {
+  r.range = range;
+  r.shared = shared;
+  r.name = name;
+  uintptr_t first = (uintptr_t)range.begin / page_bytes, last = ((uintptr_t)range.end + page_bytes - 1) / page_bytes;
+  r.pages.clear();
+  r.pages.resize(last - first);
+}
+
+Region *region_of(const uint8_t *p) {
+  if (last_region && in(last_region->range, p)) return last_region;
+  for (Region *r : {&static_shared, &dynamic_shared})
+    if (in(r->range, p)) return last_region = r;
+  auto i = memory.upper_bound(p);
+  if (i != memory.begin()) {
+    --i;
+    if (in(i->second.range, p)) return last_region = &i->second;
+  }
+  Range found;
+  if (!allocation(p, found)) return nullptr;
+  Region &r = memory[found.begin];
+  open(r, found, false, "device memory");
+  return last_region = &r;
+}
+
+// cells returns the first cell of an access and its number of cells, after it
+// has made them small enough; the access lies in one page.
+Cell *cells(Region &r, Page &page, const uint8_t *p, unsigned bytes, unsigned &count) {
+  uint64_t want = r.shared ? group_stamp : launch_stamp;
+  unsigned shift = std::min(page.shift, unsigned(__builtin_ctzl((uintptr_t)p | bytes)));
+  if (page.stamp != want) {
+    page.stamp = want;
+    page.shift = shift;
+    page.cells.assign(page_bytes >> shift, Cell{});
+  } else if (shift < page.shift) {
+    std::vector<Cell> fine(page_bytes >> shift);
+    for (size_t i = 0; i < fine.size(); i++) fine[i] = page.cells[i >> (page.shift - shift)];
+    page.cells = std::move(fine);
+    page.shift = shift;
+  }
+  count = bytes >> page.shift;
+  return &page.cells[((uintptr_t)p % page_bytes) >> page.shift];
+}
+
+[[noreturn]] void report(const char *what, const Region &r, const uint8_t *p, unsigned bytes, const void *from, const char *other) {
+  fail("%s of %u bytes at byte %zu of %zu of %s, %s%s", what, bytes, size_t(p - r.range.begin), size_t(r.range.end - r.range.begin), r.name, place(from).c_str(), other);
+}
+
+[[noreturn]] void race(const char *what, const Region &r, const uint8_t *p, unsigned bytes, const void *from, const char *did, uint32_t group, unsigned lane, const std::string &where) {
+  char other[600];
+  char block[40] = "";
+  if (group != running) snprintf(block, sizeof block, "block %u ", group - 1);
+  snprintf(other, sizeof other, ": %s by %sthread %u%s%s, and nothing orders the two", did, block, lane, where.empty() ? "" : " at ", where.c_str());
+  char first[60];
+  snprintf(first, sizeof first, "race: %s", what);
+  report(first, r, p, bytes, from, other);
+}
+
+// reads_before tells whether all of the reads happened before what lane does now; else it names a lane.
+bool reads_before(const Reads &reads, unsigned lane, unsigned &culprit) {
+  for (uint32_t waves = reads.waves; waves; waves &= waves - 1) {
+    unsigned wave = unsigned(__builtin_ctz(waves));
+    for (uint32_t lanes = reads.lanes; lanes; lanes &= lanes - 1) {
+      culprit = wave * wave_lanes + unsigned(__builtin_ctz(lanes));
+      if (!clocks.before(reads.group, culprit, reads.when, lane, false)) return false;
+    }
+  }
+  return true;
+}
+
+void add_read(Cell &c, unsigned lane) {
+  uint32_t wave = 1u << (lane / wave_lanes), bit = 1u << (lane % wave_lanes);
+  if (c.reads.group != running) {
+    if (c.reads.group) {
+      if (!c.others) {
+        c.others = uint32_t(other_reads.size());
+        other_reads.emplace_back();
+      }
+      other_reads[c.others].push_back(c.reads);
+    }
+    c.reads = {running, clocks.now(), wave, bit};
+    return;
+  }
+  c.reads.when = clocks.now();
+  if (c.reads.waves == wave) {
+    c.reads.lanes |= bit;
+  } else {
+    c.reads.waves |= wave;
+    c.reads.lanes = ~0u;
+  }
+}
+
+// check_overlap: a kernel may begin before the one before it has ended, until it waits for that.
+void check_overlap(Region &r, Page &page, const uint8_t *p, unsigned bytes, bool writing, const void *from) {
+  if (r.shared) return;
+  touched = true;
+  if (!current->waited) {
+    uint64_t other = page.written_in > chain && page.written_in != launch_stamp ? page.written_in : writing && page.read_in > chain && page.read_in != launch_stamp ? page.read_in : 0;
+    if (other) report(writing ? "write before dependency_wait()" : "read before dependency_wait()", r, p, bytes, from, ", which an earlier kernel of the stream uses");
+  }
+  (writing ? page.written_in : page.read_in) = launch_stamp;
+}
+
+void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, const void *from) {
+  unsigned lane = current->index, count;
+  Page &page = r.pages[(uintptr_t)p / page_bytes - (uintptr_t)r.range.begin / page_bytes];
+  bool writing = kind & write, atomically = kind & atomic;
+  check_overlap(r, page, p, bytes, writing, from);
+  Cell *first = cells(r, page, p, bytes, count);
+  for (Cell *c = first; c < first + count; c++) {
+    const char *what = writing ? "write" : "read";
+    if (c->flags & flying) race(what, r, p, bytes, from, "an asynchronous copy", c->group, c->lane, c->from ? place(c->from) : "");
+    if (r.shared && !writing && !(c->flags & initialised)) report("read", r, p, bytes, from, ", which nobody has written");
+    if (c->flags & written && !(atomically && c->flags & by_atomic)) {
+      bool ordered = clocks.before(c->group, c->lane, c->when, lane, !writing && !(kind & at_l2));
+      if (!ordered && c->flags & by_atomic) ordered = clocks.before_atomic(c->group, c->when, lane, p);
+      if (!ordered) race(what, r, p, bytes, from, "written", c->group, c->lane, place(c->from));
+    }
+    if (!writing) {
+      add_read(*c, lane);
+      continue;
+    }
+    unsigned culprit;
+    if (c->reads.group && !reads_before(c->reads, lane, culprit)) race(what, r, p, bytes, from, "read", c->reads.group, culprit, "");
+    if (c->others) {
+      for (const Reads &o : other_reads[c->others])
+        if (!reads_before(o, lane, culprit)) race(what, r, p, bytes, from, "read", o.group, culprit, "");
+      other_reads[c->others].clear();
+    }
+    *c = Cell{from, running, clocks.now(), uint16_t(lane), uint8_t(written | initialised | (atomically ? by_atomic : 0)), {}, c->others};
+  }
+  if (atomically) clocks.atomic(lane, p);
+}
+
+} // namespace
+
+void begin_launch(const Launch &l, Range stack_range, Range dynamic) {
+  if (!own.begin) own = image_of((void *)begin_launch);
+  stacks = stack_range;
+  arguments = {(uint8_t *)l.arguments, (uint8_t *)(l.arguments + l.kernel->parameters)};
+  current_launch = &l;
+  launch_stamp = ++stamp;
+  other_reads.assign(1, {});
+  last_region = nullptr;
+  clocks.begin_launch(l.lanes);
+  open(static_shared, l.kernel->shared, true, "static shared memory");
+  open(dynamic_shared, dynamic, true, "dynamic shared memory");
+  on = true;
+  touched = false;
+}
+
+bool end_launch(bool ok) {
+  on = false;
+  if (!ok) return false;
+  if (any_waited || !touched) return true;
+  snprintf(failure, sizeof failure, "%s: no thread calls dependency_wait()", current_launch->kernel->name);
+  return false;
+}
+
+void begin_group() {
+  running = 1 + group.index[0] + group.grid[0] * (group.index[1] + group.grid[1] * group.index[2]);
+  group_stamp = ++stamp;
+  clocks.begin_group(running);
+}
+
+void join(const uint32_t *masks, unsigned waves) { clocks.join(masks, waves); }
+void fence() { clocks.fence(current->index); }
+void serialised() { chain = stamp; }
+
+void forget(const void *address) {
+  memory.erase((const uint8_t *)address);
+  last_region = nullptr;
+}
+
+void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
+  auto *p = (const uint8_t *)address;
+  if (!on || !current || in(stacks, p) || in(own, p)) return;
+  Region *r = region_of(p);
+  if (!r) {
+    if (in(arguments, p)) return;
+    Dl_info info;
+    if (dladdr(p, &info)) {
+      if (!(kind & write)) return; // constants
+      fail("write to a variable that is neither the thread's nor SHARED of this kernel, %s", place(from).c_str());
+    }
+    Range near{};
+    for (const uint8_t *q = p; q > p - 4096 && !near.begin; q -= 64) allocation(q, near);
+    if (near.begin) fail("out of bounds: %s of %u bytes, %zu past the end of %zu of device memory, %s", kind & write ? "write" : "read", bytes, size_t(p - near.end), size_t(near.end - near.begin), place(from).c_str());
+    fail("out of bounds: %s of %u bytes at %p, which is no memory of the device, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
+  }
+  if (p + bytes > r->range.end) fail("out of bounds: %s of %u bytes at byte %zu of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(p - r->range.begin), size_t(r->range.end - r->range.begin), r->name, place(from).c_str());
+  while (bytes) {
+    unsigned part = std::min(bytes, unsigned(page_bytes - (uintptr_t)p % page_bytes));
+    // A part whose size is no power of two is looked at in powers of two.
+    part = 1u << (31 - __builtin_clz(part));
+    access_page(*r, p, part, kind, from);
+    p += part;
+    bytes -= part;
+  }
+}
+
+static void mark(const void *address, unsigned bytes, bool flight) {
+  auto *p = (const uint8_t *)address;
+  if (!on) return;
+  Region *r = region_of(p);
+  if (!r || !r->shared || p + bytes > r->range.end) fail("copy_async to %p, which is no shared memory of this kernel, %s", address, place(nullptr).c_str());
+  if (flight) access_page(*r, p, bytes, write, nullptr);
+  unsigned count;
+  Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, bytes, count);
+  for (Cell *c = first; c < first + count; c++) {
+    c->group = running;
+    c->lane = uint16_t(current->index);
+    c->when = clocks.now();
+    c->flags = flight ? written | flying : written | initialised;
+  }
+}
+
+void in_flight(const void *address, unsigned bytes) { mark(address, bytes, true); }
+void arrived(const void *address, unsigned bytes) { mark(address, bytes, false); }
+
+} // namespace emulator::check
+#endif

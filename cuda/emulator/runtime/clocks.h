@@ -1,0 +1,62 @@
+// Who knows of what: the order of accesses that barriers, fences and atomics make.
+//
+// Every access carries the group's time. A lane knows, of each lane of its
+// group, up to which time its accesses happened before; a barrier joins what
+// its lanes know. Groups run one after another but are not ordered by that:
+// only what a lane released (a fence, then an atomic) to a lane that later did
+// an atomic at the same address is, and what both know by then.
+#pragma once
+#ifdef CHECKED
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "executor.h"
+
+namespace emulator::check {
+
+class Clocks {
+public:
+  void begin_launch(unsigned lanes);
+  void begin_group(uint32_t group);
+  void join(const uint32_t *masks, unsigned waves);
+  void fence(unsigned lane);
+  // atomic releases what the lane has fenced, and acquires what others released at the address.
+  void atomic(unsigned lane, const void *address);
+
+  uint32_t now() const { return time; }
+  // before: an access of another lane at a time happened before what lane does now.
+  // plain: lane reads through L1, which needs a fence after the acquiring atomic.
+  bool before(uint32_t group, unsigned other, uint32_t when, unsigned lane, bool plain) const;
+  // before_atomic is before for another's atomic at an address.
+  bool before_atomic(uint32_t group, uint32_t when, unsigned lane, const void *address) const;
+
+private:
+  typedef std::vector<uint32_t> Times; // by lane
+  struct Release {
+    uint32_t group, when;
+    std::shared_ptr<Times> fenced; // null: nothing
+    std::vector<uint32_t> known;
+  };
+  struct Place { // an address of atomics
+    unsigned index;
+    std::vector<Release> releases;
+  };
+  struct Reference {
+    unsigned place, release;
+  };
+
+  unsigned count = 0;
+  uint32_t group = 0, time = 1;
+  uint32_t floor = 0; // accesses before this time are known to all lanes
+  bool fences = false;
+  std::vector<Times> seen, fenced; // by lane
+  // Knowledge of releases: how many of each place, as atomics gave it and as a fence after made it good for L1.
+  std::vector<std::vector<uint32_t>> known, known_plain; // by lane
+  std::map<const void *, Place> places;
+  std::vector<const Place *> place_list;
+  std::map<uint32_t, std::vector<Reference>> by_group;
+};
+
+} // namespace emulator::check
+#endif
