@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"windrow/backend"
+)
+
+func init() {
+	for _, t := range []backend.KVType{backend.KVBF16, backend.KVInt8} {
+		registerSelfTest("prefill attention "+t.String(), func(d *device) error { return checkAttendPrefill(d, t) })
+	}
+}
+
+// flashCases have spans around the 128 rows of a block, contexts that begin
+// anywhere in a page, and short spans beside long ones.
+var flashCases = []attendCase{
+	{dim: 128, kvHeads: 1, group: 1, bases: []int{0, 70}, rows: []int{129, 1}},
+	{dim: 64, kvHeads: 2, group: 2, bases: []int{65, 0}, rows: []int{33, 140}},
+	{dim: 64, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
+}
+
+// checkAttendPrefill: the probabilities are rounded to bf16, and with int8 the
+// keys and values too.
+func checkAttendPrefill(d *device, t backend.KVType) error {
+	tolerance := 2.5e-3
+	if t == backend.KVInt8 {
+		tolerance = 1e-2
+	}
+	r := rand.New(rand.NewPCG(8, uint64(t)))
+	for _, c := range flashCases {
+		if err := checkFlashCase(d, r, c, t, tolerance); err != nil {
+			return fmt.Errorf("%+v: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func checkFlashCase(d *device, r *rand.Rand, c attendCase, t backend.KVType, tolerance float64) error {
+	b := &bed{d: d}
+	defer b.free()
+	p := b.newAttendPass(r, c, t)
+	width, bucket, n := p.qHeads*p.dim, p.shape.bucket, len(p.q)
+	out, out16 := b.empty(4*bucket*width), b.empty(2*bucket*width)
+	q := b.halves(append(slices.Clone(p.q), nanRows(bucket-p.v.rows, width)...))
+	d.attendPrefill(out, out16, q, p.attention, b.step(p.v, p.shape), p.layer, bucket, p.shape.spans, (slices.Max(c.rows)+127)&^127)
+	got := b.readFloats(out, bucket*width)
+	for i := 0; i < n; i += p.dim {
+		if err := near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {
+			return fmt.Errorf("row %d, head %d: %w", i/width, i%width/p.dim, err)
+		}
+	}
+	if err := equal(got[n:], nanRows(bucket-p.v.rows, width)); err != nil {
+		return fmt.Errorf("rows past the last: %w", err)
+	}
+	if err := equal(b.readHalves(out16, n), rounded(got[:n])); err != nil {
+		return fmt.Errorf("as bf16: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+// The pieces of decode attention (attend.cu): shared memory, what a row sees,
+// the joining of parts, and the two products of a unit of 64 slots.
+#pragma once
+#include "gpu.cuh"
+
+static constexpr u32 UNIT = 64, WARPS = 4, THREADS = WARPS * 32, QUERIES = 64;
+static constexpr u32 FANOUT = 4;                // parts that are joined at a time
+static constexpr float NONE = -__builtin_inff(); // the maximum of nothing
+enum { BF16 = 2, INT8 = 3 };                    // backend.KVType
+
+// Layout is what lies in shared memory, in bytes. Lines are 16 bytes longer
+// than their contents: 8 lines of one column then lie in different banks.
+template <u32 DIM, int KV> struct Layout {
+  static constexpr u32 VECTOR = KV == BF16 ? 2 * DIM : DIM; // of a key or value in a page, without scales
+  static constexpr u32 GROUPS = (DIM + 63) / 64;            // int8 scales a vector
+  static constexpr u32 TILE = UNIT * (KV == BF16 ? 2 * DIM : DIM + 4 * GROUPS);
+  static constexpr u32 LINE = VECTOR + 16, SCALES = UNIT * LINE;
+  static constexpr u32 STAGE = SCALES + (KV == BF16 ? 0 : UNIT * GROUPS * 4);
+  static constexpr u32 QLINE = 2 * DIM + 16, PLINE = 2 * UNIT + 16;
+  // Probabilities lie once, and for int8 once for each group of the head
+  // dimension, times the scales of the values.
+  static constexpr u32 COPIES = KV == BF16 ? 1 : GROUPS;
+  static constexpr u32 KEYS = 0, VALUES = 2 * STAGE, QUERY = 4 * STAGE, P = QUERY + QUERIES * QLINE;
+  static constexpr u32 PEAKS = P + COPIES * QUERIES * PLINE, SUMS = PEAKS + WARPS * QUERIES * 4, BYTES = SUMS + WARPS * QUERIES * 4;
+  static constexpr u32 PAIRS = (DIM / 16 + WARPS - 1) / WARPS; // 16 columns of the output each, of a warp
+};
+
+// fold sets the factors that join a state of maximum m with a part of maximum
+// n, and m to the maximum of both. Maxima are in log2.
+DEV void fold(float &m, float n, float &a, float &b) {
+  const float top = __builtin_fmaxf(m, n), base = top == NONE ? 0 : top;
+  a = ex2(m - base);
+  b = ex2(n - base);
+  m = top;
+}
+DEV float join(float x, float a, float y, float b) { return fma(x, a, y * b); }
+
+// Joined is a part of a row: maximum, weight, and 4 columns of its sum.
+struct Joined { float m, l, o[4]; };
+DEV void clear(Joined &x) { x = {NONE, 0, {0, 0, 0, 0}}; }
+DEV void add(Joined &x, const Joined &y) {
+  float a, b;
+  fold(x.m, y.m, a, b);
+  x.l = join(x.l, a, y.l, b);
+  UNROLL for (int i = 0; i < 4; i++) x.o[i] = join(x.o[i], a, y.o[i], b);
+}
+
+// View says what the rows of a span see of its slots.
+struct View { u32 last, held, window, keep, ring; }; // last index; slots written; slots that rotate
+
+// Column is a slot as a mask takes it: a row sees it if its own index lies in
+// [from, from + many).
+struct Column { u32 from, many; };
+DEV Column column_of(const View &v, u32 slot) {
+  if (v.window == 0 || slot < v.keep) return {slot, 0xffffffff - slot};
+  if (slot >= v.held) return {0, 0};
+  return {v.last - (v.last - slot) % v.ring, v.window - v.keep}; // from the newest index of the slot
+}
+DEV bool sees(u32 index, const Column &c) { return index - c.from < c.many; }
+
+// copy_tile starts the copy of a tile of a page. Lines of slots that were never
+// written are zeroed: what lies there may not even be numbers.
+template <u32 DIM, int KV> DEV void copy_tile(u8 *to, u64 from, u32 lines) {
+  using L = Layout<DIM, KV>;
+  constexpr u32 PIECES = L::VECTOR / 16;
+  const u8 *tile = (const u8 *)from;
+  UNROLL for (u32 i = 0; i < UNIT * PIECES / THREADS; i++) {
+    const u32 c = i * THREADS + tid(), line = c / PIECES;
+    copy_async(to + line * L::LINE + c % PIECES * 16, tile + c * 16, line < lines ? 16 : 0);
+  }
+  if (KV == INT8 && tid() < UNIT * L::GROUPS / 4) copy_async(to + L::SCALES + tid() * 16, tile + UNIT * DIM + tid() * 16);
+}
+
+// The low, or the high, 16 bits of two words.
+DEV u32 low_halves(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
+DEV u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000); }
+
+// widen makes bf16 pairs of four int8, exactly: of bytes 0 and 2, and of bytes
+// 1 and 3. 2^23 + 128 + x is a float whose low byte is x with its top bit
+// flipped.
+DEV void widen(u32 x, u32 &even, u32 &odd) {
+  x ^= 0x80808080;
+  u32 f[4];
+  UNROLL for (int i = 0; i < 4; i++) f[i] = __builtin_bit_cast(u32, __builtin_bit_cast(float, 0x4b000000 | (x >> 8 * i & 0xff)) - 8388736.0f);
+  even = high_halves(f[0], f[2]);
+  odd = high_halves(f[1], f[3]);
+}
+
+DEV u32x4 words(const f32x4 &x) {
+  return {__builtin_bit_cast(u32, x.x), __builtin_bit_cast(u32, x.y), __builtin_bit_cast(u32, x.z), __builtin_bit_cast(u32, x.w)};
+}
+
+// load_queries fills the query tiles of a block: query i of a span is row
+// i / group, head i % group; q is its row 0, head 0. Places
+// past count take the first query's. With int8 keys, dimensions 4t, 4t+2, 4t+1, 4t+3 of each 16 take
+// places 2t, 2t+1, 2t+8, 2t+9, where widen puts those of the keys.
+template <u32 DIM, int KV> DEV void load_queries(u8 *to, const u16 *q, u32 first, u32 count, u32 tiles, u32 group, u32 width) {
+  using L = Layout<DIM, KV>;
+  for (u32 c = tid(); c < tiles * DIM; c += THREADS) { // 16 queries · DIM / 16 blocks
+    const u32 i = c / (DIM / 16), block = c % (DIM / 16), n = first + (i < count ? i : 0);
+    const float *from = (const float *)(q + (u64)(n / group) * width + n % group * DIM + block * 16);
+    const u32x4 x = words(load_l2_x4(from)), y = words(load_l2_x4(from + 4));
+    u32x4 *at = (u32x4 *)(to + i * L::QLINE + block * 32);
+    if (KV == BF16) {
+      at[0] = x;
+      at[1] = y;
+    } else {
+      at[0] = {low_halves(x.x, x.y), low_halves(x.z, x.w), low_halves(y.x, y.y), low_halves(y.z, y.w)};
+      at[1] = {high_halves(x.x, x.y), high_halves(x.z, x.w), high_halves(y.x, y.y), high_halves(y.z, y.w)};
+    }
+  }
+}
+
+// scores: queries · keysᵀ of this warp's 16 slots.
+template <u32 DIM, int KV, int TILES> DEV void scores(float (&s)[TILES][2][4], const u8 *keys, const u8 *query) {
+  using L = Layout<DIM, KV>;
+  const u32 lane = tid() % 32, slot = tid() / 32 * 16;
+  const u8 *a_at = query + (lane % 16) * L::QLINE + lane / 16 * 16;
+  UNROLL for (int i = 0; i < TILES; i++)
+    UNROLL for (int n = 0; n < 2; n++)
+      UNROLL for (int j = 0; j < 4; j++) s[i][n][j] = 0;
+  if constexpr (KV == BF16) {
+    const u8 *b_at = keys + (slot + lane / 16 * 8 + lane % 8) * L::LINE + lane / 8 % 2 * 16;
+    UNROLL for (u32 k = 0; k < DIM / 16; k++) {
+      u32 b[4];
+      load_matrix(b, b_at + k * 32);
+      UNROLL for (int i = 0; i < TILES; i++) {
+        u32 a[4];
+        load_matrix(a, a_at + i * 16 * L::QLINE + k * 32);
+        mma_bf16(s[i][0], a, {b[0], b[1]});
+        mma_bf16(s[i][1], a, {b[2], b[3]});
+      }
+    }
+  } else {
+    const u8 *b_at = keys + (slot + lane / 4) * L::LINE + lane % 4 * 4;
+    const float *scale = (const float *)(keys + L::SCALES) + (slot + lane % 4 * 2) * L::GROUPS;
+    UNROLL for (u32 g = 0; g < L::GROUPS; g++) {
+      float sum[TILES][2][4] = {};
+      UNROLL for (u32 k = 4 * g; k < (4 * g + 4 < DIM / 16 ? 4 * g + 4 : DIM / 16); k++) {
+        u32 b[2][2];
+        UNROLL for (int n = 0; n < 2; n++) widen(*(const u32 *)(b_at + n * 8 * L::LINE + k * 16), b[n][0], b[n][1]);
+        UNROLL for (int i = 0; i < TILES; i++) {
+          u32 a[4];
+          load_matrix(a, a_at + i * 16 * L::QLINE + k * 32);
+          mma_bf16(sum[i][0], a, b[0]);
+          mma_bf16(sum[i][1], a, b[1]);
+        }
+      }
+      UNROLL for (int n = 0; n < 2; n++)
+        UNROLL for (int j = 0; j < 4; j++) {
+          const float of = scale[(n * 8 + j % 2) * L::GROUPS + g];
+          UNROLL for (int i = 0; i < TILES; i++) s[i][n][j] = fma(sum[i][n][j], of, s[i][n][j]);
+        }
+    }
+  }
+}
+
+// weigh: probabilities · values of this warp's columns.
+template <u32 DIM, int KV, int TILES, int N> DEV void weigh(float (&o)[TILES][N][4], const u8 *values, const u8 *p) {
+  using L = Layout<DIM, KV>;
+  const u32 lane = tid() % 32, pair = tid() / 32 * L::PAIRS;
+  UNROLL for (int i = 0; i < TILES; i++)
+    UNROLL for (int n = 0; n < N; n++)
+      UNROLL for (int j = 0; j < 4; j++) o[i][n][j] = 0;
+  const u8 *a_at = p + (KV == INT8 ? pair / 4 * QUERIES * L::PLINE : 0) + (lane % 16) * L::PLINE + lane / 16 * 16;
+  if constexpr (KV == BF16) {
+    const u8 *b_at = values + (lane % 16) * L::LINE + pair * 32 + lane / 16 * 16;
+    UNROLL for (u32 k = 0; k < UNIT / 16; k++) {
+      u32 a[TILES][4];
+      UNROLL for (int i = 0; i < TILES; i++) load_matrix(a[i], a_at + i * 16 * L::PLINE + k * 32);
+      UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
+        if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
+        u32 b[4];
+        load_matrix_transposed(b, b_at + k * 16 * L::LINE + n * 32);
+        UNROLL for (int i = 0; i < TILES; i++) {
+          mma_bf16(o[i][2 * n], a[i], {b[0], b[1]});
+          mma_bf16(o[i][2 * n + 1], a[i], {b[2], b[3]});
+        }
+      }
+    }
+  } else { // pairs of bytes are transposed together: the even columns make one tile, the odd ones the other
+    const u8 *b_at = values + lane * L::LINE + pair * 16;
+    UNROLL for (u32 k = 0; k < UNIT / 16; k += 2) {
+      u32 a[2][TILES][4];
+      UNROLL for (int h = 0; h < 2; h++)
+        UNROLL for (int i = 0; i < TILES; i++) load_matrix(a[h][i], a_at + i * 16 * L::PLINE + (k + h) * 32);
+      UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
+        if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
+        u32 x[4];
+        load_matrix_transposed(x, b_at + k * 16 * L::LINE + n * 16);
+        UNROLL for (int h = 0; h < 2; h++) {
+          u32 even[2], odd[2];
+          widen(x[2 * h], even[0], odd[0]);
+          widen(x[2 * h + 1], even[1], odd[1]);
+          UNROLL for (int i = 0; i < TILES; i++) {
+            mma_bf16(o[i][2 * n], a[h][i], even);
+            mma_bf16(o[i][2 * n + 1], a[h][i], odd);
+          }
+        }
+      }
+    }
+  }
+}

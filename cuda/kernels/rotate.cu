@@ -1,0 +1,185 @@
+// RotateStore: norm and rotation of query and key heads, and the storing of
+// keys and values in their KV pages. One warp takes one head of one row.
+#include "gpu.cuh"
+
+// The element types of a KV page, as backend.KVType numbers them.
+enum { KV_F32 = 1, KV_BF16 = 2, KV_INT8 = 3 };
+
+static constexpr u32 WARPS = 8;
+
+// A lane holds up to 4 runs of N pairs: elements i and i + dim/2 of the head.
+// N is 2 where half a head is an even number of elements, so that the lane
+// reads and writes 8 bytes at a time.
+template <int N> struct Run { float v[N]; };
+template <> struct alignas(8) Run<2> { float v[2]; };
+template <int N> struct Narrow;
+template <> struct Narrow<1> { u16 v[1]; };
+template <> struct alignas(4) Narrow<2> { u16 v[2]; };
+template <int N> struct Small;
+template <> struct Small<1> { u8 v[1]; };
+template <> struct alignas(2) Small<2> { u8 v[2]; };
+
+template <int N> struct Head {
+  Run<N> lo[4 / N], hi[4 / N]; // 32 lanes · 4 pairs reach a head dimension of 256
+  u32 half, lane;
+};
+
+// place: the lane's first pair of run j.
+template <int N> DEV u32 place(const Head<N> &x, u32 j) { return (j * 32 + x.lane) * N; }
+
+template <int N> DEV void load(Head<N> &x, const float *from) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    const u32 e = place(x, j);
+    if (e < x.half) {
+      x.lo[j] = *(const Run<N> *)(from + e);
+      x.hi[j] = *(const Run<N> *)(from + x.half + e);
+    } else {
+      UNROLL for (int i = 0; i < N; i++) x.lo[j].v[i] = x.hi[j].v[i] = 0;
+    }
+  }
+}
+
+// norm: x / sqrt(mean(x²) + eps) · weight.
+template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
+  float sum = 0;
+  UNROLL for (u32 j = 0; j < 4 / N; j++)
+    UNROLL for (int i = 0; i < N; i++) sum = fma(x.hi[j].v[i], x.hi[j].v[i], fma(x.lo[j].v[i], x.lo[j].v[i], sum));
+  const float inverse = 1 / sqrt_exact(warp_sum(sum) / (float)(2 * x.half) + eps);
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    const u32 e = place(x, j);
+    if (e >= x.half) continue;
+    const Run<N> a = *(const Run<N> *)(weight + e), b = *(const Run<N> *)(weight + x.half + e);
+    UNROLL for (int i = 0; i < N; i++) {
+      x.lo[j].v[i] *= inverse * a.v[i];
+      x.hi[j].v[i] *= inverse * b.v[i];
+    }
+  }
+}
+
+template <int N> DEV void rotate(Head<N> &x, const float *cos, const float *sin) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    const u32 e = place(x, j);
+    if (e >= x.half) continue;
+    const Run<N> c = *(const Run<N> *)(cos + e), s = *(const Run<N> *)(sin + e);
+    UNROLL for (int i = 0; i < N; i++) {
+      const float a = x.lo[j].v[i], b = x.hi[j].v[i];
+      x.lo[j].v[i] = fma(a, c.v[i], -(b * s.v[i]));
+      x.hi[j].v[i] = fma(b, c.v[i], a * s.v[i]);
+    }
+  }
+}
+
+template <int N> DEV void store_f32(const Head<N> &x, float *to) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    const u32 e = place(x, j);
+    if (e >= x.half) continue;
+    *(Run<N> *)(to + e) = x.lo[j];
+    *(Run<N> *)(to + x.half + e) = x.hi[j];
+  }
+}
+
+template <int N> DEV void store_bf16(const Head<N> &x, u16 *to) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    const u32 e = place(x, j);
+    if (e >= x.half) continue;
+    Narrow<N> a, b;
+    UNROLL for (int i = 0; i < N; i++) {
+      a.v[i] = (u16)pack_bf16(x.lo[j].v[i], 0);
+      b.v[i] = (u16)pack_bf16(x.hi[j].v[i], 0);
+    }
+    *(Narrow<N> *)(to + e) = a;
+    *(Narrow<N> *)(to + x.half + e) = b;
+  }
+}
+
+template <int N> DEV void put_int8(u8 *to, const Run<N> &r, float inverse) {
+  Small<N> s;
+  UNROLL for (int i = 0; i < N; i++) s.v[i] = (u8)(i32)__builtin_fminf(__builtin_fmaxf(__builtin_rintf(r.v[i] * inverse), -127), 127);
+  *(Small<N> *)to = s;
+}
+
+// store_int8: quant.Int8 of each group of 64 elements; scales has one f32 a
+// group. With N = 2 a run never crosses a group, since half is even.
+template <int N> DEV void store_int8(const Head<N> &x, u8 *to, float *scales) {
+  for (u32 g = 0; g * 64 < 2 * x.half; g++) {
+    float peak = 0;
+    UNROLL for (u32 j = 0; j < 4 / N; j++) {
+      const u32 e = place(x, j);
+      UNROLL for (int i = 0; i < N; i++) {
+        if (e < x.half && e / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.lo[j].v[i]));
+        if (e < x.half && (e + x.half) / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.hi[j].v[i]));
+      }
+    }
+    const float scale = warp_max(peak) / 127, inverse = scale == 0 ? 0 : 1 / scale;
+    UNROLL for (u32 j = 0; j < 4 / N; j++) {
+      const u32 e = place(x, j);
+      if (e < x.half && e / 64 == g) put_int8<N>(to + e, x.lo[j], inverse);
+      if (e < x.half && (e + x.half) / 64 == g) put_int8<N>(to + x.half + e, x.hi[j], inverse);
+    }
+    if (x.lane == 0) scales[g] = scale;
+  }
+}
+
+// slot_of is backend.KVLayout.Slot.
+DEV u32 slot_of(const Span &s, u32 index) {
+  if (s.window == 0 || index < s.keep) return index;
+  return s.keep + (index - s.keep) % (s.slots - s.keep);
+}
+
+template <int N>
+DEV void rotate_store(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
+                      const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
+  launch_dependents();
+  const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads;
+  u32 h = item % heads;
+  if (row >= step->rows) return;
+  const float *cos = step->cos + row * (dim / 2), *sin = step->sin + row * (dim / 2);
+  Head<N> x;
+  x.half = dim / 2;
+  x.lane = tid() % 32;
+  dependency_wait();
+  if (h < q_heads) {
+    const u64 at = ((u64)row * q_heads + h) * dim;
+    load(x, q + at);
+    if (q_norm) norm(x, q_norm, eps);
+    rotate(x, cos, sin);
+    if (keep_q) store_f32(x, q + at);
+    if (q16) store_bf16(x, q16 + at);
+    return;
+  }
+  h -= q_heads;
+  const u32 is_v = h >= kv_heads;
+  h -= is_v ? kv_heads : 0;
+  const Span s = step->span[step->span_of[row]];
+  const u32 slot = slot_of(s, s.base + row - s.first);
+  const u64 page = step->pages[s.pages + slot / 64];
+  const u64 at = ((u64)row * kv_heads + h) * dim;
+  if (is_v) {
+    load(x, v + at);
+  } else {
+    load(x, k + at);
+    if (k_norm) norm(x, k_norm, eps);
+    rotate(x, cos, sin);
+  }
+  const u32 groups = (dim + 63) / 64, line = type == KV_F32 ? 4 * dim : type == KV_BF16 ? 2 * dim : dim + 4 * groups;
+  u8 *tile = (u8 *)page + (u64)((layer * 2 + is_v) * kv_heads + h) * 64 * line;
+  const u32 i = slot % 64;
+  switch (type) {
+  case KV_F32: store_f32(x, (float *)tile + i * dim); break;
+  case KV_BF16: store_bf16(x, (u16 *)tile + i * dim); break;
+  default: store_int8(x, tile + i * dim, (float *)(tile + 64 * dim) + i * groups);
+  }
+}
+
+// q [rows, q_heads·dim] is normed, rotated, and written to q16 as bf16 (unless
+// null) and back (if keep_q). k and v [rows, kv_heads·dim] go to the KV pages
+// of the layer. The norms' weights [dim] may be null. rotate_store_odd takes
+// the head dimensions that 4 does not divide.
+#define ROTATE_STORE(name, n)                                                                                                                         \
+  KERNEL(WARPS * 32) void name(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps, \
+                               const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {                                          \
+    rotate_store<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, layer, q_heads, kv_heads, dim, type);                                           \
+  }                                                                                                                                                  \
+  REGISTER(name)
+ROTATE_STORE(rotate_store, 2)
+ROTATE_STORE(rotate_store_odd, 1)
