@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ggufFields maps the fields of a config.json to the metadata of a GGUF file,
@@ -141,11 +142,27 @@ func (g *GGUF) tokenID(name string) (int64, bool) {
 	return int64(n), true
 }
 
-// stopIDs are the ends of text, of a turn and of a message.
+// ggufStops are control tokens of Qwen's vocabulary that end an answer whatever
+// the file names: files name one of the two that generation_config.json has,
+// and llama.cpp, too, goes by their text.
+var ggufStops = []string{"<|im_end|>", "<|endoftext|>"}
+
+// stopIDs are the ends of text, of a turn and of a message that the file
+// names, then those of ggufStops that it lacks.
 func (g *GGUF) stopIDs() (ids []int64) {
 	for _, name := range []string{"eos", "eot", "eom"} {
 		if id, ok := g.tokenID(name); ok {
 			ids = append(ids, id)
+		}
+	}
+	tokens, kinds, err := g.tokens()
+	if err != nil {
+		return ids
+	}
+	for _, text := range ggufStops {
+		id := slices.Index(tokens, text)
+		if id >= 0 && kinds[id] == ggufTokenControl && !slices.Contains(ids, int64(id)) {
+			ids = append(ids, int64(id))
 		}
 	}
 	return ids
