@@ -42,11 +42,11 @@ const (
 
 // Devices lists the GPUs; none is [ErrNoDevice].
 func (d *Driver) Devices() ([]DeviceInfo, error) {
+	if d.empty {
+		return nil, ErrNoDevice
+	}
 	var count int32
 	if err := d.api.call(&d.api.deviceCount, uintptr(unsafe.Pointer(&count))); err != nil {
-		if hasCode(err, codeNoDevice) {
-			return nil, ErrNoDevice
-		}
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
 	if count == 0 {

@@ -45,6 +45,7 @@ type Driver struct {
 	api     *api
 	library *Library
 	version int
+	empty   bool // cuInit found no device, and later calls only say that it failed
 }
 
 // Open loads the driver's library and initialises it. Errors: [ErrNoDriver],
@@ -71,8 +72,10 @@ func Open(o Options) (*Driver, error) {
 	if d.version < minVersion {
 		return nil, fmt.Errorf("%w: it knows CUDA %s; need CUDA 12.0 (driver 525) or later", ErrOldDriver, d.Version())
 	}
-	if err := d.api.call(&d.api.initialise, 0); err != nil && !hasCode(err, codeNoDevice) {
-		return nil, fmt.Errorf("cuda: %w", err)
+	if err := d.api.call(&d.api.initialise, 0); err != nil {
+		if d.empty = hasCode(err, codeNoDevice); !d.empty {
+			return nil, fmt.Errorf("cuda: %w", err)
+		}
 	}
 	return d, nil
 }

@@ -118,6 +118,22 @@ func TestOldDriver(t *testing.T) {
 	}
 }
 
+func TestNoDevice(t *testing.T) {
+	if !emulated(t, "WINDROW_EMULATED_DEVICES=0") {
+		return
+	}
+	d, err := Open(Options{Library: emulator.Library(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Devices(); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("no device: %v", err)
+	}
+	if _, err := d.NewContext(0); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("a context on no device: %v", err)
+	}
+}
+
 func TestOldDevice(t *testing.T) {
 	if !emulated(t, "WINDROW_EMULATED_CC=7.5") {
 		return

@@ -42,10 +42,7 @@ func (e *Event) Synchronize() error {
 	if e.handle == 0 {
 		return errClosed
 	}
-	if r := CallBlock(e.ctx.api.eventSynchronize.address, e.wait[:]); r != 0 {
-		return e.ctx.wrap(e.ctx.api.status(&e.ctx.api.eventSynchronize, r))
-	}
-	return nil
+	return e.ctx.wrap(e.ctx.api.callBlock(&e.ctx.api.eventSynchronize, e.wait[:]))
 }
 
 // Elapsed is the time between two events that have been reached, to about half

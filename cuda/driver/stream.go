@@ -94,8 +94,8 @@ func (s *Stream) queueCopy(p *proc, dst, src uintptr, n int) error {
 
 // queued calls a function that queues one operation, and counts it.
 func (s *Stream) queued(p *proc, args []uintptr) error {
-	if r := CallBlock(p.address, args); r != 0 {
-		return s.ctx.wrap(s.ctx.api.status(p, r))
+	if err := s.ctx.api.callBlock(p, args); err != nil {
+		return s.ctx.wrap(err)
 	}
 	if s.capturing {
 		s.captured++
@@ -109,10 +109,7 @@ func (s *Stream) Synchronize() error {
 	if s.handle == 0 {
 		return errClosed
 	}
-	if r := CallBlock(s.ctx.api.streamSynchronize.address, s.wait[:]); r != 0 {
-		return s.ctx.wrap(s.ctx.api.status(&s.ctx.api.streamSynchronize, r))
-	}
-	return nil
+	return s.ctx.wrap(s.ctx.api.callBlock(&s.ctx.api.streamSynchronize, s.wait[:]))
 }
 
 // Close waits for the stream's work and destroys the stream.

@@ -21,7 +21,7 @@ type uploadWorker struct {
 type lane struct {
 	event      *Event
 	buffer     *Pinned // made when first needed
-	registered uintptr // address of the range, 0 when the copy is from the buffer
+	registered []byte  // the range, kept from the collector; nil when the copy is from the buffer
 	bytes      int     // 0: nothing is on its way
 }
 
@@ -137,14 +137,14 @@ func (w *uploadWorker) register(dst Ptr, src []byte) (int, error) {
 		w.u.refuse()
 		return w.stage(dst, src)
 	}
-	l.registered = address
+	l.registered = src
 	err := w.stream.queueCopy(&c.api.uploadAsync, uintptr(dst), address, len(src))
 	if err == nil {
 		err = w.queued(l, len(src))
 	}
 	if err != nil {
-		l.registered = 0
-		return 0, errors.Join(err, w.unregister(address))
+		l.registered = nil
+		return 0, errors.Join(err, w.unregister(src))
 	}
 	return len(src), nil
 }
@@ -180,18 +180,18 @@ func (w *uploadWorker) finish(l *lane) error {
 		return nil
 	}
 	err := l.event.Synchronize()
-	if l.registered != 0 {
+	if l.registered != nil {
 		err = errors.Join(err, w.unregister(l.registered))
-		l.registered = 0
+		l.registered = nil
 	}
 	w.u.arrived(l.bytes, err)
 	l.bytes = 0
 	return err
 }
 
-func (w *uploadWorker) unregister(address uintptr) error {
+func (w *uploadWorker) unregister(src []byte) error {
 	c := w.u.ctx
-	return c.wrap(c.api.call(&c.api.hostUnregister, address))
+	return c.wrap(c.api.call(&c.api.hostUnregister, uintptr(unsafe.Pointer(&src[0]))))
 }
 
 func (w *uploadWorker) open() error {
