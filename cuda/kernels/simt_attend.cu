@@ -49,66 +49,82 @@ constexpr u32 attendKeys = 32; // indices that a warp takes at once
 constexpr u32 mostDim = 256;
 
 struct AttendShared {
-  alignas(16) float queries[attendHeads][mostDim];
-  f32x4 weights[attendWarps][attendKeys]; // of the heads: scores, then probabilities
-  u64 pages[attendWarps][attendKeys];
+  f32x4 queries[attendHeads][mostDim / 4]; // zero past dim
+  f32x4 weights[attendWarps][attendKeys];  // of the heads: scores, then probabilities
+  u64 places[attendWarps][attendKeys];
   float peak[attendWarps][attendHeads], sum[attendWarps][attendHeads], share[attendWarps][attendHeads];
-  float out[attendWarps][mostDim];
+  f32x4 out[attendWarps][mostDim / 4];
 };
 
+DEV f32x4 scaled(f32x4 a, float b) { return {a.x * b, a.y * b, a.z * b, a.w * b}; }
+DEV f32x4 plus(f32x4 sum, f32x4 a, float b) { return {fma(a.x, b, sum.x), fma(a.y, b, sum.y), fma(a.z, b, sum.z), fma(a.w, b, sum.w)}; }
 DEV float dot(f32x4 a, f32x4 b, float sum) { return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum)))); }
+
+// Window tells which indices a row sees, and where they lie.
+struct Window {
+  u32 index, keep, oldest, slots, rotates;
+  const u64 *pages;
+  DEV Window make(const Step *step, const Span *span, u32 row) {
+    const u32 index = span->base + row - span->first, recent = span->window - span->keep;
+    // Besides the first keep indices those from oldest on are seen.
+    const u32 oldest = !span->window ? 0 : index >= span->window ? index + 1 - recent : span->keep;
+    return {index, span->keep, oldest, span->slots, span->window, step->pages + span->pages};
+  }
+};
+DEV bool sees(const Window &w, u32 i) { return i <= w.index && (i < w.keep || i >= w.oldest); }
+// place_of is the address of an index's page, with the slot in the page in its low 6 bits.
+DEV u64 place_of(const Window &w, u32 i) {
+  const u32 slot = w.rotates && i >= w.keep ? w.keep + (i - w.keep) % (w.slots - w.keep) : i;
+  return w.pages[slot / 64] | slot % 64;
+}
 
 // attend is causal attention of one row and up to 4 query heads of a KV head.
 // Warp w takes the indices from 32·w, 32·(w+16), ... on with an online softmax;
 // the warps' sums are joined in order. A row's index fixes all of it.
+//
+// In place of what is not there to be loaded something finite is: for an index
+// that is not seen the row's own, past dim the first elements.
 template <class S>
 DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_heads, u32 dim, float scale, u32 kind, u32 layer, const Step *step) {
   const u32 t = tid(), lane = t % 32, warp = t / 32, row = bid(), kv_head = bid_y(), h0 = bid_z() * attendHeads;
   launch_dependents();
   dependency_wait();
   if (row >= step->rows) return;
-  const Span *span = step->span + step->span_of[row];
-  const u32 index = span->base + row - span->first, window = span->window, keep = span->keep, ring = span->slots - keep;
-  // Besides the first keep indices those from oldest on are seen.
-  u32 oldest = 0;
-  if (window) oldest = index >= window ? index + 1 - (window - keep) : keep;
-  const u64 *pages = step->pages + span->pages;
+  const Window window = Window::make(step, step->span + step->span_of[row], row);
   const u32 heads = group - h0 < attendHeads ? group - h0 : attendHeads;
   const u64 first = ((u64)row * kv_heads + kv_head) * group + h0; // of the query heads
-  const u32 padded = (dim + 31) / 32 * 32;
-  for (u32 i = t; i < attendHeads * padded; i += attendWarps * 32) {
-    u32 h = i / padded, j = i % padded;
-    s.queries[h][j] = h < heads && j < dim ? q[(first + h) * dim + j] * scale : 0;
+  const u32 runs = (dim + 127) / 128;                             // of 128 elements
+  for (u32 i = t; i < attendHeads * runs * 128; i += attendWarps * 32) {
+    const u32 h = i / (runs * 128), j = i % (runs * 128);
+    ((float *)s.queries[h])[j] = h < heads && j < dim ? q[(first + h) * dim + j] * scale : 0;
   }
   sync();
 
   const u64 keys = ((u64)layer * 2 * kv_heads + kv_head) * S::tile_bytes(dim, kind), values = keys + (u64)kv_heads * S::tile_bytes(dim, kind);
+  const u64 own = place_of(window, window.index);
   float peak[attendHeads], sum[attendHeads];
   f32x4 acc[attendHeads][2]; // elements 4·lane on, and 128 on
   UNROLL for (u32 h = 0; h < attendHeads; h++) peak[h] = -__builtin_inff(), sum[h] = 0, acc[h][0] = acc[h][1] = {0, 0, 0, 0};
   const u32 sub = lane / 8, part = lane % 8; // 8 lanes share a key: 4 keys at once
-  for (u32 tile = warp * attendKeys; tile <= index; tile += attendWarps * attendKeys) {
-    if (tile >= keep && tile + attendKeys <= oldest) continue; // fallen out of the window
-    const u32 mine = tile + lane; // this lane's index
-    const bool seen = mine <= index && (mine < keep || mine >= oldest);
-    u64 place = 0; // the page's address; its slots follow in the low bits
-    if (seen) {
-      u32 slot = window && mine >= keep ? keep + (mine - keep) % ring : mine;
-      place = pages[slot / 64] | slot % 64;
-    }
-    s.pages[warp][lane] = place;
+  for (u32 tile = warp * attendKeys; tile <= window.index; tile += attendWarps * attendKeys) {
+    if (tile >= window.keep && tile + attendKeys <= window.oldest) continue; // fallen out of the window
+    const bool seen = sees(window, tile + lane);
+    s.places[warp][lane] = seen ? place_of(window, tile + lane) : own;
     sync_warp();
 #pragma unroll 2
     for (u32 k = 0; k < attendKeys; k += 4) {
-      const u64 at = s.pages[warp][k + sub];
-      const u8 *p = (const u8 *)(at & ~63ull) + keys;
+      const u64 place = s.places[warp][k + sub];
+      const u8 *at = (const u8 *)(place & ~63ull) + keys;
       float score[attendHeads] = {};
-      for (u32 j0 = part * 4; j0 < dim; j0 += 128) { // 4 loads at once
+      for (u32 run = 0; run < runs; run++) {
         f32x4 key[4];
-        UNROLL for (u32 c = 0; c < 4; c++) key[c] = at && j0 + c * 32 < dim ? S::load(p, at & 63, dim, j0 + c * 32, kind) : f32x4{0, 0, 0, 0};
         UNROLL for (u32 c = 0; c < 4; c++) {
-          if (j0 + c * 32 >= dim) break;
-          UNROLL for (u32 h = 0; h < attendHeads; h++) score[h] = dot(*(const f32x4 *)&s.queries[h][j0 + c * 32], key[c], score[h]);
+          const u32 j = run * 128 + c * 32 + part * 4;
+          key[c] = S::load(at, place & 63, dim, j < dim ? j : 0, kind);
+        }
+        UNROLL for (u32 c = 0; c < 4; c++) UNROLL for (u32 h = 0; h < attendHeads; h++) {
+          const f32x4 query = s.queries[h][run * 32 + c * 8 + part];
+          score[h] = dot(query, key[c], score[h]);
         }
       }
       // Sums over 8 lanes: lanes 2·h and 2·h+1 of them end up with head h.
@@ -131,25 +147,25 @@ DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_h
       p[h] = seen ? exp_precise(v[h] - most) : 0;
       peak[h] = most;
       sum[h] = sum[h] * decay + warp_sum(p[h]);
-      UNROLL for (u32 c = 0; c < 2; c++) acc[h][c] = {acc[h][c].x * decay, acc[h][c].y * decay, acc[h][c].z * decay, acc[h][c].w * decay};
+      acc[h][0] = scaled(acc[h][0], decay);
+      acc[h][1] = scaled(acc[h][1], decay);
     }
     s.weights[warp][lane] = {p[0], p[1], p[2], p[3]};
     sync_warp();
     for (u32 k0 = 0; k0 < attendKeys; k0 += 4) UNROLL for (u32 c = 0; c < 2; c++) {
+      if (c >= runs) break;
       const u32 j = lane * 4 + c * 128;
-      if (j >= dim) break;
-      f32x4 value[4]; // 4 loads at once
+      f32x4 value[4];
       UNROLL for (u32 k = 0; k < 4; k++) {
-        const u64 at = s.pages[warp][k0 + k];
-        value[k] = at ? S::load((const u8 *)(at & ~63ull) + values, at & 63, dim, j, kind) : f32x4{0, 0, 0, 0};
+        const u64 place = s.places[warp][k0 + k];
+        value[k] = S::load((const u8 *)(place & ~63ull) + values, place & 63, dim, j < dim ? j : 0, kind);
       }
       UNROLL for (u32 k = 0; k < 4; k++) {
         const f32x4 w = s.weights[warp][k0 + k];
-        const float by[attendHeads] = {w.x, w.y, w.z, w.w};
-        UNROLL for (u32 h = 0; h < attendHeads; h++) {
-          f32x4 &o = acc[h][c];
-          o = {fma(by[h], value[k].x, o.x), fma(by[h], value[k].y, o.y), fma(by[h], value[k].z, o.z), fma(by[h], value[k].w, o.w)};
-        }
+        acc[0][c] = plus(acc[0][c], value[k], w.x);
+        acc[1][c] = plus(acc[1][c], value[k], w.y);
+        acc[2][c] = plus(acc[2][c], value[k], w.z);
+        acc[3][c] = plus(acc[3][c], value[k], w.w);
       }
     }
     sync_warp();
@@ -165,18 +181,17 @@ DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_h
   }
   UNROLL for (u32 h = 0; h < attendHeads; h++) {
     if (h >= heads) break;
-    UNROLL for (u32 c = 0; c < 2; c++) {
-      const u32 j = lane * 4 + c * 128;
-      if (j < dim) *(f32x4 *)&s.out[warp][j] = acc[h][c];
-    }
+    s.out[warp][lane] = acc[h][0];
+    if (runs > 1) s.out[warp][32 + lane] = acc[h][1];
     sync();
-    for (u32 j = t; j < dim; j += attendWarps * 32) {
+    if (t < dim) {
       float total = 0, y = 0;
-      UNROLL for (u32 w = 0; w < attendWarps; w++) {
+#pragma unroll 4
+      for (u32 w = 0; w < attendWarps; w++) {
         total = fma(s.share[w][h], s.sum[w][h], total);
-        y = fma(s.share[w][h], s.out[w][j], y);
+        y = fma(s.share[w][h], ((const float *)s.out[w])[t], y);
       }
-      out[(first + h) * dim + j] = y / total;
+      out[(first + h) * dim + t] = y / total;
     }
     sync();
   }
