@@ -127,8 +127,8 @@ DEV u32 slot_of(const Span &s, u32 index) {
 }
 
 template <int N>
-DEV void rotate_store(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
-                      const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
+DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
+                    const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
   launch_dependents();
   const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads;
   u32 h = item % heads;
@@ -178,7 +178,7 @@ DEV void rotate_store(float *q, const float *k, const float *v, u16 *q16, u32 ke
 #define ROTATE_STORE(name, n)                                                                                                                         \
   KERNEL(WARPS * 32) void name(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps, \
                                const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {                                          \
-    rotate_store<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, layer, q_heads, kv_heads, dim, type);                                           \
+    rotate_row<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, layer, q_heads, kv_heads, dim, type);                                           \
   }                                                                                                                                                  \
   REGISTER(name)
 ROTATE_STORE(rotate_store, 2)

@@ -1,0 +1,220 @@
+package cuda
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+func init() {
+	registerSelfTest("rotate and store", checkRotateStore)
+}
+
+// rotateCase is a pass of the self-test: spans of a rotating layout where
+// window is not 0.
+type rotateCase struct {
+	dim, qHeads, kvHeads int
+	norm                 bool
+	window, keep, slots  int
+	bases, rows          []int
+}
+
+var rotateCases = []rotateCase{
+	{dim: 2, qHeads: 3, kvHeads: 1, bases: []int{0}, rows: []int{1}},
+	{dim: 16, qHeads: 2, kvHeads: 2, norm: true, bases: []int{62, 0}, rows: []int{4, 3}},
+	{dim: 64, qHeads: 4, kvHeads: 2, norm: true, window: 40, keep: 3, slots: 50, bases: []int{0, 38, 1000}, rows: []int{7, 10, 5}},
+	{dim: 80, qHeads: 3, kvHeads: 1, norm: true, bases: []int{5}, rows: []int{9}},
+	{dim: 96, qHeads: 1, kvHeads: 1, bases: []int{127}, rows: []int{2}},
+	{dim: 128, qHeads: 4, kvHeads: 1, norm: true, bases: []int{60, 63, 0}, rows: []int{5, 1, 2}},
+	{dim: 130, qHeads: 2, kvHeads: 2, norm: true, bases: []int{64}, rows: []int{3}},
+	{dim: 256, qHeads: 2, kvHeads: 1, norm: true, bases: []int{1}, rows: []int{3}},
+}
+
+func checkRotateStore(d *device) error {
+	r := rand.New(rand.NewPCG(9, 1))
+	for _, c := range rotateCases {
+		if err := c.check(d, r); err != nil {
+			return fmt.Errorf("%+v: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// rotated is RotateStore of one head in float64.
+func rotated(x, norm, cos, sin []float32, eps float64) []float64 {
+	n, half := len(x), len(x)/2
+	y, scale := make([]float64, n), 1.0
+	if norm != nil {
+		sum := 0.0
+		for _, v := range x {
+			sum += float64(v) * float64(v)
+		}
+		scale = 1 / math.Sqrt(sum/float64(n)+eps)
+	}
+	for i := range n {
+		y[i] = float64(x[i]) * scale
+		if norm != nil {
+			y[i] *= float64(norm[i])
+		}
+	}
+	for i := range half {
+		a, b, c, s := y[i], y[i+half], float64(cos[i]), float64(sin[i])
+		y[i], y[i+half] = a*c-b*s, b*c+a*s
+	}
+	return y
+}
+
+// check holds f32 keys and values against float64, and what is stored in
+// the other types against those, rounded: to the bit.
+func (c rotateCase) check(d *device, r *rand.Rand) error {
+	const layers, layer, eps, tolerance = 2, 1, 1e-6, 1e-6
+	b := &bed{d: d}
+	defer b.free()
+	v, shape := &stepValues{}, stepShape{half: c.dim / 2, spans: len(c.bases) + 1}
+	for _, n := range c.rows {
+		v.rows += n
+	}
+	shape.bucket = rowBucket(v.rows)
+	angles := normals(r, v.rows*c.dim/2)
+	for _, a := range angles {
+		sin, cos := math.Sincos(3 * float64(a))
+		v.sin, v.cos = append(v.sin, float32(sin)), append(v.cos, float32(cos))
+	}
+	q, k, values := normals(r, shape.bucket*c.qHeads*c.dim), normals(r, shape.bucket*c.kvHeads*c.dim), normals(r, shape.bucket*c.kvHeads*c.dim)
+	clear(k[:c.dim]) // a group of zeros
+	h := rotation{qHeads: c.qHeads, kvHeads: c.kvHeads, dim: c.dim, eps: eps, layers: layers}
+	var qNorm, kNorm []float32
+	if c.norm {
+		qNorm, kNorm = normals(r, c.dim), normals(r, c.dim)
+		h.qNorm, h.kNorm = b.floats(qNorm), b.floats(kNorm)
+	}
+
+	var keys []float32 // as the f32 cache has them
+	for _, t := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+		h.kv = t
+		var pages [][]driver.Ptr
+		v.spans = nil
+		first := 0
+		for i, n := range c.rows {
+			l := backend.KVLayout{Layers: layers, KVHeads: c.kvHeads, HeadDim: c.dim, DType: t, Slots: c.bases[i] + n, Window: c.window, Keep: c.keep}
+			if c.window > 0 {
+				l.Slots = c.slots
+			}
+			store := &kv{layout: l}
+			for range (l.Slots + pageSlots - 1) / pageSlots {
+				store.pages = append(store.pages, b.empty(pageBytes(l)))
+			}
+			pages = append(pages, store.pages)
+			v.spans = append(v.spans, backend.Span{KV: store, Base: c.bases[i], First: first, Rows: n})
+			first += n
+			shape.pages += len(store.pages)
+		}
+		step := b.step(v, shape)
+		pq, narrow, only := b.floats(q), b.empty(2*len(q)), b.empty(2*len(q))
+		pk, pv := b.floats(k), b.floats(values)
+		d.rotateStore(pq, pk, pv, narrow, h, step, layer, shape.bucket)
+		got := b.readFloats(pq, len(q))
+		again := b.floats(q)
+		h.narrowOnly = true
+		d.rotateStore(again, pk, pv, only, h, step, layer, shape.bucket)
+		h.narrowOnly = false
+		if err := c.checkQueries(v, got, q, qNorm, eps, tolerance); err != nil {
+			return fmt.Errorf("%v: queries: %w", t, err)
+		}
+		n := v.rows * c.qHeads * c.dim
+		for _, p := range []driver.Ptr{narrow, only} {
+			if err := equal(b.readHalves(p, len(q)), append(rounded(got[:n]), nanRows(1, len(q)-n)...)); err != nil {
+				return fmt.Errorf("%v: queries as bf16: %w", t, err)
+			}
+		}
+		if err := equal(b.readFloats(again, len(q)), q); err != nil {
+			return fmt.Errorf("%v: queries that were to stay: %w", t, err)
+		}
+		if t == backend.KVF32 {
+			var err error
+			if keys, err = c.keysOf(b, v, k, kNorm, layer, eps, tolerance); err != nil {
+				return fmt.Errorf("keys: %w", err)
+			}
+		}
+		if err := c.checkPages(b, v, pages, layer, keys, values); err != nil {
+			return fmt.Errorf("%v: %w", t, err)
+		}
+	}
+	return nil
+}
+
+func (c rotateCase) checkQueries(v *stepValues, got, q, norm []float32, eps, tolerance float64) error {
+	half, n := c.dim/2, v.rows*c.qHeads
+	for i := range n {
+		row, at := i/c.qHeads, i*c.dim
+		if err := near(got[at:at+c.dim], rotated(q[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+			return fmt.Errorf("row %d: %w", row, err)
+		}
+	}
+	return equal(got[n*c.dim:], q[n*c.dim:])
+}
+
+// tileOf finds a row's line in the tile of a head: the tile's bytes are at
+// that offset of a page.
+func tileOf(s backend.Span, row, layer, part, head int) (page, offset, line int) {
+	l := s.KV.Layout()
+	slot := l.Slot(s.Base + row)
+	return slot / pageSlots, ((2*layer+part)*l.KVHeads + head) * (pageBytes(l) / (2 * l.Layers * l.KVHeads)), slot % pageSlots
+}
+
+// keysOf reads the keys of an f32 cache by rows, and holds them against
+// float64.
+func (c rotateCase) keysOf(b *bed, v *stepValues, k, norm []float32, layer int, eps, tolerance float64) ([]float32, error) {
+	var keys []float32
+	half := c.dim / 2
+	for _, s := range v.spans {
+		for i := range s.Rows {
+			for h := range c.kvHeads {
+				page, offset, line := tileOf(s, i, layer, 0, h)
+				x := b.readFloats(s.KV.(*kv).pages[page]+driver.Ptr(offset+4*line*c.dim), c.dim)
+				row := s.First + i
+				at := (row*c.kvHeads + h) * c.dim
+				if err := near(x, rotated(k[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+					return nil, fmt.Errorf("row %d: %w", row, err)
+				}
+				keys = append(keys, x...)
+			}
+		}
+	}
+	return keys, nil
+}
+
+// checkPages holds whole pages against what the cache is to hold.
+func (c rotateCase) checkPages(b *bed, v *stepValues, pages [][]driver.Ptr, layer int, keys, values []float32) error {
+	for i, s := range v.spans {
+		l := s.KV.Layout()
+		want := make([][]byte, len(pages[i]))
+		for j := range want {
+			want[j] = slices.Repeat([]byte{0xff}, pageBytes(l))
+		}
+		for row := range s.Rows {
+			for h := range c.kvHeads {
+				for part, from := range [][]float32{keys, values} {
+					page, offset, line := tileOf(s, row, layer, part, h)
+					at := ((s.First+row)*c.kvHeads + h) * c.dim
+					storeVector(want[page][offset:], l.DType, line, c.dim, slices.Clone(from[at:at+c.dim]))
+				}
+			}
+		}
+		for j, p := range pages[i] {
+			if got := b.read(p, pageBytes(l)); !bytes.Equal(got, want[j]) {
+				at := 0
+				for got[at] == want[j][at] {
+					at++
+				}
+				return fmt.Errorf("span %d, page %d of %d bytes, byte %d: %#x, want %#x", i, j, len(got), at, got[at], want[j][at])
+			}
+		}
+	}
+	return nil
+}
