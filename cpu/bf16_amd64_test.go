@@ -38,31 +38,6 @@ func bf16Matrix(rng *rand.Rand, out, in, misalign int) *matrix {
 	return &matrix{label: "w", dt: backend.BF16, out: out, in: in, data: data}
 }
 
-func randomRows(rng *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	return x
-}
-
-// runProjector packs x and projects outputs [o0, o1), in parts of the given
-// size.
-func runProjector(pr projector, w *matrix, x []float32, rows, o0, o1, part int) []float32 {
-	p := packed{rows: rows, in: w.in}
-	f, h := pr.packSize(rows, w.in)
-	p.f32, p.b16 = make([]float32, f), make([]uint16, h)
-	for r := 0; r < rows; r += pr.packRows() {
-		pr.pack(&p, x, r, min(rows, r+pr.packRows()))
-	}
-	var s scratch
-	y := make([]float32, rows*(o1-o0))
-	for o := o0; o < o1; o += part {
-		pr.project(y[o-o0:], o1-o0, &p, w, o, min(o1, o+part), &s)
-	}
-	return y
-}
-
 // bf16Want computes in float64 what the projection of x, rounded to bf16,
 // should be, with Σ|x·w| as the measure of its rounding error.
 func bf16Want(w *matrix, x []float32, r, o int) (sum, size float64) {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"strconv"
+	"unsafe"
 
 	"windrow/backend"
 )
@@ -123,4 +124,9 @@ func (q quantFormat) bytes(n int) int {
 		return n / 256 * 210
 	}
 	return n
+}
+
+// bytesOf is the int8 form of packed rows from row r on.
+func bytesOf(p *packed) []int8 {
+	return unsafe.Slice((*int8)(unsafe.Pointer(&p.b16[0])), 2*len(p.b16))
 }

@@ -1,7 +1,5 @@
 package cpu
 
-import "unsafe"
-
 //go:noescape
 func quantPack(dst, src *int8, stride, rows, blocks int)
 
@@ -49,11 +47,6 @@ func (q quantTiles) packSize(rows, in int) (int, int) {
 }
 
 func (q quantTiles) packRows() int { return q.span }
-
-// bytesOf is the int8 form of packed rows from row r on.
-func bytesOf(p *packed) []int8 {
-	return unsafe.Slice((*int8)(unsafe.Pointer(&p.b16[0])), 2*len(p.b16))
-}
 
 func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 	all, groups := bytesOf(p), p.in/q.group

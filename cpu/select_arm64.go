@@ -1,9 +1,34 @@
 package cpu
 
-// Every arm64 processor that Go runs on has NEON with fused multiply-add.
+import (
+	"golang.org/x/sys/cpu"
+
+	"windrow/backend"
+)
+
+// Every arm64 processor that Go runs on has NEON with fused multiply-add; those
+// since 2017 have SDOT, those since 2020 or so SMMLA.
 func init() {
 	kernelTables["neon"] = neonKernels
-	bestKernels = func() string { return "neon" }
+	best := "neon"
+	if cpu.ARM64.HasASIMDDP {
+		best = "neondot"
+		kernelTables[best] = func() *kernels { return withQuantDots("neondot", false) }
+	}
+	if cpu.ARM64.HasI8MM {
+		best = "neoni8mm"
+		kernelTables[best] = func() *kernels { return withQuantDots("neoni8mm", true) }
+	}
+	bestKernels = func() string { return best }
+}
+
+// withQuantDots is the table of NEON with integer arithmetic for quantised
+// weights.
+func withQuantDots(name string, mmla bool) *kernels {
+	k := neonKernels()
+	k.name = name
+	k.quant = func(t *backend.Tensor) projector { return newQuantDots(t, mmla) }
+	return k
 }
 
 // neonKernels is the table for 128-bit vectors. None of its timings were

@@ -1,0 +1,343 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// quantCase is a weight format of the tests.
+type quantCase struct {
+	dt    backend.DType
+	group int
+}
+
+var quantCases = []quantCase{
+	{backend.Affine4, 32}, {backend.Affine4, 64}, {backend.Affine4, 128},
+	{backend.Affine8, 32}, {backend.Affine8, 64}, {backend.Affine8, 128},
+	{backend.Q8_0, 0}, {backend.Q4_0, 0}, {backend.Q4_K, 0}, {backend.Q6_K, 0},
+}
+
+func (c quantCase) String() string { return fmt.Sprintf("%v/%d", c.dt, c.group) }
+
+// int8Projectors are the projectors of this machine that round activations to
+// int8 for weights of that format.
+func int8Projectors(t *backend.Tensor) map[string]projector {
+	ps := map[string]projector{}
+	for _, name := range KernelTables() {
+		k, _ := kernelsByName(name)
+		if k.quant == nil {
+			continue
+		}
+		if p := k.quant(t); p != nil {
+			ps[p.name()] = p
+		}
+	}
+	return ps
+}
+
+// runProjector packs x and projects outputs [o0, o1), in parts of the given
+// size.
+func runProjector(pr projector, w *matrix, x []float32, rows, o0, o1, part int) []float32 {
+	p := packed{rows: rows, in: w.in}
+	f, h := pr.packSize(rows, w.in)
+	p.f32, p.b16 = make([]float32, f), make([]uint16, h)
+	for r := 0; r < rows; r += pr.packRows() {
+		pr.pack(&p, x, r, min(rows, r+pr.packRows()))
+	}
+	var s scratch
+	y := make([]float32, rows*(o1-o0))
+	for o := o0; o < o1; o += part {
+		pr.project(y[o-o0:], o1-o0, &p, w, o, min(o1, o+part), &s)
+	}
+	return y
+}
+
+func randomRows(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// quantMatrix is a random weight of elements of about 1/√in, in data that
+// starts at the given misalignment.
+func quantMatrix(rng *rand.Rand, c quantCase, out, in, misalign int) *matrix {
+	w := make([]float32, out*in)
+	scale := 1 / math.Sqrt(float64(in))
+	for i := range w {
+		w[i] = float32(rng.NormFloat64() * scale)
+	}
+	t := backend.Tensor{Name: "w", DType: c.dt, Shape: []int{out, in}, Group: c.group}
+	bytes := func(n int) []byte { return make([]byte, misalign+n)[misalign:] }
+	t.Data = bytes(out * c.dt.RowBytes(in))
+	if c.dt.Affine() {
+		t.Scales, t.Biases = bytes(2*out*in/c.group), bytes(2*out*in/c.group)
+		quant.Affine(t.Data, t.Scales, t.Biases, w, c.dt.Bits(), c.group)
+	} else {
+		quant.Blocks(t.Data, c.dt, w)
+	}
+	return &matrix{label: "w", dt: c.dt, out: out, in: in, data: t.Data, tensor: t}
+}
+
+// units splits row o of a weight into whole numbers, with a scale and a bias
+// for each group.
+func units(w *matrix, o int) (q []int, scale, bias []float32, group int) {
+	t, stride := &w.tensor, w.stride()
+	src := w.data[o*stride : (o+1)*stride]
+	half := func(at int) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(src[at:])) }
+	q = make([]int, w.in)
+	group = 32
+	switch w.dt {
+	case backend.Affine4, backend.Affine8:
+		group = t.Group
+		for i := range q {
+			if w.dt == backend.Affine8 {
+				q[i] = int(src[i])
+			} else {
+				q[i] = int(src[i/2] >> (4 * (i & 1)) & 15)
+			}
+		}
+		n := w.in / group
+		for g := range n {
+			scale = append(scale, quant.BF16ToF32(binary.LittleEndian.Uint16(t.Scales[2*(o*n+g):])))
+			bias = append(bias, quant.BF16ToF32(binary.LittleEndian.Uint16(t.Biases[2*(o*n+g):])))
+		}
+	case backend.Q8_0:
+		for i := range q {
+			q[i] = int(int8(src[i/32*34+2+i%32]))
+		}
+		for g := range w.in / 32 {
+			scale = append(scale, half(34*g))
+		}
+	case backend.Q4_0:
+		for i := range q {
+			q[i] = int(src[i/32*18+2+i%16]>>(4*(i%32/16))&15) - 8
+		}
+		for g := range w.in / 32 {
+			scale = append(scale, half(18*g))
+		}
+	case backend.Q4_K:
+		for i := range q {
+			b := src[i/256*144:]
+			q[i] = int(b[16+i%256/64*32+i%32] >> (4 * (i % 64 / 32)) & 15)
+		}
+		for g := range w.in / 32 {
+			b := src[g/8*144:][:144]
+			j := g % 8
+			s, m := b[4+j]&63, b[8+j]&63
+			if j >= 4 {
+				s, m = b[8+j]&15|b[j]>>6<<4, b[8+j]>>4|b[4+j]>>6<<4
+			}
+			scale = append(scale, half(g/8*144)*float32(s))
+			bias = append(bias, -half(g/8*144+2)*float32(m))
+		}
+	case backend.Q6_K:
+		group = 16
+		for i := range q {
+			b, h, k, l := src[i/256*210:], i%256/128, i%128/32, i%32
+			q[i] = int(b[64*h+32*(k&1)+l]>>(4*(k>>1))&15|b[128+32*h+l]>>(2*k)&3<<4) - 32
+		}
+		for g := range w.in / 16 {
+			b := src[g/16*210:]
+			scale = append(scale, half(g/16*210+208)*float32(int8(b[192+g%16])))
+		}
+	}
+	return q, scale, bias, group
+}
+
+// rounded is a row of activations in int8.
+func rounded(x []float32, group int) (q []int, scale, sum []float32) {
+	q = make([]int, len(x))
+	for g := range len(x) / group {
+		largest, total := float32(0), 0
+		for _, v := range x[g*group : (g+1)*group] {
+			largest = max(largest, float32(math.Abs(float64(v))))
+		}
+		s := float32(0)
+		if largest >= 0x1p-100 {
+			s = largest / 127
+			inverse := 127 / largest
+			for i := g * group; i < (g+1)*group; i++ {
+				q[i] = int(math.RoundToEven(float64(x[i] * inverse)))
+				total += q[i]
+			}
+		}
+		scale, sum = append(scale, s), append(sum, s*float32(total))
+	}
+	return q, scale, sum
+}
+
+// fma32 rounds a·b + c once, but for ties of the second rounding.
+func fma32(a, b, c float32) float32 {
+	return float32(math.FMA(float64(a), float64(b), float64(c)))
+}
+
+// int8Want is the arithmetic of the int8 projectors, bit for bit.
+func int8Want(w *matrix, x []float32, rows int) []float32 {
+	y := make([]float32, rows*w.out)
+	for o := range w.out {
+		q, scale, bias, group := units(w, o)
+		for r := range rows {
+			xq, xs, sum := rounded(x[r*w.in:(r+1)*w.in], group)
+			acc := float32(0)
+			for g, s := range scale {
+				d := 0
+				for i := g * group; i < (g+1)*group; i++ {
+					d += q[i] * xq[i]
+				}
+				acc = fma32(float32(d)*xs[g], s, acc)
+				if bias != nil {
+					acc = fma32(sum[g], bias[g], acc)
+				}
+			}
+			y[r*w.out+o] = acc
+		}
+	}
+	return y
+}
+
+func TestUnitsAreTheWeights(t *testing.T) {
+	for _, c := range quantCases {
+		w := quantMatrix(rand.New(rand.NewPCG(1, 1)), c, 3, 512, 1)
+		row := make([]float32, w.in)
+		for o := range w.out {
+			quant.Row(row, &w.tensor, o)
+			q, scale, bias, group := units(w, o)
+			for i, v := range row {
+				want := float32(q[i]) * scale[i/group]
+				if bias != nil {
+					want += bias[i/group]
+				}
+				if math.Abs(float64(v-want)) > 1e-6 {
+					t.Fatalf("%v: element %d is %v, want %v", c, i, want, v)
+				}
+			}
+		}
+	}
+}
+
+func TestInt8Projectors(t *testing.T) {
+	for _, c := range quantCases {
+		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
+			if c.dt != backend.Q4_K && c.dt != backend.Q6_K {
+				sh.in -= 128 // rows without a whole number of 256
+			}
+			rng := rand.New(rand.NewPCG(21, uint64(sh.out*sh.in)))
+			w := quantMatrix(rng, c, sh.out, sh.in, sh.out%2)
+			for _, rows := range []int{1, 2, 3, 7, 15, 16, 17, 33, 70} {
+				if rows*sh.out*sh.in > 1<<20 || testing.Short() && rows*sh.out*sh.in > 1<<17 {
+					continue
+				}
+				x := randomRows(rng, rows*sh.in)
+				for i := range sh.in / 3 {
+					x[i] *= 100
+				}
+				want := int8Want(w, x, rows)
+				for name, pr := range int8Projectors(&w.tensor) {
+					for i, v := range runProjector(pr, w, x, rows, 0, sh.out, sh.out) {
+						if v != want[i] {
+							t.Fatalf("%s %v %dx%d, %d rows: y[%d][%d] = %v, want %v", name, c, sh.out, sh.in, rows, i/sh.out, i%sh.out, v, want[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Row counts and the split of outputs must not change a bit.
+func TestInt8BatchInvariance(t *testing.T) {
+	for _, c := range quantCases {
+		const out, in = 200, 512
+		most := 512
+		if testing.Short() {
+			most = 100
+		}
+		rng := rand.New(rand.NewPCG(22, uint64(c.dt)))
+		w := quantMatrix(rng, c, out, in, 1)
+		x := randomRows(rng, most*in)
+		for name, pr := range int8Projectors(&w.tensor) {
+			want := make([]float32, 0, most*out)
+			for r := range most {
+				want = append(want, runProjector(pr, w, x[r*in:], 1, 0, out, out)...)
+			}
+			for _, s := range []struct{ rows, o0, o1, part int }{
+				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {17, 0, out, out}, {33, 0, out, 40}, {64, 0, out, 72}, {100, 1, 2, 1},
+				{512, 0, out, out}, {512, 3, 100, 13}, {1, 7, 81, 5},
+			} {
+				if s.rows > most {
+					continue
+				}
+				y := runProjector(pr, w, x, s.rows, s.o0, s.o1, s.part)
+				n := s.o1 - s.o0
+				for r := range s.rows {
+					for o := range n {
+						if y[r*n+o] != want[r*out+s.o0+o] {
+							t.Fatalf("%s %v %+v: y[%d][%d] = %v, alone %v", name, c, s, r, s.o0+o, y[r*n+o], want[r*out+s.o0+o])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What is not finite in a row of activations stays in its row, and a scale
+// that is not finite in its output; tiny and zero rows give what they should.
+func TestInt8NonFinite(t *testing.T) {
+	const out, in, rows, nanRow, infRow, zeroRow, tinyRow = 50, 256, 37, 35, 3, 8, 9
+	for _, c := range quantCases {
+		rng := rand.New(rand.NewPCG(23, uint64(c.dt)))
+		w, x := quantMatrix(rng, c, out, in, 0), randomRows(rng, rows*in)
+		x[nanRow*in+200] = float32(math.NaN())
+		x[infRow*in+2] = float32(math.Inf(-1))
+		clear(x[zeroRow*in : (zeroRow+1)*in])
+		for i := range in {
+			x[tinyRow*in+i] *= 1e-42
+		}
+		for name, pr := range int8Projectors(&w.tensor) {
+			y := runProjector(pr, w, x, rows, 0, out, out)
+			for r := range rows {
+				for o := range out {
+					v := float64(y[r*out+o])
+					switch finite := !math.IsNaN(v) && !math.IsInf(v, 0); {
+					case finite == (r == nanRow || r == infRow):
+						t.Fatalf("%s %v: y[%d][%d] = %v", name, c, r, o, v)
+					case (r == zeroRow || r == tinyRow) && v != 0:
+						t.Fatalf("%s %v: y[%d][%d] = %v, want 0", name, c, r, o, v)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The error against f32 activations, in the norm of an output of random data:
+// that of rounding to 1/127 of a group's largest.
+func TestInt8Error(t *testing.T) {
+	for _, c := range quantCases {
+		rng := rand.New(rand.NewPCG(24, uint64(c.dt)))
+		const out, in, rows = 64, 1024, 4
+		w, x := quantMatrix(rng, c, out, in, 0), randomRows(rng, rows*in)
+		exact := runProjector(genericProjector{}, w, x, rows, 0, out, out)
+		for name, pr := range int8Projectors(&w.tensor) {
+			var diff, norm float64
+			for i, v := range runProjector(pr, w, x, rows, 0, out, out) {
+				d := float64(v - exact[i])
+				diff, norm = diff+d*d, norm+float64(exact[i])*float64(exact[i])
+			}
+			e := math.Sqrt(diff / norm)
+			t.Logf("%s %v: relative error %.2g", name, c, e)
+			if e > 1e-2 {
+				t.Errorf("%s %v: relative error %.2g", name, c, e)
+			}
+		}
+	}
+}
