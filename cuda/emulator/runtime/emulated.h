@@ -5,7 +5,7 @@
 
 namespace emulator {
 
-// Operations of a warp; the operands are in Wave::exchange.
+// Operations of a warp; the operands are in Wave::operands().
 EMULATOR_API void operation_sync(Wave &);
 EMULATOR_API void operation_shuffle(Wave &);
 EMULATOR_API void operation_sum(Wave &);
@@ -18,7 +18,7 @@ struct Shuffle { u32 value[32], source[32]; };
 // Mma: a by rows, pairs of columns in one word; b by pairs of rows; c by rows.
 struct Mma { u32 a[16][8], b[8][8]; float c[16][8]; };
 struct LoadMatrix { const u8 *row[32]; u32 result[32][4]; };
-static_assert(sizeof(Mma) <= sizeof(Wave::exchange) && sizeof(LoadMatrix) <= sizeof(Wave::exchange));
+static_assert(sizeof(Mma) <= sizeof(Wave::exchange[0]) && sizeof(LoadMatrix) <= sizeof(Wave::exchange[0]));
 
 EMULATOR_API void copy_async(void *shared, const void *global, u32 bytes, const char *file, int line);
 EMULATOR_API void copy_commit();
@@ -80,7 +80,7 @@ DEV void fence() { emulator::fence(); }
 
 DEV u32 shuffle(u32 v, u32 source, const char *file, int line) {
   emulator::Lane *me = emulator::current;
-  auto &x = *(emulator::Shuffle *)me->wave->exchange;
+  auto &x = *(emulator::Shuffle *)me->wave->operands();
   x.value[me->lane] = v;
   x.source[me->lane] = source & 31;
   emulator::meet(emulator::operation_shuffle, file, line);
@@ -93,7 +93,7 @@ DEV float shfl(float v, int lane, CALLER) { return __builtin_bit_cast(float, shu
 // Sums and maxima of a warp meet once; the order is that of the shuffles in gpu.cuh.
 DEV float reduce(float v, void (*operation)(emulator::Wave &), const char *file, int line) {
   emulator::Lane *me = emulator::current;
-  float *x = (float *)me->wave->exchange;
+  float *x = (float *)me->wave->operands();
   x[me->lane] = v;
   emulator::meet(operation, file, line);
   return x[me->lane];
@@ -129,7 +129,7 @@ template <int n> DEV void copy_wait() { emulator::copy_wait(n); }
 
 DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], CALLER) {
   emulator::Lane *me = emulator::current;
-  auto &x = *(emulator::Mma *)me->wave->exchange;
+  auto &x = *(emulator::Mma *)me->wave->operands();
   u32 g = me->lane / 4, t = me->lane % 4;
   x.a[g][t] = a[0];
   x.a[g + 8][t] = a[1];
@@ -150,7 +150,7 @@ DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], CALLER) {
 }
 DEV void load_tiles(u32 (&r)[4], const void *shared, void (*operation)(emulator::Wave &), const char *file, int line) {
   emulator::Lane *me = emulator::current;
-  auto &x = *(emulator::LoadMatrix *)me->wave->exchange;
+  auto &x = *(emulator::LoadMatrix *)me->wave->operands();
   emulator::check_load(shared, 16, false, file, line);
   x.row[me->lane] = (const u8 *)shared;
   emulator::meet(operation, file, line);

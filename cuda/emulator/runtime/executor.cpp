@@ -237,6 +237,7 @@ void meet(void (*operation)(Wave &), const char *file, int line) {
     return;
   }
   operation(w);
+  w.turn ^= 1;
   w.meeting = 0;
   w.ready = w.all;
   if (random_state && draw() % 4 == 0) { // let another wave overtake this one

@@ -21,16 +21,21 @@ struct Lane {
   bool waited; // for the launch before (programmatic overlap of launches)
 };
 
-// Wave: the masks have a bit a lane. exchange holds the operands of the
-// collective operation that the wave is at, in a layout of that operation's.
+// Wave: the masks have a bit a lane. exchange[turn] holds the operands, then the
+// results, of the collective operation that the wave is at, in a layout of that
+// operation's. Turns alternate: a lane may be at the next operation while
+// others have yet to read their results of this one.
 struct alignas(64) Wave {
-  uint8_t exchange[2048];
+  uint8_t exchange[2][2048];
+  unsigned turn;
   uint32_t all, ready, meeting, blocked, done;
   void (*operation)(Wave &);
   const char *file;
   int line;
   unsigned index;
   Lane *lanes;
+
+  uint8_t *operands() { return exchange[turn]; }
 };
 
 // Group describes the running group to its lanes.
@@ -82,7 +87,7 @@ extern char failure[2048];
 [[noreturn]] EMULATOR_API void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // meet waits for all lanes of the wave. The last to arrive calls operation,
-// which finds every lane's operands in Wave::exchange and leaves the results
+// which finds every lane's operands in Wave::operands() and leaves the results
 // there.
 EMULATOR_API void meet(void (*operation)(Wave &), const char *file, int line);
 // barrier waits until count lanes of the group have arrived at barrier id.

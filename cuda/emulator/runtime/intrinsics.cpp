@@ -38,7 +38,7 @@ const char *where(const char *file) {
 }
 
 void tiles(Wave &w, bool transposed) {
-  auto &x = *(LoadMatrix *)w.exchange;
+  auto &x = *(LoadMatrix *)w.operands();
   for (u32 tile = 0; tile < 4; tile++)
     for (u32 i = 0; i < 32; i++) {
       u32 g = i / 4, t = i % 4;
@@ -54,7 +54,7 @@ void tiles(Wave &w, bool transposed) {
 }
 
 template <class F> void butterfly(Wave &w, F join) {
-  float *x = (float *)w.exchange;
+  float *x = (float *)w.operands();
   for (u32 m = 16; m; m >>= 1) {
     float y[32];
     for (u32 i = 0; i < 32; i++) y[i] = join(x[i], x[i ^ m]);
@@ -73,7 +73,7 @@ void operation_sync([[maybe_unused]] Wave &w) {
 }
 
 void operation_shuffle(Wave &w) {
-  auto &x = *(Shuffle *)w.exchange;
+  auto &x = *(Shuffle *)w.operands();
   u32 v[32];
   memcpy(v, x.value, sizeof v);
   for (u32 i = 0; i < 32; i++) x.value[i] = v[x.source[i]];
@@ -89,7 +89,7 @@ void operation_max(Wave &w) {
 // c += a·b with f32 sums in the order of k. The unit of a GPU sums in an order
 // and with roundings of its own, so results agree to about 2^-22 of the largest term.
 void operation_mma(Wave &w) {
-  auto &x = *(Mma *)w.exchange;
+  auto &x = *(Mma *)w.operands();
   __m256 b[16];
   for (int p = 0; p < 8; p++) {
     __m256i pairs = _mm256_load_si256((const __m256i *)x.b[p]);
