@@ -7,16 +7,22 @@ import (
 	"unsafe"
 )
 
-// Sizes of an Uploader. A piece is one job of a worker; a stage is a pinned
-// buffer. Pinning costs about 0.1 ms a MiB, a copy's start about 5 us: 4 MiB,
-// 80 us on the bus, is long enough to hide the one and short enough to spare
+// uploadSizes are how an Uploader works.
+type uploadSizes struct {
+	workers int
+	piece   int // bytes of one job of a worker
+	stage   int // bytes of a pinned buffer; a worker has two
+}
+
+// defaultSizes: pinning costs about 0.1 ms a MiB, a copy's start about 5 us. A
+// stage of 4 MiB, 80 us on the bus, is long against the one and short against
 // the other.
-const (
-	uploadPiece      = 16 << 20
-	uploadStage      = 4 << 20
-	uploadWorkers    = 8
-	uploadRegistered = 1 << 20 // shorter pieces are not worth registering
-)
+func defaultSizes() uploadSizes {
+	return uploadSizes{workers: min(max(runtime.GOMAXPROCS(0)/2, 2), 8), piece: 16 << 20, stage: 4 << 20}
+}
+
+// uploadRegistered: shorter pieces are not worth registering.
+const uploadRegistered = 1 << 20
 
 // hostRegisterReadOnly is CU_MEMHOSTREGISTER_READ_ONLY: the device only reads
 // the range, so it may be mapped without the right to write.
@@ -37,6 +43,7 @@ type Uploader struct {
 	Staged bool
 
 	ctx     *Context
+	sizes   uploadSizes
 	jobs    chan uploadJob
 	workers sync.WaitGroup
 
@@ -58,7 +65,7 @@ func (c *Context) NewUploader() (*Uploader, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	u := &Uploader{ctx: c}
+	u := &Uploader{ctx: c, sizes: defaultSizes()}
 	u.idle = sync.NewCond(&u.mu)
 	return u, nil
 }
@@ -74,7 +81,7 @@ func (u *Uploader) Upload(dst Ptr, src []byte) error {
 	u.pending += int64(len(src))
 	u.mu.Unlock()
 	for len(src) > 0 {
-		n := firstPiece(src)
+		n := firstPiece(src, u.sizes.piece)
 		prefetch(src[:n])
 		u.jobs <- uploadJob{dst, src[:n:n]}
 		dst, src = dst+Ptr(n), src[n:]
@@ -85,9 +92,9 @@ func (u *Uploader) Upload(dst Ptr, src []byte) error {
 // firstPiece is the length of the first job of src: up to a multiple of the
 // piece's size in memory, so that only the first and the last job of an Upload
 // have parts of pages.
-func firstPiece(src []byte) int {
-	offset := int(uintptr(unsafe.Pointer(&src[0])) % uploadPiece)
-	return min(len(src), uploadPiece-offset)
+func firstPiece(src []byte, piece int) int {
+	offset := int(uintptr(unsafe.Pointer(&src[0])) % uintptr(piece))
+	return min(len(src), piece-offset)
 }
 
 // Flush waits until all copies are done.
@@ -133,9 +140,8 @@ func (u *Uploader) start() error {
 	if u.jobs != nil {
 		return u.failure()
 	}
-	n := min(max(runtime.GOMAXPROCS(0)/2, 2), uploadWorkers)
-	u.jobs = make(chan uploadJob, n)
-	for range n {
+	u.jobs = make(chan uploadJob, u.sizes.workers)
+	for range u.sizes.workers {
 		u.workers.Go(u.work)
 	}
 	return nil

@@ -46,6 +46,7 @@ func TestUpload(t *testing.T) {
 		t.Skip("a mapped file cannot be removed")
 	}
 	source := mapped(t, 40<<20+123)
+	uploadStage, uploadPiece := defaultSizes().stage, defaultSizes().piece
 	for _, staged := range []bool{false, true} {
 		c := testContext(t)
 		for _, x := range []struct{ from, bytes, shift int }{

@@ -98,12 +98,13 @@ func wholePages(src []byte) (head, body int) {
 // stage copies through pinned buffers. It returns the bytes that are queued,
 // and accounted for by their lanes.
 func (w *uploadWorker) stage(dst Ptr, src []byte) (int, error) {
-	for at := 0; at < len(src); at += uploadStage {
-		n := min(len(src)-at, uploadStage)
+	size := w.u.sizes.stage
+	for at := 0; at < len(src); at += size {
+		n := min(len(src)-at, size)
 		l := w.lane()
 		err := w.finish(l)
 		if err == nil && l.buffer == nil {
-			l.buffer, err = w.u.ctx.HostAlloc(uploadStage)
+			l.buffer, err = w.u.ctx.HostAlloc(size)
 		}
 		if err == nil {
 			copy(l.buffer.Bytes(), src[at:at+n])
