@@ -73,16 +73,38 @@ const (
 
 // newBLAS opens cuBLASLt on the device's context. The error is errNoBLAS
 // where there is none, and else says what the library refused.
-func newBLAS(ctx *driver.Context) (*cublas, error) {
-	library, err := findBLASLibrary(ctx.Info().DriverVersion)
-	if err != nil {
-		return nil, err
+func newBLAS(ctx *driver.Context) (found *cublas, err error) {
+	err = blasLibraries(ctx.Info().DriverVersion, func(l *driver.Library) error {
+		b := &cublas{library: l, ctx: ctx, plans: map[blasShape]*blasPlan{}, scale: [2]float32{0, 1}}
+		err := b.bind()
+		if err == nil {
+			err = b.open()
+		}
+		if err == nil {
+			err = b.try()
+		}
+		if err != nil {
+			return fmt.Errorf("cuda: %s: %w", l.Path, errors.Join(err, b.close()))
+		}
+		found = b
+		return nil
+	})
+	return found, err
+}
+
+// try asks for products of both kinds: a library older than the device opens,
+// and has none.
+func (b *cublas) try() error {
+	for _, f32 := range []bool{false, true} {
+		p, err := b.plan(blasShape{128, 128, 128, f32, f32, blasAlignment})
+		if err == nil {
+			err = b.forget(p)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	b := &cublas{library: library, ctx: ctx, plans: map[blasShape]*blasPlan{}, scale: [2]float32{0, 1}}
-	if err := errors.Join(b.bind(), b.open()); err != nil {
-		return nil, errors.Join(fmt.Errorf("cuda: %s: %w", library.Path, err), b.close())
-	}
-	return b, nil
+	return nil
 }
 
 // findBLAS opens cuBLASLt where it is to be found; the device does without
@@ -120,9 +142,6 @@ func (b *cublas) bind() error {
 
 func (b *cublas) open() error {
 	c := &b.calls
-	if c.matmul == 0 {
-		return nil // bind has failed
-	}
 	if err := blasError("cublasLtCreate", driver.Call(c.create, uintptr(unsafe.Pointer(&b.handle)))); err != nil {
 		return err
 	}

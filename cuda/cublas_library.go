@@ -87,26 +87,36 @@ func blasFolders() []string {
 	return folders
 }
 
-// findBLASLibrary opens the first cuBLASLt that the machine has.
-func findBLASLibrary(driverVersion string) (*driver.Library, error) {
+// blasLibraries opens, one after the other, what may be cuBLASLt, until use
+// takes one. It returns errNoBLAS where there is none, and else why none was
+// taken.
+func blasLibraries(driverVersion string, use func(*driver.Library) error) error {
+	var paths []string
 	switch path := os.Getenv(blasVariable); path {
 	case "off":
-		return nil, fmt.Errorf("%w: %s is off", errNoBLAS, blasVariable)
+		return fmt.Errorf("%w: %s is off", errNoBLAS, blasVariable)
 	case "":
+		paths = blasPaths(driverVersion)
 	default:
 		l, err := driver.OpenLibrary(path)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %v", errNoBLAS, blasVariable, err)
+			return fmt.Errorf("%w: %s: %v", errNoBLAS, blasVariable, err)
 		}
-		return l, nil
+		return use(l)
 	}
-	paths := blasPaths(driverVersion)
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("%w: no library found", errNoBLAS)
+	var refused error
+	for _, path := range paths {
+		l, err := driver.OpenLibrary(path)
+		if err != nil {
+			continue
+		}
+		if err = use(l); err == nil {
+			return nil
+		}
+		refused = errors.Join(refused, err)
 	}
-	l, err := driver.OpenLibrary(paths...)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errNoBLAS, err)
+	if refused == nil {
+		return fmt.Errorf("%w: no library found", errNoBLAS)
 	}
-	return l, nil
+	return refused
 }

@@ -143,6 +143,43 @@ func TestBLASPaths(t *testing.T) {
 	}
 }
 
+// The search goes on behind a file that is no library and a library that is
+// something else.
+func TestBLASSearch(t *testing.T) {
+	d := blasDevice(t)
+	env := t.TempDir()
+	var paths []string
+	for _, part := range []string{"a", "b", "c"} {
+		folder := filepath.Join(env, "lib", "python3.12", "site-packages", "nvidia", part, "lib")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, filepath.Join(folder, "libcublasLt.so.12"))
+	}
+	if err := os.WriteFile(paths[0], []byte("no library"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := filepath.Glob("/lib/*/libc.so.6")
+	if more, _ := filepath.Glob("/lib64/libc.so.6"); len(other)+len(more) == 0 {
+		t.Skip("no C library where Linux has it")
+	} else {
+		other = append(other, more...)
+	}
+	if err := errors.Join(os.Symlink(other[0], paths[1]), os.Symlink(d.blas.library.Path, paths[2])); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VIRTUAL_ENV", env)
+	t.Setenv(blasVariable, "")
+	b, err := newBLAS(d.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if b.library.Path != paths[2] {
+		t.Errorf("took %s, want %s", b.library.Path, paths[2])
+	}
+}
+
 // The size of cublasLtMatmulHeuristicResult_t.
 func TestBLASLayout(t *testing.T) {
 	if n := unsafe.Sizeof(blasChoice{}); n != 96 {
