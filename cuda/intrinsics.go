@@ -80,10 +80,12 @@ func testMMA(d *device) error {
 	}
 	s := &scratch{d: d}
 	defer s.free()
-	pa, pb, out := s.place(a[:]), s.place(b[:128]), s.place(make([]float32, 128))
-	d.launch(kernel{"intrinsics", "intrinsic_mma", 0}, dim{x: 1}, 32, uint64(pa), uint64(pb), uint64(out))
-	got := make([]float32, 128)
-	s.fetch(got, out)
+	pa, pb, once, twice := s.place(a[:]), s.place(b[:128]), s.place(make([]float32, 128)), s.place(make([]float32, 128))
+	d.launch(kernel{"intrinsics", "intrinsic_mma", 0}, dim{x: 1}, 32, uint64(pa), uint64(pb), uint64(once))
+	d.launch(kernel{"intrinsics", "intrinsic_mixed", 0}, dim{x: 1}, 32, uint64(pa), uint64(pb), uint64(twice))
+	got, double := make([]float32, 128), make([]float32, 128)
+	s.fetch(got, once)
+	s.fetch(double, twice)
 	for m := range 16 {
 		for n := range 8 {
 			want := 0.0
@@ -92,6 +94,9 @@ func testMMA(d *device) error {
 			}
 			if s.err == nil && math.Abs(float64(got[m*8+n])-want) > 1e-4 {
 				s.err = fmt.Errorf("c[%d,%d] is %g, want %g", m, n, got[m*8+n], want)
+			}
+			if s.err == nil && math.Abs(float64(double[m*8+n])-2*want) > 2e-4 {
+				s.err = fmt.Errorf("c[%d,%d] of two products is %g, want %g", m, n, double[m*8+n], 2*want)
 			}
 		}
 	}

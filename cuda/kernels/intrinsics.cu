@@ -31,6 +31,31 @@ KERNEL(32) void intrinsic_load_matrix(const u16 *in, u32 *out) {
   for (u32 i = 0; i < 4; i++) out[128 + tid() * 4 + i] = r[i];
 }
 
+// Operations of different kinds in turn, as a product of tiles makes them: the
+// results of one must outlive the operands of the next. out[16,8] = a·bᵀ + a·bᵀ
+// with c carried by shuffles to the lane's neighbour and back between the two.
+KERNEL(32) void intrinsic_mixed(const bf16 *a, const bf16 *b, float *out) {
+  launch_dependents();
+  dependency_wait();
+  alignas(16) SHARED(intrinsic_mixed) bf16 tile[256 + 128];
+  u32 lane = tid();
+  copy_async(tile + lane * 8, a + lane * 8);
+  if (lane < 16) copy_async(tile + 256 + lane * 8, b + lane * 8);
+  copy_commit();
+  copy_wait<0>();
+  sync_warp();
+  float c[4] = {};
+  for (u32 i = 0; i < 2; i++) {
+    u32 fa[4], both[4];
+    load_matrix(fa, tile + lane % 16 * 16 + lane / 16 * 8);
+    load_matrix(both, tile + 256 + lane % 8 * 16 + lane / 8 % 2 * 8);
+    u32 fb[2] = {both[0], both[1]};
+    mma_bf16(c, fa, fb);
+    UNROLL for (u32 j = 0; j < 4; j++) c[j] = shfl(shfl_xor(c[j], 1), int(lane ^ 1));
+  }
+  for (u32 i = 0; i < 4; i++) out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
+}
+
 // Shuffles, reductions and rounding of one warp's numbers: out[6][32].
 KERNEL(32) void intrinsic_shuffle(const float *in, float *out) {
   launch_dependents();
@@ -88,6 +113,7 @@ KERNEL(128) void intrinsic_ticket(const float *in, float *partials, u32 *ticket,
 
 REGISTER(intrinsic_mma)
 REGISTER(intrinsic_load_matrix)
+REGISTER(intrinsic_mixed)
 REGISTER(intrinsic_shuffle)
 REGISTER(intrinsic_math)
 REGISTER(intrinsic_ticket)
