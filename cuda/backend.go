@@ -65,6 +65,16 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
+// ErrNoDriver is what New's error wraps where the machine has no NVIDIA driver.
+var ErrNoDriver = driver.ErrNoDriver
+
+// DeviceName is the GPU's name.
+func (b *Backend) DeviceName() string { return b.device.info.Name }
+
+// Launches is how many nodes the last replayed graph has: kernels and copies
+// of one step.
+func (b *Backend) Launches() int { return b.graphs.nodes }
+
 // Name is "cuda".
 func (b *Backend) Name() string { return "cuda" }
 

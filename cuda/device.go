@@ -12,17 +12,17 @@ import (
 // device is one GPU with its stream and the modules loaded so far. Launchers
 // are its methods; the first error is kept, and later launches do nothing.
 type device struct {
-	ctx     *driver.Context
-	info    driver.DeviceInfo
-	stream  *driver.Stream
-	blas    *cublas // nil where cuBLASLt is not found
-	modules map[string]*driver.Module
-	kernels map[kernel]*driver.Function
-	err     error
-	work    workspace // of decode projections
-	dry     bool      // load what launches need, and enqueue nothing
-	overlap bool      // the launch before was a kernel: this one may start its prologue
-	prefill prefill   // what prefill projections keep
+	ctx       *driver.Context
+	info      driver.DeviceInfo
+	stream    *driver.Stream
+	blas      *cublas          // nil where cuBLASLt is not found
+	modules   []*driver.Module // one a kernel
+	functions map[entry]*driver.Function
+	err       error
+	work      workspace // of decode projections
+	dry       bool      // load what launches need, and enqueue nothing
+	overlap   bool      // the launch before was a kernel: this one may start its prologue
+	prefill   prefill   // what prefill projections keep
 
 	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
 	attendBytes int
@@ -50,36 +50,35 @@ func newDevice(d *driver.Driver, ordinal int) (*device, error) {
 	}
 	return &device{
 		ctx: ctx, info: ctx.Info(), stream: stream,
-		modules: map[string]*driver.Module{}, kernels: map[kernel]*driver.Function{},
+		functions: map[entry]*driver.Function{},
 	}, nil
 }
 
-// function finds a kernel, and loads its module when it is the file's first.
+// entry names a kernel's code, whatever shared memory a launch asks for.
+type entry struct{ file, name string }
+
+// function finds a kernel, and loads it when it is first asked for.
 func (d *device) function(k kernel) (*driver.Function, error) {
-	if f, ok := d.kernels[k]; ok {
+	e := entry{k.file, k.name}
+	if f, ok := d.functions[e]; ok {
 		return f, nil
 	}
-	m, ok := d.modules[k.file]
-	if !ok {
-		image, err := kernels.PTX(k.file, d.info.Major, d.info.Minor)
-		if err != nil {
-			return nil, err
-		}
-		if m, err = d.ctx.Load(image); err != nil {
-			return nil, fmt.Errorf("cuda: kernels %s: %w", k.file, err)
-		}
-		d.modules[k.file] = m
-	}
-	f, err := m.Function(k.name)
+	image, err := kernels.PTX(k.file, k.name, d.info.Major, d.info.Minor)
 	if err != nil {
 		return nil, err
 	}
-	if k.shared > 48<<10 {
-		if err := f.AllowShared(k.shared); err != nil {
-			return nil, err
-		}
+	m, err := d.ctx.Load(withClusters(image))
+	if err != nil {
+		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}
-	d.kernels[k] = f
+	f, err := m.Function(k.name)
+	if err == nil {
+		err = f.AllowShared(d.info.SharedPerBlock)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	d.modules, d.functions[e] = append(d.modules, m), f
 	return f, nil
 }
 

@@ -256,21 +256,14 @@ func (x *patient) blasText() string {
 }
 
 // load translates a file's kernels, where that has not been done, and finds
-// each of them: a driver may put the work off until then.
+// each of them.
 func (d *device) load(file string) error {
-	m, ok := d.modules[file]
-	if !ok {
-		image, err := kernels.PTX(file, d.info.Major, d.info.Minor)
-		if err != nil {
-			return err
-		}
-		if m, err = d.ctx.Load(image); err != nil {
-			return err
-		}
-		d.modules[file] = m
+	names, err := kernels.Names(file, d.info.Major, d.info.Minor)
+	if err != nil {
+		return err
 	}
-	for _, name := range m.Names() {
-		if _, err := m.Function(name); err != nil {
+	for _, name := range names {
+		if _, err := d.function(kernel{file: file, name: name}); err != nil {
 			return err
 		}
 	}

@@ -107,6 +107,7 @@ type graphs struct {
 	entries map[uint64][]*captured
 	seed    maphash.Seed
 	count   int
+	nodes   int // of the graph replayed last
 }
 
 // captured is the graph of a plan.
@@ -148,6 +149,7 @@ func (b *Backend) replay(y *plan) error {
 	key := b.graphs.key(y)
 	for _, c := range b.graphs.entries[key] {
 		if c.geometry == y.geometry && slices.Equal(c.actions, y.actions) {
+			b.graphs.nodes = c.graph.Nodes()
 			return c.graph.Launch(b.device.stream)
 		}
 	}
@@ -175,6 +177,7 @@ func (b *Backend) replay(y *plan) error {
 	}
 	b.graphs.entries[key] = append(b.graphs.entries[key], &captured{y.geometry, slices.Clone(y.actions), graph})
 	b.graphs.count++
+	b.graphs.nodes = graph.Nodes()
 	return graph.Launch(s)
 }
 

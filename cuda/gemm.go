@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"math"
+
 	"windrow/cuda/driver"
 )
 
@@ -12,35 +14,41 @@ type gemmPart struct {
 	out  int
 }
 
-// gemmTile is a pair of kernels with blocks of one shape, rows by cols sums.
+// gemmTile is a pair of kernels with tiles of one shape, rows by cols sums.
 type gemmTile struct {
 	name         string
 	plain, gated kernel // gated.name is "" where there is none
 	rows, cols   int
-	cluster      int     // blocks that share a tile of weights
-	cost         float64 // time of a tile, relative to the device's other tiles
+	sharing      int     // tiles of rows that are made together, by a cluster
+	blocks       int     // blocks of a tile
+	cost         float64 // time of a tile, relative to the other tiles of its route
 }
 
-// The tiles of gemm.cu, for every device. Costs are of one tile's time on an
-// H100 where the device is full.
+// The tiles of gemm.cu, for every device.
 var (
-	gemmWide   = gemmTile{"wide", kernel{"gemm", "gemm_wide", 98304}, kernel{"gemm", "gated_wide", 98304}, 128, 256, 1, 2}
-	gemmNarrow = gemmTile{"narrow", kernel{"gemm", "gemm_narrow", 65536}, kernel{"gemm", "gated_narrow", 65536}, 128, 128, 1, 1.15}
-	gemmDeep   = gemmTile{"deep", kernel{"gemm", "gemm_deep", 147456}, kernel{"gemm", "gated_deep", 147456}, 128, 256, 1, 1.9}
+	gemmWide   = gemmTile{"wide", kernel{"gemm", "gemm_wide", 98304}, kernel{"gemm", "gated_wide", 98304}, 128, 256, 1, 1, 2}
+	gemmNarrow = gemmTile{"narrow", kernel{"gemm", "gemm_narrow", 65536}, kernel{"gemm", "gated_narrow", 65536}, 128, 128, 1, 1, 1.15}
+	gemmDeep   = gemmTile{"deep", kernel{"gemm", "gemm_deep", 147456}, kernel{"gemm", "gated_deep", 147456}, 128, 256, 1, 1, 1.9}
 )
 
 const gemmThreads = 256
 
-// blocks is how many tiles cover a product.
-func (t gemmTile) blocks(rows int, outs ...int) int {
+// grid is how many blocks a product of outs outputs needs.
+func (t gemmTile) grid(rows int, outs ...int) int {
 	n := 0
 	for _, out := range outs {
-		n += (out + t.cols - 1) / t.cols
+		n += ceil(out, t.cols)
 	}
-	return n * ((rows + t.rows - 1) / t.rows)
+	return n * ceil(rows, t.rows*t.sharing) * t.sharing * t.blocks
 }
 
-// arguments are those of a plain kernel; w holds what the kernel takes for a weight.
+// atOnce is how many of its blocks the device holds.
+func (t gemmTile) atOnce(sms int) int {
+	cluster := t.sharing * t.blocks
+	return max(1, sms/cluster) * cluster
+}
+
+// gemmArguments are those of a plain kernel; w holds what the kernel takes for a weight.
 func gemmArguments(x driver.Ptr, w [3]driver.Ptr, parts []gemmPart, in, rows int) []uint64 {
 	var a [19]uint64
 	a[0] = uint64(x)
@@ -61,26 +69,22 @@ func (d *device) gemm(t gemmTile, x driver.Ptr, parts []gemmPart, in, rows int) 
 	for i, p := range parts {
 		w[i], outs[i] = p.w, p.out
 	}
-	d.launch(t.plain, dim{x: t.blocks(rows, outs[:]...)}, gemmThreads, gemmArguments(x, w, parts, in, rows)...)
+	d.launch(t.plain, dim{x: t.grid(rows, outs[:]...)}, gemmThreads, gemmArguments(x, w, parts, in, rows)...)
 }
 
 // gemmGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ), with the
 // biases of both.
 func (d *device) gemmGated(t gemmTile, dst target, x driver.Ptr, gate, up gemmPart, in, rows int) {
-	d.launch(t.gated, dim{x: t.blocks(rows, 2*gate.out)}, gemmThreads,
+	d.launch(t.gated, dim{x: t.grid(rows, 2*gate.out)}, gemmThreads,
 		uint64(x), uint64(gate.w), uint64(up.w), uint64(dst.f32), uint64(dst.bf16), uint64(gate.bias), uint64(up.bias),
 		uint64(rows), uint64(gate.out), uint64(in))
 }
 
 // fastest picks the tile whose waves over the device take the least time.
 func (d *device) fastest(tiles []gemmTile, rows int, outs ...int) gemmTile {
-	best, least := tiles[0], 0.0
-	for i, t := range tiles {
-		atOnce := max(1, d.info.SMs/t.cluster*t.cluster)
-		tilesR := (rows + t.rows*t.cluster - 1) / (t.rows * t.cluster) * t.cluster
-		blocks := t.blocks(tilesR*t.rows, outs...)
-		time := float64((blocks+atOnce-1)/atOnce) * t.cost
-		if i == 0 || time < least {
+	best, least := tiles[0], math.Inf(1)
+	for _, t := range tiles {
+		if time := float64(ceil(t.grid(rows, outs...), t.atOnce(d.info.SMs))) * t.cost; time < least {
 			best, least = t, time
 		}
 	}

@@ -6,25 +6,41 @@ import (
 	"unsafe"
 
 	"windrow/cuda/driver"
-	"windrow/cuda/kernels"
 )
 
-// The tiles of gemm_hopper.cu. A plain block has 128 by cols sums; costs are
-// of one tile's time on an H100 where the device is full.
+// The tiles of gemm_hopper.cu. A wave of split tiles makes half a wide tile a
+// block, and exchanges sums.
 var (
-	hopperPair = gemmTile{"pair", kernel{"gemm_hopper", "gemm_wide_pair", hopperShared(256, 4)}, kernel{"gemm_hopper", "gated_wide_pair", hopperShared(256, 4)}, 128, 256, 2, 1.85}
-	hopperWide = gemmTile{"wide", kernel{"gemm_hopper", "gemm_wide", hopperShared(256, 4)}, kernel{"gemm_hopper", "gated_wide", hopperShared(256, 4)}, 128, 256, 1, 2}
-	hopperThin = gemmTile{"narrow", kernel{"gemm_hopper", "gemm_narrow", hopperShared(128, 6)}, kernel{}, 128, 128, 1, 1.2}
+	hopperPair   = hopperTile("pair", "wide_pair", 256, 4, 2, 1, 1.9)
+	hopperAhead  = hopperTile("ahead", "ahead_pair", 256, 4, 2, 1, 1.9)
+	hopperWide   = hopperTile("wide", "wide", 256, 4, 1, 1, 2.1)
+	hopperNarrow = hopperTile("narrow", "narrow", 128, 6, 1, 1, 1.4)
+	hopperSplit  = hopperTile("split", "split_pair", 256, 3, 1, 2, 1.2)
 
-	hopperTiles      = []gemmTile{hopperPair, hopperWide, hopperThin}
+	hopperTiles      = []gemmTile{hopperPair, hopperWide, hopperNarrow, hopperSplit}
 	hopperGatedTiles = []gemmTile{hopperPair, hopperWide}
 )
 
-const hopperThreads = 384
+// splitInputs is from where on halves of k are worth their exchange.
+const splitInputs = 1024
 
-// hopperShared is the ring of a tile: 64 k of 128 rows and cols outputs a
-// stage, two barriers each, and room to begin on 1024 bytes.
-func hopperShared(cols, stages int) int { return stages*((128+cols)*128+16) + 1024 }
+// hopperTile is a tile of the kernels gemm_… and gated_… of a name. Its ring has
+// 64 k of 128 rows and cols outputs a stage, and two barriers each; split tiles
+// have room for half of their sums, and two barriers more. It begins on 1024 bytes.
+func hopperTile(name, suffix string, cols, stages, sharing, blocks int, cost float64) gemmTile {
+	shared := stages*((128+cols)*128+16) + 1024
+	if blocks > 1 {
+		shared += cols*64*4 + 16
+	}
+	t := gemmTile{name: name, rows: 128, cols: cols, sharing: sharing, blocks: blocks, cost: cost}
+	t.plain = kernel{"gemm_hopper", "gemm_" + suffix, shared}
+	if cols == 256 && blocks == 1 {
+		t.gated = kernel{"gemm_hopper", "gated_" + suffix, shared}
+	}
+	return t
+}
+
+const hopperThreads = 384
 
 // hopperGEMM is gemm_hopper.cu on a device, and the tensor maps of the
 // operands that it has met.
@@ -60,33 +76,11 @@ func (d *device) openHopper() (*hopperGEMM, error) {
 	if h.encode, err = library.Symbol("cuTensorMapEncodeTiled"); err != nil {
 		return nil, nil
 	}
-	if err := d.loadHopper(); err != nil {
-		return nil, err
-	}
 	return h, nil
 }
 
-// loadHopper loads the module. clang has no attribute for the size of a
-// cluster: the kernels whose names end in _pair get it here.
-func (d *device) loadHopper() error {
-	const file = "gemm_hopper"
-	if d.modules[file] != nil {
-		return nil
-	}
-	image, err := kernels.PTX(file, d.info.Major, d.info.Minor)
-	if err != nil {
-		return err
-	}
-	m, err := d.ctx.Load(withClusters(image))
-	if err != nil {
-		return fmt.Errorf("cuda: kernels %s: %w", file, err)
-	}
-	d.modules[file] = m
-	return nil
-}
-
 // withClusters marks the entries whose names end in _pair as kernels of
-// clusters of two blocks.
+// clusters of two blocks: clang has no attribute for the size of a cluster.
 func withClusters(image []byte) []byte {
 	const entry, bound = ".entry ", ".minnctapersm 1"
 	var out []byte
@@ -160,11 +154,10 @@ func (d *device) mapOf(data driver.Ptr, rows, in int) driver.Ptr {
 	return p
 }
 
-// hopperGrid is one block a multiprocessor, or fewer where there are fewer tiles.
+// hopperGrid is as many blocks as the device holds, or fewer where there are
+// fewer tiles: a block makes several.
 func (d *device) hopperGrid(t gemmTile, rows int, outs ...int) dim {
-	high := t.rows * t.cluster
-	tiles := t.blocks((rows+high-1)/high*high, outs...)
-	return dim{x: min(tiles, d.info.SMs/t.cluster*t.cluster)}
+	return dim{x: min(t.grid(rows, outs...), t.atOnce(d.info.SMs))}
 }
 
 // hopperProject is gemm by gemm_hopper.cu.

@@ -18,10 +18,18 @@ type prefill struct {
 type gemmRoute int
 
 const (
-	routeChosen gemmRoute = iota // by what the device has
+	routeChosen gemmRoute = iota // by rows, and by what the device has
 	routeBLAS
 	routeHopper
 	routeOwn
+	routeDecode
+)
+
+// Up to so many rows the decode kernels are taken: they read a weight once, as
+// fast as memory gives it, and packed ones as they are.
+const (
+	decodeFaster       = 128
+	decodeFasterPacked = 256
 )
 
 // gemmAlign keeps what lies in the scratch aligned for every kernel.
@@ -88,25 +96,39 @@ func (d *device) part(l linear, at *int) gemmPart {
 	return p
 }
 
-// chosen is the route of a product.
-func (d *device) chosen() gemmRoute {
-	r := d.prefill.route
-	if r == routeChosen {
-		switch {
-		case d.blas != nil:
-			r = routeBLAS
-		case d.prefill.hopper != nil:
-			r = routeHopper
-		default:
-			r = routeOwn
+// chosen is the route of a product with weights of one format. Only the decode
+// kernels take numbers of outputs that are no multiple of 8.
+func (d *device) chosen(w []linear, rows int) gemmRoute {
+	most := decodeFaster
+	if w[0].w.packed != nil {
+		most = decodeFasterPacked
+	}
+	for _, l := range w {
+		if l.w.out%8 != 0 || l.w.in%8 != 0 {
+			return routeDecode
 		}
 	}
-	return r
+	switch {
+	case d.prefill.route != routeChosen:
+		return d.prefill.route
+	case rows <= most:
+		return routeDecode
+	case d.blas != nil:
+		return routeBLAS
+	case d.prefill.hopper != nil:
+		return routeHopper
+	}
+	return routeOwn
 }
 
 // prefillProject enqueues up to three projections of one format that share x
 // (bf16 [rows, in]), as many targets as weights. prepareGEMM has made room.
 func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int) {
+	route := d.chosen(w, rows)
+	if route == routeDecode {
+		d.project(dst, x, w, rows)
+		return
+	}
 	var store [3]gemmPart
 	parts, at, in := store[:len(w)], 0, w[0].w.in
 	var outs [3]int
@@ -115,13 +137,17 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 		parts[i].dst = dst[i]
 		outs[i] = l.w.out
 	}
-	switch d.chosen() {
+	switch route {
 	case routeBLAS:
 		for _, p := range parts {
 			d.blasProject(p, x, in, rows)
 		}
 	case routeHopper:
-		d.hopperProject(d.fastest(hopperTiles, rows, outs[:]...), x, parts, in, rows)
+		tiles := hopperTiles
+		if in < splitInputs {
+			tiles = tiles[:len(tiles)-1]
+		}
+		d.hopperProject(d.fastest(tiles, rows, outs[:]...), x, parts, in, rows)
 	default:
 		d.gemm(d.fastest(d.gemmTiles(), rows, outs[:]...), x, parts, in, rows)
 	}
@@ -129,9 +155,14 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 
 // prefillGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ).
 func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows int) {
+	route := d.chosen([]linear{gate, up}, rows)
+	if route == routeDecode {
+		d.projectGated(dst, x, gate, up, rows)
+		return
+	}
 	at, in := 0, gate.w.in
 	g, u := d.part(gate, &at), d.part(up, &at)
-	switch d.chosen() {
+	switch route {
 	case routeBLAS:
 		half := aligned(2 * g.out * rows)
 		g.dst.bf16 = d.prefill.scratch + driver.Ptr(at)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"windrow/backend"
 	"windrow/cuda/driver"
 	"windrow/quant"
 )
@@ -14,6 +15,7 @@ func init() {
 	registerSelfTest("gemm: every tile, odd rows and tails", testGEMMTiles)
 	registerSelfTest("gemm: gated", testGEMMGated)
 	registerSelfTest("gemm: prefill by every route", testPrefillRoutes)
+	registerSelfTest("gemm: packed weights", testPrefillPacked)
 	registerSelfTest("gemm: more tiles than blocks", testGEMMPersistent)
 }
 
@@ -251,13 +253,13 @@ func testGEMMGated(d *device) error {
 
 // linear is a weight as the planner knows it.
 func (w gemmWeight) linear(in int) linear {
-	return linear{w: &matrix{out: w.out, in: in, raw: w.gemmPart.w}, bias: w.gemmPart.bias}
+	return linear{w: &matrix{out: w.out, in: in, raw: w.gemmPart.w, dt: backend.BF16, tensorCoreShape: true}, bias: w.gemmPart.bias}
 }
 
 // gemmRoutes lists what can multiply on the device. A device of compute
 // capability 9.0 whose driver has tensor maps must take gemm_hopper.cu.
 func (d *device) gemmRoutes() ([]gemmRoute, error) {
-	routes := []gemmRoute{routeOwn}
+	routes := []gemmRoute{routeOwn, routeDecode}
 	if d.blas != nil {
 		routes = append(routes, routeBLAS)
 	}
@@ -269,6 +271,7 @@ func (d *device) gemmRoutes() ([]gemmRoute, error) {
 
 func testPrefillRoutes(d *device) (err error) {
 	defer d.prefill.free(d.ctx)
+	defer d.work.free(d)
 	for _, rows := range []int{130, 257} {
 		seed := gemmNoise(rows)
 		c := newGEMMCase(d, &seed, rows, 200)
@@ -329,6 +332,43 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 	return nil
 }
 
+// testPrefillPacked runs two packed weights, which are decoded first.
+func testPrefillPacked(d *device) error {
+	defer d.prefill.free(d.ctx)
+	b := newProjectBench(d, 5)
+	const rows, in = 136, 192
+	xAt, x := b.rows(rows, in)
+	var w []linear
+	var dst []target
+	var weights [][]float32
+	for _, out := range []int{72, 264} {
+		t := b.tensor(backend.Affine4, 64, out, in)
+		w = append(w, linear{w: b.matrix(t)})
+		dst = append(dst, target{f32: b.alloc(4 * rows * out)})
+		exact := widened(t)
+		for i, v := range exact {
+			exact[i] = quant.BF16ToF32(quant.F32ToBF16(v))
+		}
+		weights = append(weights, exact)
+	}
+	if b.err == nil {
+		_, b.err = d.prepareGEMM(w, rows)
+	}
+	if b.err != nil {
+		return b.close()
+	}
+	d.prefill.route = routeOwn
+	d.prefillProject(dst, xAt, w, rows)
+	d.prefill.route = routeChosen
+	for i, l := range w {
+		got := b.downloadF32(rows*l.w.out, dst[i].f32)
+		if err := nearProduct("packed weights", got, product(x, weights[i], nil, rows, l.w.out, in), 1e-5); err != nil && b.err == nil {
+			b.err = err
+		}
+	}
+	return b.close()
+}
+
 // testGEMMPersistent gives the blocks of gemm_hopper.cu several tiles each, and
 // their rings several rounds. Other devices have no such kernels.
 func testGEMMPersistent(d *device) error {
@@ -339,7 +379,7 @@ func testGEMMPersistent(d *device) error {
 	if d.prefill.hopper == nil {
 		return d.prefill.refused
 	}
-	for i, t := range hopperTiles {
+	for i, t := range append([]gemmTile{hopperAhead}, hopperTiles...) {
 		seed := gemmNoise(i)
 		c := newGEMMCase(d, &seed, 2100, 328)
 		w := c.weight(&seed, 4096+8, true)

@@ -29,9 +29,10 @@ func TestFastestTile(t *testing.T) {
 	}{
 		{d.gemmTiles(), 128, []int{4096}, "narrow"},
 		{d.gemmTiles(), 2048, []int{12288}, "deep"},
-		{hopperTiles, 512, []int{4096}, "narrow"},
+		{hopperTiles, 512, []int{4096}, "split"},
 		{hopperTiles, 2048, []int{4096, 1024, 1024}, "pair"},
 		{hopperGatedTiles, 128, []int{24576}, "wide"},
+		{hopperTiles, 256, []int{1024, 128}, "split"},
 	} {
 		if got := d.fastest(c.tiles, c.rows, c.outs...); got.name != c.want {
 			t.Errorf("%d rows by %v: tile %s, want %s", c.rows, c.outs, got.name, c.want)

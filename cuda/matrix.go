@@ -58,7 +58,8 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	if !b.exact && packable(t) {
+	// The tensor-core kernels of prefill take outputs by eight.
+	if !b.exact && packable(t) && m.out%8 == 0 {
 		if !t.DType.Quantized() {
 			m.tensorCoreShape = true
 		} else {

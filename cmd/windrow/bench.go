@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
-	"windrow/cpu"
 	"windrow/decoder"
 	"windrow/eval"
 	"windrow/model"
@@ -38,6 +37,7 @@ func benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "rows", Category: categoryOutput, Value: "1,2,4,8,16,32", Usage: "`ROWS` of a step"},
 			&cli.IntFlag{Name: "context", Category: categoryOutput, Value: 512, Usage: "`TOKENS` in the cache during these steps"},
 			&cli.StringFlag{Name: "contexts", Category: categoryOutput, Value: "0,2048", Usage: "`CONTEXTS` for steps of one row"},
+			&cli.StringFlag{Name: "batch", Category: categoryOutput, Usage: "`SEQUENCESxROWS` of steps that serve several sequences at --context, such as 8x16"},
 			&cli.StringSliceFlag{Name: "data", Category: categoryOutput, DefaultText: "tinygsm and gsm8k", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE` (repeatable)"},
 			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts of each (0: no modes)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
@@ -52,9 +52,32 @@ type benchPlan struct {
 	prefill, rows []int
 	context       int
 	contexts      []int
+	batches       []benchBatch
 	texts         []benchText
 	modes         []benchedMode
 	cost          *decoder.CostModel // c(rows) of the adaptive windows; nil: none
+}
+
+// benchBatch is a step of some rows for each of several sequences.
+type benchBatch struct{ sequences, rows int }
+
+func (b benchBatch) String() string { return fmt.Sprintf("%dx%d", b.sequences, b.rows) }
+
+// parseBatches reads a list such as "2x16,8x16".
+func parseBatches(c *cli.Context) (batches []benchBatch, err error) {
+	for s := range strings.SplitSeq(c.String("batch"), ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		n, r, _ := strings.Cut(s, "x")
+		sequences, err1 := strconv.Atoi(n)
+		rows, err2 := strconv.Atoi(r)
+		if err1 != nil || err2 != nil || sequences < 1 || rows < 1 || sequences > 1024 || rows > 4096 {
+			return nil, usagef("--batch %q: want SEQUENCESxROWS, such as 8x16", s)
+		}
+		batches = append(batches, benchBatch{sequences, rows})
+	}
+	return batches, nil
 }
 
 // benchText is what the modes answer.
@@ -136,6 +159,9 @@ func parseBenchPlan(c *cli.Context) (p benchPlan, err error) {
 	if p.contexts, err = parseSizes(c, "contexts", 0); err != nil {
 		return p, err
 	}
+	if p.batches, err = parseBatches(c); err != nil {
+		return p, err
+	}
 	// c(rows) is relative to one row.
 	if len(p.rows) > 0 && p.rows[0] != 1 {
 		p.rows = append([]int{1}, p.rows...)
@@ -208,6 +234,11 @@ func (p *benchPlan) fit(context int) error {
 	for _, n := range slices.Concat(p.prefill, p.contexts, []int{p.context}) {
 		if n+rows > context {
 			return usagef("%d tokens and %d rows: the model's context is %d", n, rows, context)
+		}
+	}
+	for _, b := range p.batches {
+		if p.context+b.rows > context {
+			return usagef("%d tokens and %d rows: the model's context is %d", p.context, b.rows, context)
 		}
 	}
 	return nil
@@ -291,14 +322,15 @@ func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *p
 	s := newStopwatch(e, timed)
 	defer s.Close()
 	m := newMeasurements(len(p.texts), len(p.modes))
-	parts := len(p.prefill) + len(p.rows) + len(p.contexts)
+	m.batches = make([][]float64, len(p.batches))
+	parts := len(p.prefill) + len(p.rows) + len(p.contexts) + len(p.batches)
 	for _, text := range p.texts {
 		parts += len(text.prompts) * len(p.modes)
 	}
 	done := 0
 	step := func(note string) { bar.update(done, parts*p.reps, note); done++ }
 	bandwidth := func() float64 {
-		b := cpu.MeasureBandwidth(e.backend.Features().Threads, bandwidthTime)
+		b := e.backend.bandwidth(bandwidthTime)
 		m.bandwidth = append(m.bandwidth, b)
 		return b
 	}
@@ -337,6 +369,14 @@ func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *p
 				return nil, err
 			}
 			m.contexts[context] = append(m.contexts[context], 1000*t)
+		}
+		for i, b := range p.batches {
+			step(fmt.Sprintf("%d sequences of %d rows", b.sequences, b.rows))
+			t, err := s.batch(ctx, b.sequences, b.rows, p.context)
+			if err != nil {
+				return nil, err
+			}
+			m.batches[i] = append(m.batches[i], 1000*t)
 		}
 		for t, text := range p.texts {
 			sums := make([]modeRun, len(p.modes))

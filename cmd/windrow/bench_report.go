@@ -17,6 +17,7 @@ type measurements struct {
 	prefill          map[int][]float64 // tokens/s by size
 	steps, c         map[int][]float64 // ms, and the ratio to one row, by rows
 	contexts         map[int][]float64 // ms of one row by context
+	batches          [][]float64       // ms by batch
 	modes            [][][]modeRun     // by text, mode and repetition
 }
 
@@ -50,6 +51,12 @@ type benchReport struct {
 	OneRowBytes     int64              `json:"one_row_bytes"`
 	OneRowBandwidth float64            `json:"one_row_bandwidth_share"`
 	Modes           []benchMode        `json:"modes"`
+	// BatchMS is the time of steps that serve several sequences, by
+	// SEQUENCESxROWS.
+	BatchMS map[string]float64 `json:"batch_ms,omitempty"`
+	// Launches is how many kernels and copies the last step had; 0 on a CPU.
+	Launches int `json:"launches,omitempty"`
+	batches  []benchBatch
 	// AutoC is the c(rows) that the adaptive windows chose by: measured once for
 	// this model and machine, and kept.
 	AutoC  map[string]float64 `json:"auto_c,omitempty"`
@@ -83,6 +90,7 @@ type benchSpread struct {
 	StepMS          map[string]spread `json:"step_ms"`
 	C               map[string]spread `json:"c"`
 	OneRowMS        map[string]spread `json:"one_row_ms"`
+	BatchMS         map[string]spread `json:"batch_ms,omitempty"`
 }
 
 func (p *benchPlan) report(e *engine, src model.Source, s *stopwatch, m *measurements) *benchReport {
@@ -98,6 +106,16 @@ func (p *benchPlan) report(e *engine, src model.Source, s *stopwatch, m *measure
 	}
 	r.BandwidthGBps, r.OneRowBandwidth = r.Spread.BandwidthGBps.Median, r.Spread.OneRowBandwidth.Median
 	r.Prefill, r.StepMS, r.C, r.OneRowMS = medians(r.Spread.Prefill), medians(r.Spread.StepMS), medians(r.Spread.C), medians(r.Spread.OneRowMS)
+	if r.batches = p.batches; len(p.batches) > 0 {
+		r.Spread.BatchMS = map[string]spread{}
+		for i, b := range p.batches {
+			r.Spread.BatchMS[b.String()] = newSpread(m.batches[i])
+		}
+		r.BatchMS = medians(r.Spread.BatchMS)
+	}
+	if e.backend.launches != nil {
+		r.Launches = e.backend.launches()
+	}
 	for t, text := range p.texts {
 		for i, mode := range p.modes {
 			r.Modes = append(r.Modes, newBenchMode(text.name, mode.name, m.modes[t][i], m.modes[t][0]))
@@ -183,7 +201,11 @@ func (r *benchReport) table(out io.Writer) error {
 	fmt.Fprintf(out, "%s %s on %s (%s%s), %d threads, KV %s; median of %d (least–largest)\n\n",
 		r.Model, r.DType, r.Backend, r.Kernels, exact, r.Threads, r.KVDType, r.Repetitions)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "read bandwidth\t%s GB/s\n", r.Spread.BandwidthGBps)
+	what := "read"
+	if r.Backend != backendCPU {
+		what = "copy"
+	}
+	fmt.Fprintf(w, "%s bandwidth\t%s GB/s\n", what, r.Spread.BandwidthGBps)
 	for _, n := range ascending(r.Spread.Prefill) {
 		fmt.Fprintf(w, "prefill of %s\t%s tokens/s\n", n, r.Spread.Prefill[n])
 	}
@@ -198,6 +220,15 @@ func (r *benchReport) table(out io.Writer) error {
 		for _, n := range ascending(r.Spread.StepMS) {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", n, r.Spread.StepMS[n], r.Spread.C[n])
 		}
+	}
+	for i, b := range r.batches {
+		if i == 0 {
+			fmt.Fprintf(w, "\nsequences of rows at context %d\tms\n", r.Context)
+		}
+		fmt.Fprintf(w, "%d × %d\t%s\n", b.sequences, b.rows, r.Spread.BatchMS[b.String()])
+	}
+	if r.Launches > 0 {
+		fmt.Fprintf(w, "\nkernels and copies of the last step\t%d\n", r.Launches)
 	}
 	data := ""
 	for _, m := range r.Modes {

@@ -46,7 +46,8 @@ func modelFlags() []cli.Flag {
 // machineFlags choose where and in which arithmetic a model runs.
 func machineFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: "auto", Usage: "`DEVICE` to run on: auto or cpu"},
+		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: backendAuto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu or cuda"},
+		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
 		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, bf16 or int8"},
@@ -114,6 +115,8 @@ func modeFlag() cli.Flag {
 
 // machineOptions are the checked machine flags.
 type machineOptions struct {
+	backend          string // "" is auto
+	library          string // the CUDA driver's; "" searches
 	threads          int
 	exact            bool
 	kernels          string
@@ -123,13 +126,17 @@ type machineOptions struct {
 
 func parseMachine(c *cli.Context) (machineOptions, error) {
 	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), kernels: c.String("kernels"),
-		kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
+		library: c.String("cuda-library"), kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
 	switch name := c.String("backend"); name {
-	case "auto", "cpu":
-	case "cuda", "metal":
-		return m, usagef("--backend %s: not built into this binary yet; want auto or cpu", name)
+	case backendAuto, backendCPU, backendCUDA:
+		m.backend = name
+	case "metal":
+		return m, usagef("--backend %s: not built into this binary yet; want auto, cpu or cuda", name)
 	default:
-		return m, usagef("--backend %q: want auto or cpu", name)
+		return m, usagef("--backend %q: want auto, cpu or cuda", name)
+	}
+	if m.backend == backendCUDA && m.kernels != "" {
+		return m, usagef("--kernels %s: names kernels of the CPU, with --backend cuda there are none to choose", m.kernels)
 	}
 	if m.threads < 0 || m.threads > 1024 { // as package cpu has it
 		return m, usagef("--threads %d: want 0 to 1024", m.threads)

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"windrow/backend"
-	"windrow/cpu"
 	"windrow/decoder"
 	"windrow/model"
 	"windrow/models/tinygsm"
@@ -24,7 +22,7 @@ var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
 type engine struct {
 	name       string
 	checkpoint *model.Checkpoint
-	backend    backend.Backend
+	backend    *opened
 	model      *model.Model
 	tokens     *tokenizer.Tokenizer
 	machine    machineOptions
@@ -70,12 +68,12 @@ func openModel(path string, m machineOptions) (*engine, error) {
 
 // load starts the backend and hands it the weights.
 func (e *engine) load(src model.Source) error {
-	b, err := cpu.New(cpu.Options{Threads: e.machine.threads, Exact: e.machine.exact, Kernels: e.machine.kernels})
+	b, err := openBackend(e.machine, weightBytes(src), os.Stderr)
 	if err != nil {
 		return err
 	}
 	e.backend = b
-	e.model, err = model.Load(b, src)
+	e.model, err = model.Load(b.Backend, src)
 	return err
 }
 

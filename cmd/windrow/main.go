@@ -95,7 +95,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Reader:    stdin, Writer: stdout, ErrWriter: stderr,
 		Commands: []*cli.Command{
 			generateCommand(), chatCommand(), evalCommand(), benchCommand(),
-			quantizeCommand(), inspectCommand(), validateCommand(), versionCommand(),
+			quantizeCommand(), inspectCommand(), validateCommand(), doctorCommand(), versionCommand(),
 		},
 		CustomAppHelpTemplate: cli.AppHelpTemplate + examples(
 			`windrow generate "A hall has 5 rows with 9 chairs in each row. How many chairs are there?"`,

@@ -155,6 +155,38 @@ func (s *stopwatch) once(ctx context.Context, rows, context int, warm bool) (tim
 	return time.Since(start), err
 }
 
+// batch is the seconds of a forward of rows for each of several sequences at a
+// context, with the results of all rows.
+func (s *stopwatch) batch(ctx context.Context, sequences, rows, context int) (float64, error) {
+	b := &model.Batch{Want: model.Want{Rows: allRows(sequences * rows), Except: -1}}
+	for i := range sequences {
+		c, err := s.engine.cache(max(context, 1), max(rows, min(s.engine.backend.Features().PrefillRows, max(context, 1))))
+		if err != nil {
+			return 0, err
+		}
+		defer c.Close()
+		if err := s.fill(ctx, c, context); err != nil {
+			return 0, err
+		}
+		b.Spans = append(b.Spans, model.Span{Cache: c, First: i * rows, Rows: rows})
+		b.Tokens = append(b.Tokens, s.prompt(rows)...)
+		for r := range rows {
+			b.Positions = append(b.Positions, int32(context+r))
+		}
+	}
+	if _, err := s.engine.model.Forward(ctx, b); err != nil {
+		return 0, err
+	}
+	start, runs := time.Now(), 0
+	for runs == 0 || time.Since(start) < s.least {
+		if _, err := s.engine.model.Forward(ctx, b); err != nil {
+			return 0, err
+		}
+		runs++
+	}
+	return time.Since(start).Seconds() / float64(runs), nil
+}
+
 func allRows(n int) []int32 {
 	rows := make([]int32, n)
 	for i := range rows {

@@ -172,6 +172,11 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	if err != nil {
 		return fail(err)
 	}
+	// Forms are several copies of the weights: they belong in the host's memory,
+	// unless a device is asked for.
+	if machine.backend == backendAuto {
+		machine.backend = backendCPU
+	}
 	o, err := parseDecode(c)
 	if err != nil {
 		return fail(err)

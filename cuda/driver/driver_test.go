@@ -206,9 +206,9 @@ func floats(v ...float32) []byte {
 }
 
 // function loads a kernel of intrinsics.cu.
-func function(t *testing.T, c *Context, name string) *Function {
+func function(t *testing.T, c *Context, name string) (*Module, *Function) {
 	t.Helper()
-	image, err := kernels.PTX("intrinsics", c.Info().Major, c.Info().Minor)
+	image, err := kernels.PTX("intrinsics", name, c.Info().Major, c.Info().Minor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,5 +225,5 @@ func function(t *testing.T, c *Context, name string) *Function {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return m, f
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -15,6 +16,9 @@ type Module struct {
 	ctx     *Context
 	handle  uintptr
 	entries map[string]entry
+
+	mu        sync.Mutex
+	functions map[string]*Function // those asked for
 }
 
 // Function is a kernel of a module.
@@ -52,7 +56,7 @@ func (c *Context) Load(ptx []byte) (*Module, error) {
 		uintptr(unsafe.Pointer(&info[0])), uintptr(len(info) - 1),
 		uintptr(unsafe.Pointer(&failure[0])), uintptr(len(failure) - 1),
 	}
-	m := &Module{ctx: c, entries: entries(ptx)}
+	m := &Module{ctx: c, entries: entries(ptx), functions: map[string]*Function{}}
 	err := c.api.call(&c.api.moduleLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
 		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))
 	if err != nil {
@@ -97,21 +101,28 @@ func entries(ptx []byte) map[string]entry {
 // Names lists the module's kernels.
 func (m *Module) Names() []string { return slices.Sorted(maps.Keys(m.entries)) }
 
-// Function finds a kernel by its name.
+// Function finds a kernel by its name. The same name gives the same Function:
+// what AllowShared has allowed holds for all who asked.
 func (m *Module) Function(name string) (*Function, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.handle == 0 {
 		return nil, errClosed
+	}
+	if f, ok := m.functions[name]; ok {
+		return f, nil
 	}
 	f := &Function{ctx: m.ctx, name: name, entry: m.entries[name], shared: defaultShared}
 	symbol := append([]byte(name), 0)
 	if err := m.ctx.api.call(&m.ctx.api.moduleFunction, uintptr(unsafe.Pointer(&f.handle)), m.handle, uintptr(unsafe.Pointer(&symbol[0]))); err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s: %w", name, err)
 	}
+	m.functions[name] = f
 	return f, nil
 }
 
 // AllowShared lets launches ask for so many bytes of dynamic shared memory;
-// without it they may ask for 48 KiB.
+// without it they may ask for 48 KiB. It never takes back what was allowed.
 func (f *Function) AllowShared(bytes int) error {
 	if bytes < 0 || bytes > f.ctx.info.SharedPerBlock {
 		return fmt.Errorf("cuda: kernel %s: %d bytes of shared memory; %s gives a block %d", f.name, bytes, f.ctx.info.Name, f.ctx.info.SharedPerBlock)
@@ -131,6 +142,8 @@ func (m *Module) Close() error {
 	if !drop(m.ctx, m.ctx.modules, m) {
 		return nil
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	handle := m.handle
 	m.handle = 0
 	return m.ctx.wrap(m.ctx.api.call(&m.ctx.api.moduleUnload, handle))

@@ -22,7 +22,7 @@ func TestBadPTX(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "cuModuleLoadDataEx") {
 		t.Errorf("want the translator's log behind the error's first line, got: %v", err)
 	}
-	f := function(t, c, "intrinsic_mma")
+	_, f := function(t, c, "intrinsic_mma")
 	if f.parameters != 3 {
 		t.Errorf("intrinsic_mma has %d parameters, want 3", f.parameters)
 	}

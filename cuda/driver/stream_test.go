@@ -17,6 +17,7 @@ import (
 type ticketBench struct {
 	c      *Context
 	s      *Stream
+	m      *Module
 	f      *Function
 	host   *Pinned
 	memory Ptr
@@ -42,7 +43,8 @@ func newTicketBench(t *testing.T, c *Context) *ticketBench {
 			t.Fatal(err)
 		}
 	}
-	b := &ticketBench{c: c, f: function(t, c, "intrinsic_ticket")}
+	b := &ticketBench{c: c}
+	b.m, b.f = function(t, c, "intrinsic_ticket")
 	var err error
 	b.s, err = c.NewStream()
 	must(err)
@@ -204,6 +206,14 @@ func TestLaunch(t *testing.T) {
 		}
 	}
 	if err := b.f.AllowShared(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	// Another who asks for the kernel, and for less, takes nothing away.
+	again, err := b.m.Function("intrinsic_ticket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.AllowShared(50 << 10); err != nil {
 		t.Fatal(err)
 	}
 	tooMuch.Shared = 64 << 10

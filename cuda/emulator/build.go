@@ -18,8 +18,8 @@ import (
 )
 
 // builder makes one build of the library. Everything is named by a hash of
-// what it is made of, made in a temporary folder and renamed, so that
-// processes may build at the same time.
+// what it is made of, made under a lock and renamed, so that processes that
+// build at the same time share the work.
 type builder struct {
 	runtime string // folder of the library's sources
 	include string // folder of gpu.cuh
@@ -51,11 +51,11 @@ var linkFlags = []string{"-shared", "-rtlib=compiler-rt", "-nostdlib++"}
 
 // build returns the path of the library.
 func (b builder) build() (string, error) {
-	headers, err := hashFiles(b.runtime, ".h")
+	common, err := b.sourceOf(filepath.Join(b.runtime, "emulated.h"), map[string]bool{})
 	if err != nil {
 		return "", err
 	}
-	shared, err := hashFiles(b.include, ".cuh")
+	headers, err := hashFiles(b.runtime, ".h")
 	if err != nil {
 		return "", err
 	}
@@ -64,8 +64,8 @@ func (b builder) build() (string, error) {
 		return "", err
 	}
 	flags := fmt.Sprint(commonFlags, kernelFlags, checkedFlags, linkFlags, b.checked)
-	name := hash(headers, shared, sources, flags)
-	driver, err := b.library(name)
+	version := hash(common, flags) // of what kernels and driver have in common
+	driver, err := b.library(version, hash(version, headers, sources))
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func (b builder) build() (string, error) {
 			defer wg.Done()
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			objects[i], errs[i] = b.object(f, driver, name)
+			objects[i], errs[i] = b.object(f, driver, version)
 		}()
 	}
 	wg.Wait()
@@ -96,14 +96,14 @@ func (b builder) build() (string, error) {
 }
 
 // library builds the driver without kernels.
-func (b builder) library(name string) (string, error) {
+func (b builder) library(version, name string) (string, error) {
 	return b.make("driver-"+name+".so", func(out string) error {
 		files, err := filepath.Glob(filepath.Join(b.runtime, "*.cpp"))
 		if err != nil {
 			return err
 		}
 		// The name lets a process hold several builds, each with its kernels.
-		args := slices.Concat(commonFlags, linkFlags, []string{"-Wl,-soname,windrow-emulator-" + name})
+		args := slices.Concat(commonFlags, linkFlags, []string{"-Wl,-soname,windrow-emulator-" + version})
 		if b.checked {
 			args = append(args, "-DCHECKED")
 		}
@@ -115,12 +115,12 @@ func (b builder) library(name string) (string, error) {
 // object compiles one file of kernels. Where it does not compile, it returns a
 // text file of the errors.
 func (b builder) object(file, driver, version string) (string, error) {
-	source, err := os.ReadFile(file)
+	source, err := b.sourceOf(file, map[string]bool{})
 	if err != nil {
 		return "", err
 	}
 	base := strings.TrimSuffix(filepath.Base(file), ".cu")
-	name := base + "-" + hash(string(source), version)
+	name := base + "-" + hash(source, version)
 	broken := filepath.Join(b.cache, name+".error")
 	if _, err := os.Stat(broken); err == nil {
 		return broken, nil
@@ -177,6 +177,14 @@ func (b builder) make(name string, f func(out string) error) (string, error) {
 	if err := os.MkdirAll(b.cache, 0o755); err != nil {
 		return "", err
 	}
+	unlock, err := lock(filepath.Join(b.cache, name+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil { // made by another process meanwhile
+		return path, nil
+	}
 	dir, err := os.MkdirTemp(b.cache, "tmp-")
 	if err != nil {
 		return "", err
@@ -221,6 +229,38 @@ func hash(parts ...string) string {
 		fmt.Fprintf(h, "%d %s", len(p), p)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:20]
+}
+
+// sourceOf returns a source file with the text of the files that it includes.
+func (b builder) sourceOf(file string, seen map[string]bool) (string, error) {
+	if seen[file] {
+		return "", nil
+	}
+	seen[file] = true
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	text.Write(data)
+	for line := range strings.Lines(string(data)) {
+		var name string
+		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "#include %q", &name); n == 0 {
+			continue
+		}
+		part, err := b.sourceOf(filepath.Join(filepath.Dir(file), name), seen)
+		if errors.Is(err, fs.ErrNotExist) {
+			part, err = b.sourceOf(filepath.Join(b.include, name), seen)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of the compiler
+		}
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(part)
+	}
+	return text.String(), nil
 }
 
 // hashFiles hashes the files of a folder with a suffix.

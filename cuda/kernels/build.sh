@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes PTX of the CUDA sources with clang, without a CUDA toolkit:
-#   sh build.sh [-o DIR] [FILE...]    FILE.cu -> FILE.sm_80.ptx and FILE.sm_90a.ptx; all files by default
+#   sh build.sh [-o DIR] [FILE...]    FILE.cu -> FILE.sm_80.ptx.gz and FILE.sm_90a.ptx.gz; all files by default
+# (zcat shows them)
 # A file whose name ends in _hopper has an sm_90a image only.
 set -eu
 cd "$(dirname "$0")"
@@ -25,7 +26,8 @@ image() { # file architecture PTX-version flags...
 		rm -f "$out/$f.$arch.ptx.tmp"
 		exit 1
 	}
-	mv "$out/$f.$arch.ptx.tmp" "$out/$f.$arch.ptx"
+	gzip -9nc "$out/$f.$arch.ptx.tmp" >"$out/$f.$arch.ptx.gz"
+	rm "$out/$f.$arch.ptx.tmp"
 }
 
 for f; do

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -14,9 +15,27 @@ func Files(major, minor int) []string {
 	var files []string
 	for _, e := range entries {
 		file, _, _ := strings.Cut(e.Name(), ".")
-		if _, err := PTX(file, major, minor); err == nil && !slices.Contains(files, file) {
+		if _, err := imageName(file, major, minor); err == nil && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
 	}
 	return files
+}
+
+// Names lists the kernels of a file's image for a compute capability.
+func Names(file string, major, minor int) ([]string, error) {
+	name, err := imageName(file, major, minor)
+	if err != nil {
+		return nil, err
+	}
+	text, err := read(name)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, part := range bytes.Split(text, entry)[1:] {
+		kernel, _, _ := bytes.Cut(part, []byte("("))
+		names = append(names, string(kernel))
+	}
+	return names, nil
 }

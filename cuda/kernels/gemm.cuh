@@ -42,7 +42,7 @@ template <int tiles, int n> DEV void store(float (&c)[n][4], const Output &d, u3
   if (col0 >= out) return;
   if (d.bias) add_bias<tiles>(c, d.bias, col0, out);
   if (d.f32) {
-    constexpr int batch = tiles < 8 ? tiles : 8; // loads in flight
+    constexpr int batch = tiles < 16 ? tiles : 16; // loads in flight
     UNROLL for (int h = 0; h < 2; h++) {
       const u32 row = row0 + lane / 4 + h * 8;
       if (row >= rows) continue;

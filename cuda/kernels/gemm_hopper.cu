@@ -4,7 +4,8 @@
 // Blocks stay for all their tiles, so that the copies of the next tile run
 // under the stores of this one. In the kernels that end in _pair two blocks of
 // a cluster take neighbouring rows and load half of the weights' tile each for
-// both. Runs on a GPU only.
+// both; in those that end in _split_pair they take halves of k of one tile.
+// Runs on a GPU only.
 #include "gemm.cuh"
 #ifdef __NVPTX__
 
@@ -25,14 +26,22 @@
   "add.s64 b1, " db ", 2;\n\tadd.s64 b2, " db ", 4;\n\tadd.s64 b3, " db ", 6;\n\t"                                                     \
   "wgmma.fence.sync.aligned;\n\t"                                                                                                     \
   WGMMA(n, list, da, db, "p") WGMMA(n, list, "a1", "b1", "q") WGMMA(n, list, "a2", "b2", "q") WGMMA(n, list, "a3", "b3", "q")          \
-  "wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;\n\t}"
+  "wgmma.commit_group.sync.aligned;\n\t}"
 
+#define SUMS32(c) F32(c, 0), F32(c, 8), F32(c, 16), F32(c, 24)
+#define SUMS16(c) F32(c, 0), F32(c, 8)
+
+// multiply starts a stage; finish waits for all that was started, and gives the sums.
 DEV void multiply(float (&c)[32][4], u64 a, u64 b, u32 add) {
-  asm volatile(STAGE(256, N128, "%128", "%129", "%130") : F32(c, 0), F32(c, 8), F32(c, 16), F32(c, 24) : "l"(a), "l"(b), "r"(add) : "memory");
+  asm volatile(STAGE(256, N128, "%128", "%129", "%130") : SUMS32(c) : "l"(a), "l"(b), "r"(add) : "memory");
 }
 DEV void multiply(float (&c)[16][4], u64 a, u64 b, u32 add) {
-  asm volatile(STAGE(128, N64, "%64", "%65", "%66") : F32(c, 0), F32(c, 8) : "l"(a), "l"(b), "r"(add) : "memory");
+  asm volatile(STAGE(128, N64, "%64", "%65", "%66") : SUMS16(c) : "l"(a), "l"(b), "r"(add) : "memory");
 }
+DEV void finish(float (&c)[32][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS32(c)::"memory"); }
+DEV void finish(float (&c)[16][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS16(c)::"memory"); }
+// finish_before waits for all stages but the newest.
+DEV void finish_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
 // descriptor of k-contiguous rows of 128 bytes in the 128-byte swizzle: groups
 // of 8 rows are 1024 bytes apart.
@@ -57,6 +66,24 @@ DEV void arrive(u32 barrier, bool yes) {
 DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
                "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
+}
+// arrive_with arrives at a block of the cluster with what this thread wrote
+// there, and wait_with waits for the phase and sees it.
+DEV void arrive_with(u32 barrier, u32 rank) {
+  asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tmbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank) : "memory");
+}
+DEV void wait_with(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  } while (!done);
+}
+// give writes four sums to the shared memory of a block of the cluster; get reads this block's.
+DEV void give(u32 to, u32 rank, const float (&v)[4]) {
+  asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tst.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n\t}" ::"r"(to), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+}
+DEV void get(float (&v)[4], u32 from) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
 }
 DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
@@ -99,38 +126,67 @@ template <int cols, int cluster> DEV bool locate(const Work &k, u32 t, u32 rank,
   return true;
 }
 
+// Way is how blocks share work: alone, two with one tile of weights, or two
+// with halves of k of one tile.
+enum Way { ALONE, PAIR, SPLIT };
+
+// exchange adds up the two blocks' sums of a tile: a block ends with those of
+// the warpgroup of its rank, and gives the other's away through box.
+template <int n> DEV void exchange(float (&c)[n][4], u32 box, u32 there, u32 taken, u32 rank, u32 phase) {
+  const u32 at = box + tid() % 128 * 16;
+  if (tid() / 128 != rank) {
+    wait_with(taken, phase ^ 1);
+    UNROLL for (int j = 0; j < n; j++) give(at + j * 2048, 1 - rank, c[j]);
+    arrive_with(there, 1 - rank);
+  } else {
+    wait_with(there, phase);
+    UNROLL for (int j = 0; j < n; j++) {
+      float v[4];
+      get(v, at + j * 2048);
+      UNROLL for (int e = 0; e < 4; e++) c[j][e] += v[e];
+    }
+    arrive_with(taken, 1 - rank);
+  }
+}
+
 // product runs a block's tiles: 128 rows by COLS columns of sums. Gated tiles
-// have COLS/2 outputs: those of gate, then the same of up.
-template <int COLS, int STAGES, int CLUSTER, bool GATED> DEV void product(u8 *dynamic, const Work &k) {
+// have COLS/2 outputs: those of gate, then the same of up. AHEAD starts a stage
+// before the one before it is done.
+template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV void product(u8 *dynamic, const Work &k) {
   constexpr u32 x_bytes = 128 * 128, w_bytes = COLS * 128, stage = x_bytes + w_bytes, outputs = GATED ? COLS / 2 : COLS;
-  static_assert(COLS == 256 || (COLS == 128 && CLUSTER == 1 && !GATED));
+  constexpr u32 blocks = WAY == ALONE ? 1 : 2, sharing = WAY == PAIR ? 2 : 1; // of a cluster, of a tile of weights
+  static_assert(COLS == 256 || (COLS == 128 && WAY == ALONE && !GATED));
+  static_assert(!GATED || WAY != SPLIT);
   // The swizzle wants stages on 1024 bytes.
-  const u32 base = (shared_address(dynamic) + 1023) / 1024 * 1024, full = base + STAGES * stage, empty = full + STAGES * 8;
-  const u32 rank = CLUSTER > 1 ? cluster_rank() : 0, first = bid() / CLUSTER, step = gdim() / CLUSTER;
+  const u32 base = (shared_address(dynamic) + 1023) / 1024 * 1024, box = base + STAGES * stage;
+  const u32 full = box + (WAY == SPLIT ? COLS * 64 * 4 : 0), empty = full + STAGES * 8, there = empty + STAGES * 8, taken = there + 8;
+  const u32 rank = WAY == ALONE ? 0 : cluster_rank(), first = bid() / blocks, step = gdim() / blocks;
   const u32 group = tid() / 128, steps = (k.in + 63) / 64;
+  const u32 from = WAY == SPLIT ? rank * (steps / 2) : 0, to = WAY == SPLIT && rank == 0 ? steps / 2 : steps;
   launch_dependents();
   if (tid() == 0) {
     for (u32 s = 0; s < STAGES; s++) {
       barrier_init(full + s * 8, 1);
-      barrier_init(empty + s * 8, 8 * CLUSTER); // the warps that multiply
+      barrier_init(empty + s * 8, 8 * sharing); // the warps that multiply
     }
+    if (WAY == SPLIT) barrier_init(there, 128), barrier_init(taken, 128);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  if (CLUSTER > 1) cluster_sync();
-  else sync();
+  if (WAY == ALONE) sync();
+  else cluster_sync();
   dependency_wait();
-  u32 at = 0, phase = 0; // stage of the ring, and the parity of its round
+  u32 at = 0, phase = 0, tile_phase = 0; // stage of the ring, and the parities of its round and of the tile
   Place p;
   if (group == 2) { // copies
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (tid() == 256) {
-      for (u32 t = first; locate<outputs, CLUSTER>(k, t, rank, p); t += step) {
-        for (u32 i = 0; i < steps; i++) {
-          const u32 to = base + at * stage, w = to + x_bytes, arrived = full + at * 8;
+      for (u32 t = first; locate<outputs, sharing>(k, t, rank % sharing, p); t += step) {
+        for (u32 i = from; i < to; i++) {
+          const u32 x = base + at * stage, w = x + x_bytes, arrived = full + at * 8;
           wait_phase(empty + at * 8, phase ^ 1);
           expect(arrived, stage);
-          copy_box(to, k.x, i * 64, p.row, arrived);
-          if (CLUSTER > 1) {
+          copy_box(x, k.x, i * 64, p.row, arrived);
+          if (WAY == PAIR) {
             copy_box_pair(w + rank * (w_bytes / 2), GATED && rank ? k.w[1] : p.w, i * 64, GATED ? p.col : p.col + rank * 128, arrived);
           } else {
             copy_box(w, p.w, i * 64, p.col, arrived);
@@ -143,46 +199,68 @@ template <int COLS, int STAGES, int CLUSTER, bool GATED> DEV void product(u8 *dy
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const u32 lane = tid() % 32;
+    auto free = [&](u32 s) {
+      if (WAY == PAIR) arrive_at(empty + s * 8, lane, lane < 2);
+      else arrive(empty + s * 8, lane == 0);
+    };
     float c[COLS / 8][4];
-    for (u32 t = first; locate<outputs, CLUSTER>(k, t, rank, p); t += step) {
-      for (u32 i = 0; i < steps; i++) {
-        const u32 from = base + at * stage;
+    for (u32 t = first; locate<outputs, sharing>(k, t, rank % sharing, p); t += step) {
+      u32 before = 0;
+      for (u32 i = from; i < to; i++) {
+        const u32 x = base + at * stage;
         wait_phase(full + at * 8, phase);
-        multiply(c, descriptor(from + group * (x_bytes / 2)), descriptor(from + x_bytes), i);
-        if (CLUSTER > 1) arrive_at(empty + at * 8, lane, lane < CLUSTER);
-        else arrive(empty + at * 8, lane == 0);
+        multiply(c, descriptor(x + group * (x_bytes / 2)), descriptor(x + x_bytes), i - from);
+        if (AHEAD) {
+          finish_before();
+          if (i > from) free(before);
+          before = at;
+        } else {
+          finish(c);
+          free(at);
+        }
         if (++at == STAGES) at = 0, phase ^= 1;
+      }
+      if (AHEAD) {
+        finish(c);
+        free(before);
+      }
+      if constexpr (WAY == SPLIT) {
+        exchange(c, box, there, taken, rank, tile_phase);
+        tile_phase ^= 1;
       }
       const u32 row = p.row + group * 64 + tid() / 32 % 4 * 16;
       if constexpr (GATED) activate<COLS / 16>(c, k.gate_bias, k.up_bias, p.col, p.out);
-      store<outputs / 8>(c, p.d, row, p.col, k.rows, p.out);
+      if (WAY != SPLIT || group == rank) store<outputs / 8>(c, p.d, row, p.col, k.rows, p.out);
     }
   }
   // No block leaves while the other may still write to its shared memory.
-  if (CLUSTER > 1) {
+  if (WAY != ALONE) {
     sync_warp();
     cluster_sync();
   }
 }
 
-#define GEMM(name, COLS, STAGES, CLUSTER)                                                                                                                         \
+#define GEMM(name, COLS, STAGES, WAY, AHEAD)                                                                                                                      \
   extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *w0, const void *w1, const void *w2, float *f0, float *f1,       \
                                                                       float *f2, bf16 *h0, bf16 *h1, bf16 *h2, const float *b0, const float *b1,                 \
                                                                       const float *b2, u32 out0, u32 out1, u32 out2, u32 add, u32 rows, u32 in) {                \
     DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<COLS, STAGES, CLUSTER, false>(                                                                                                                       \
+    product<COLS, STAGES, WAY, false, AHEAD>(                                                                                                                  \
         shared, Work{x, {w0, w1, w2}, {{f0, h0, b0, add}, {f1, h1, b1, add}, {f2, h2, b2, add}}, nullptr, nullptr, {out0, out1, out2}, rows, in});              \
   }
-#define GATED(name, STAGES, CLUSTER)                                                                                                                              \
+#define GATED(name, STAGES, WAY, AHEAD)                                                                                                                           \
   extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *gate, const void *up, float *f32, bf16 *half,                   \
                                                                       const float *gate_bias, const float *up_bias, u32 rows, u32 out, u32 in) {                 \
     DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<256, STAGES, CLUSTER, true>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});     \
+    product<256, STAGES, WAY, true, AHEAD>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});     \
   }
 
-GEMM(gemm_wide, 256, 4, 1)
-GEMM(gemm_wide_pair, 256, 4, 2)
-GEMM(gemm_narrow, 128, 6, 1)
-GATED(gated_wide, 4, 1)
-GATED(gated_wide_pair, 4, 2)
+GEMM(gemm_wide, 256, 4, ALONE, false)
+GEMM(gemm_wide_pair, 256, 4, PAIR, false)
+GEMM(gemm_ahead_pair, 256, 4, PAIR, true)
+GEMM(gemm_split_pair, 256, 3, SPLIT, false)
+GEMM(gemm_narrow, 128, 6, ALONE, false)
+GATED(gated_wide, 4, ALONE, false)
+GATED(gated_wide_pair, 4, PAIR, false)
+GATED(gated_ahead_pair, 4, PAIR, true)
 #endif

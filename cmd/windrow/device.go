@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"windrow/backend"
+	"windrow/cpu"
+	"windrow/cuda"
+	"windrow/model"
+)
+
+// The names that --backend takes.
+const (
+	backendAuto = "auto"
+	backendCPU  = "cpu"
+	backendCUDA = "cuda"
+)
+
+// opened is a backend with what only its kind can tell.
+type opened struct {
+	backend.Backend
+	// bandwidth measures, for about that long, how fast the device reads or
+	// copies its memory, in GB/s (10⁹ bytes read, or read and written).
+	bandwidth func(time.Duration) float64
+	// launches is how many nodes the last step's graph had; nil: no graphs.
+	launches func() int
+}
+
+// openBackend opens the device that the flags ask for. auto takes the GPU
+// where one can hold the weights, and says on notes why it does not take one
+// that is there.
+func openBackend(m machineOptions, weights int64, notes io.Writer) (*opened, error) {
+	if m.backend != backendCPU && m.kernels == "" {
+		b, err := openCUDA(m, weights, notes)
+		switch {
+		case err == nil:
+			return b, nil
+		case m.backend == backendCUDA:
+			return nil, err
+		case !errors.Is(err, cuda.ErrNoDriver):
+			fmt.Fprintf(notes, "%v; going on with the CPU\n", err)
+		}
+	}
+	b, err := cpu.New(cpu.Options{Threads: m.threads, Exact: m.exact, Kernels: m.kernels})
+	if err != nil {
+		return nil, err
+	}
+	threads := b.Features().Threads
+	return &opened{Backend: b, bandwidth: func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }}, nil
+}
+
+// uploadBarBytes is how large a model has to be for its upload to show a bar.
+const uploadBarBytes = 1 << 30
+
+// openCUDA opens a GPU that can hold the weights.
+func openCUDA(m machineOptions, weights int64, notes io.Writer) (*opened, error) {
+	bar := newProgress(notes, "upload")
+	var done int64
+	b, err := cuda.New(cuda.Options{Exact: m.exact, Library: m.library, Progress: func(n int64) {
+		if done += n; weights < uploadBarBytes {
+			return
+		}
+		bar.update(int(done>>20), int(weights>>20), "MiB")
+		if done >= weights {
+			bar.finish()
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	free, total, err := b.FreeMemory()
+	if err == nil && uint64(weights) > free {
+		err = fmt.Errorf("cuda: the weights take %s, %s has %s free of %s", bytesText(weights), b.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &opened{Backend: b, bandwidth: b.CopyBandwidth, launches: b.Launches}, nil
+}
+
+// weightBytes is what all tensors of a source take.
+func weightBytes(src model.Source) int64 {
+	var n int64
+	for _, name := range src.Names() {
+		if t, ok := src.Tensor(name); ok {
+			n += int64(t.Bytes())
+		}
+	}
+	return n
+}

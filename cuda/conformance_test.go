@@ -1,0 +1,82 @@
+package cuda
+
+import (
+	"os"
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/backendtest"
+	"windrow/cuda/emulator"
+	"windrow/decoder/decodertest"
+)
+
+// goldenDir has the golden models.
+const goldenDir = "../model/testdata/golden"
+
+// onDevice tells whether the tests run on a GPU: the emulator takes minutes
+// for what a GPU does at once.
+var onDevice = os.Getenv("WINDROW_CUDA_DEVICE") != ""
+
+func openBackend(t *testing.T, exact bool) backend.Backend {
+	t.Helper()
+	b, err := New(Options{Exact: exact, Library: testLibrary(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestConformance runs the suite in both arithmetics.
+func TestConformance(t *testing.T) {
+	golden := goldenDir
+	if testing.Short() {
+		golden = ""
+	}
+	t.Run("exact", func(t *testing.T) {
+		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) })
+	})
+	t.Run("default", func(t *testing.T) {
+		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, false) })
+	})
+}
+
+// traceProblems are those that run: all of them on a GPU or with WINDROW_SLOW.
+func traceProblems() []int {
+	if onDevice || os.Getenv("WINDROW_SLOW") != "" {
+		return nil
+	}
+	return decodertest.Quick[:1]
+}
+
+// TestTraces reproduces the golden traces.
+func TestTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
+	b := openBackend(t, true)
+	defer b.Close()
+	decodertest.Run(t, b, traceProblems())
+	decodertest.RunVerified(t, b, traceProblems(), backend.KVF32)
+}
+
+// TestVerified holds verified against ar in the default arithmetic, where
+// batch invariance has to make them equal.
+func TestVerified(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
+	b := openBackend(t, false)
+	defer b.Close()
+	for _, kv := range []backend.KVType{backend.KVBF16, backend.KVInt8} {
+		decodertest.RunVerified(t, b, traceProblems(), kv)
+	}
+}
+
+// testLibrary is the driver's library: the emulated one, or, on a GPU, the
+// machine's own.
+func testLibrary(t testing.TB) string {
+	if onDevice {
+		return ""
+	}
+	return emulator.Library(t, false)
+}

@@ -1,0 +1,162 @@
+// Packed weights: what project*.cu multiplies and pack.cu makes.
+//
+// A strip is 16 outputs. It is cut along the inputs into granules of `inputs`
+// (64 or 128) weights each, one after the other: numbers in the order in which
+// a warp's lanes take them as A operands of mma m16n8k16, then their scales.
+// Lane 4g+t holds rows g and g+8 of its strip, and of every 16 inputs those at
+// 2t, 2t+1, 2t+8 and 2t+9: registers 0 to 3 of an operand are (g, 2t), (g+8, 2t),
+// (g, 2t+8) and (g+8, 2t+8), each with the input after it in its high half.
+//
+// An operand holds number + offset exactly; a weight is scale·number + bias, of
+// which scale and bias are applied to sums of `fold` inputs.
+#pragma once
+#include "gpu.cuh"
+
+// METHOD is DEV of members.
+#ifdef __NVPTX__
+#define METHOD __attribute__((device, always_inline)) inline
+#else
+#define METHOD inline
+#endif
+
+// fma_bf16x2 is a·b+c of both halves, rounded once.
+#ifdef __NVPTX__
+DEV u32 fma_bf16x2(u32 a, u32 b, u32 c) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); return r; }
+#else
+DEV u32 fma_bf16x2(u32 a, u32 b, u32 c) {
+  return pack_bf16(fma(low_bf16(a), low_bf16(b), low_bf16(c)), fma(high_bf16(a), high_bf16(b), high_bf16(c)));
+}
+#endif
+
+DEV float low_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)v); }
+DEV float high_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)(v >> 16)); }
+
+// 0x4300 is 128 in bf16, and its last 7 bits count ones.
+constexpr u32 ones128 = 0x43004300;
+
+// Scales and biases of a lane's two rows, for one fold.
+struct Affine { float scale[2], bias[2]; };
+
+// Nibbles holds 128 inputs a granule: one u32 a lane and 16 inputs, register i
+// in bits 4i..4i+3 of each half. Operands are 128 + number.
+struct Nibbles {
+  static constexpr u32 inputs = 128, bytes = 1024;
+  static constexpr i32 offset = 128;
+  // decode gives the operands of 64 inputs.
+  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
+    u32x4 v = *(const u32x4 *)(granule + (block * 32 + lane) * 16);
+    u32 w[4] = {v.x, v.y, v.z, v.w};
+    UNROLL for (u32 k = 0; k < 4; k++)
+      UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = ((w[k] >> 4 * i) & 0x000f000f) | ones128;
+  }
+};
+
+// Bytes holds 64 inputs a granule: two u32 a lane and 16 inputs, registers 2i
+// in the even bytes and 2i+1 in the odd ones of word i. Operands are the bytes
+// less 128: signed numbers are stored with 128 added.
+struct Bytes {
+  static constexpr u32 inputs = 64, bytes = 1024;
+  static constexpr i32 offset = -128;
+  // 128 + (the low 7 bits) − (128 where the top bit is set, else 256)
+  static METHOD u32 pair(u32 v) { return fma_bf16x2((v & 0x00800080) ^ 0x43804380, 0xbf80bf80, (v & 0x007f007f) | ones128); }
+  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
+    UNROLL for (u32 half = 0; half < 2; half++) {
+      u32x4 v = *(const u32x4 *)(granule + (half * 32 + lane) * 16);
+      u32 w[4] = {v.x, v.y, v.z, v.w};
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        a[half * 2 + i / 2][i % 2 * 2] = pair(w[i]);
+        a[half * 2 + i / 2][i % 2 * 2 + 1] = pair(w[i] >> 8);
+      }
+    }
+  }
+};
+
+// SixBits holds 64 inputs a granule: low 4 bits as Nibbles, then two words a
+// lane with the high 2 bits, each of 32 inputs: register i of the first 16 at
+// bits 2i, of the second at 2i+8, of each half. Operands are the 6 bits less 32.
+struct SixBits {
+  static constexpr u32 inputs = 64, bytes = 768;
+  static constexpr i32 offset = 0;
+  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
+    u32x4 v = *(const u32x4 *)(granule + lane * 16);
+    u32x2 high = *(const u32x2 *)(granule + 512 + lane * 8);
+    u32 w[4] = {v.x, v.y, v.z, v.w}, h[2] = {high.x, high.y};
+    UNROLL for (u32 k = 0; k < 4; k++)
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        u32 at = k % 2 * 8 + 2 * i; // to bits 4 and 5
+        u32 top = at < 4 ? h[k / 2] << (4 - at) : h[k / 2] >> (at - 4);
+        u32 number = (((w[k] >> 4 * i) & 0x000f000f) | ones128) | (top & 0x00300030);
+        a[k][i] = fma_bf16x2(number, 0x3f803f80, 0xc320c320); // − 160
+      }
+  }
+};
+
+// AffineGroups are scales and biases in bf16 of groups of 32, 64 or 128: for
+// each group and g, the words of rows g and g+8. shift is log2(group / fold).
+template <class N, u32 foldInputs> struct AffineGroups : N {
+  static constexpr u32 fold = foldInputs;
+  static constexpr bool sums = true;
+  static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
+    u32x2 v = *(const u32x2 *)(granule + N::bytes + (index >> shift) * 64 + g * 8);
+    Affine r;
+    u32 w[2] = {v.x, v.y};
+    UNROLL for (u32 i = 0; i < 2; i++) {
+      r.scale[i] = low_bf16(w[i]);
+      r.bias[i] = high_bf16(w[i]);
+    }
+    return r;
+  }
+};
+
+// Q4_0: an f16 scale of 32 numbers less 8.
+struct PackedQ4_0 : Nibbles {
+  static constexpr u32 fold = 32;
+  static constexpr bool sums = true;
+  static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
+    u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
+    float a = low_f16(v), b = high_f16(v);
+    return {{a, b}, {-8 * a, -8 * b}};
+  }
+};
+
+// Q8_0: an f16 scale of 32 signed numbers.
+struct PackedQ8_0 : Bytes {
+  static constexpr u32 fold = 32;
+  static constexpr i32 offset = 0;
+  static constexpr bool sums = false;
+  static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
+    u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
+    return {{low_f16(v), high_f16(v)}, {}};
+  }
+};
+
+// Q4_K: for each 32 inputs and g, 6-bit scale and minimum of rows g and g+8 in
+// a byte each; then d and the minima's d in f16, rows g and g+8.
+struct PackedQ4_K : Nibbles {
+  static constexpr u32 fold = 32;
+  static constexpr bool sums = true;
+  static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
+    u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
+    u32x2 d = *(const u32x2 *)(granule + bytes + 128 + g * 8);
+    u32 w[2] = {d.x, d.y};
+    Affine r;
+    UNROLL for (u32 i = 0; i < 2; i++) {
+      u32 both = v >> 16 * i;
+      r.scale[i] = low_f16(w[i]) * (float)(both & 255);
+      r.bias[i] = -(high_f16(w[i]) * (float)(both >> 8 & 255));
+    }
+    return r;
+  }
+};
+
+// Q6_K: for each 16 inputs and g, signed scales of rows g and g+8; then their d
+// in f16.
+struct PackedQ6_K : SixBits {
+  static constexpr u32 fold = 16;
+  static constexpr bool sums = false;
+  static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
+    u32 v = *(const u16 *)(granule + bytes + index * 16 + g * 2);
+    u32 d = *(const u32 *)(granule + bytes + 64 + g * 4);
+    return {{low_f16(d) * (float)(i8)v, high_f16(d) * (float)(i8)(v >> 8)}, {}};
+  }
+};

@@ -1,0 +1,4 @@
+// Projections by Q4_K blocks.
+#include "project.cuh"
+
+PROJECT_ALL(project_q4_k, PackedQ4_K)

@@ -1,0 +1,121 @@
+package cuda
+
+import (
+	"fmt"
+	"math/bits"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// format is how the tensor-core kernels take a weight: the file of its
+// kernels, and the sizes of kernels/packed.cuh and project.cuh.
+type format struct {
+	file    string
+	inputs  int // of a granule
+	granule int // bytes of 16 outputs by inputs
+	sums    int // sums of x that a unit needs a row
+	shift   int // log2(group / inputs of a fold)
+}
+
+// bf16Format is that of bf16 rows as stored.
+var bf16Format = format{file: "project_bf16", inputs: 64, granule: 2048}
+
+// formatOf is the format of a quantised dtype.
+func formatOf(dt backend.DType, group int) (format, bool) {
+	switch dt {
+	case backend.Affine4, backend.Affine8:
+		f := format{file: "project_affine4", inputs: 128}
+		if dt == backend.Affine8 {
+			f = format{file: "project_affine8", inputs: 64}
+		}
+		f.granule = 1024 + 64*max(1, f.inputs/group)
+		fold := 64
+		if group == 32 {
+			fold = 32
+			f.file += "_32"
+		}
+		f.sums = f.inputs / fold
+		f.shift = bits.Len(uint(group/fold)) - 1
+		return f, true
+	case backend.Q4_0:
+		return format{file: "project_q4_0", inputs: 128, granule: 1024 + 128, sums: 4}, true
+	case backend.Q8_0:
+		return format{file: "project_q8_0", inputs: 64, granule: 1024 + 64}, true
+	case backend.Q4_K:
+		return format{file: "project_q4_k", inputs: 128, granule: 1024 + 128 + 64, sums: 4}, true
+	case backend.Q6_K:
+		return format{file: "project_q6_k", inputs: 64, granule: 768 + 64 + 32}, true
+	}
+	return format{}, false
+}
+
+// packedMatrix is a quantised weight in the order in which the tensor-core
+// kernels read it (kernels/packed.cuh).
+type packedMatrix struct {
+	format
+	dt      backend.DType
+	out, in int
+	group   int
+	data    driver.Ptr
+	bytes   int
+}
+
+// mostOutputs bounds the outputs of a weight by the counters of projections.
+const mostOutputs = tileOutputs * mostTiles / 4
+
+// packable tells whether the tensor-core kernels take a weight: bf16 rows and
+// quantised ones whose inputs are a multiple of 8.
+func packable(t backend.Tensor) bool {
+	if len(t.Shape) != 2 || t.Shape[1]%8 != 0 || t.Shape[0] > mostOutputs {
+		return false
+	}
+	if t.DType == backend.BF16 {
+		return true
+	}
+	_, ok := formatOf(t.DType, t.Group)
+	return ok
+}
+
+// pack enqueues the packing of a quantised weight whose bytes are on the
+// device; scales and biases are those of affine types. What was read may be
+// freed once the stream has been waited for.
+func (d *device) pack(t backend.Tensor, raw, scales, biases driver.Ptr) (*packedMatrix, error) {
+	f, ok := formatOf(t.DType, t.Group)
+	if !ok || !packable(t) {
+		return nil, fmt.Errorf("cuda: %v of shape %v cannot be packed", t.DType, t.Shape)
+	}
+	m := &packedMatrix{format: f, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
+	granules := m.granules()
+	m.bytes = granules * f.granule
+	var err error
+	if m.data, err = d.ctx.Alloc(m.bytes); err != nil {
+		return nil, err
+	}
+	d.launch(kernel{file: "pack", name: "pack_" + t.DType.String()}, dim{x: ceil(granules, 8)}, 256,
+		uint64(m.data), uint64(raw), uint64(scales), uint64(biases), uint64(m.out), uint64(m.in), uint64(t.Group), uint64(f.granule))
+	if err := d.take(); err != nil {
+		d.ctx.Free(m.data)
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *packedMatrix) granules() int { return ceil(m.out, 16) * ceil(m.in, m.inputs) }
+
+// free gives back the packed form.
+func (m *packedMatrix) free(d *device) error { return d.ctx.Free(m.data) }
+
+// dequantise writes a packed weight as rows of bf16 [out, in], each weight
+// rounded once.
+func (d *device) dequantise(dst driver.Ptr, w *matrix) {
+	m := w.packed
+	shift := 0
+	if m.dt.Affine() {
+		shift = bits.Len(uint(m.group/32)) - 1
+	}
+	d.launch(kernel{file: "pack", name: "dequantise_" + m.dt.String()}, dim{x: ceil(m.granules(), 8)}, 256,
+		uint64(dst), uint64(m.data), uint64(m.out), uint64(m.in), uint64(m.granule), uint64(shift))
+}
+
+func ceil(n, by int) int { return (n + by - 1) / by }
