@@ -19,15 +19,16 @@ fi
 # makes of each instance of a template, and with it the bits of a row.
 flags="-x cuda --cuda-device-only -nocudainc -nocudalib -std=gnu++20 -O3 -S -ffp-contract=on -Wall -Wno-unknown-cuda-version -Wno-unused-function"
 
+# Made elsewhere and moved: an image in this folder is whole, and nothing else is in it.
+temporary=$(mktemp -d "$out/.build-XXXXXX")
+trap 'rm -rf "$temporary"' EXIT
+
 image() { # file architecture PTX-version flags...
 	f=$1 arch=$2 ptx=$3
 	shift 3
-	"$CLANG" $flags --cuda-gpu-arch=$arch --cuda-feature=+$ptx "$@" -o "$out/$f.$arch.ptx.tmp" "$f.cu" || {
-		rm -f "$out/$f.$arch.ptx.tmp"
-		exit 1
-	}
-	gzip -9nc "$out/$f.$arch.ptx.tmp" >"$out/$f.$arch.ptx.gz"
-	rm "$out/$f.$arch.ptx.tmp"
+	"$CLANG" $flags --cuda-gpu-arch=$arch --cuda-feature=+$ptx "$@" -o "$temporary/ptx" "$f.cu"
+	gzip -9nc "$temporary/ptx" >"$temporary/$f.$arch.ptx.gz"
+	mv "$temporary/$f.$arch.ptx.gz" "$out/"
 }
 
 for f; do
