@@ -7,10 +7,12 @@ import (
 	"windrow/cuda/driver"
 )
 
-// The shape of a block of simt.cu: 2 warps of 4 outputs, by 8 rows.
+// The shape of a block of simt.cu: 2 warps of 4 outputs, by 8 rows. simtTiles
+// such blocks take the same weights at the same time: those of 32 rows.
 const (
 	simtOutputs = 8
 	simtRows    = 8
+	simtTiles   = 4
 )
 
 // simtKernel is the exact projection by a weight. Floats whose rows are no
@@ -32,7 +34,9 @@ func (d *device) simtProject(dst, x driver.Ptr, w *matrix, bias driver.Ptr, add 
 // the device address of their number, a u32 (0: all of them). It spares one row
 // most of the work of 8.
 func (d *device) simtProjectLive(dst, x driver.Ptr, w *matrix, bias driver.Ptr, add bool, bucket int, live driver.Ptr) {
-	grid := dim{x: (w.out + simtOutputs - 1) / simtOutputs, y: (bucket + simtRows - 1) / simtRows}
+	tiles := (bucket + simtRows - 1) / simtRows
+	together := min(tiles, simtTiles)
+	grid := dim{together, (w.out + simtOutputs - 1) / simtOutputs, (tiles + together - 1) / together}
 	d.launch(simtKernel(w.dt, w.in), grid, 64,
 		uint64(dst), uint64(x), uint64(w.raw), uint64(w.scales), uint64(w.biases), uint64(bias),
 		uint64(w.out), uint64(w.in), uint64(w.group), floatKind(w.dt), flag(add), uint64(bucket), uint64(live))

@@ -125,7 +125,7 @@ var simtAttendCases = []attendCase{
 	{dim: 130, kvHeads: 1, group: 2, bases: []int{70}, rows: []int{2}},
 	{dim: 256, kvHeads: 1, group: 2, bases: []int{95}, rows: []int{3}},
 	{dim: 32, kvHeads: 1, group: 2, window: 100, keep: 5, slots: 110, bases: []int{0, 93, 300, 1000}, rows: []int{4, 10, 3, 1}},
-	{dim: 16, kvHeads: 2, group: 1, window: 64, keep: 0, slots: 80, bases: []int{60, 700}, rows: []int{9, 2}},
+	{dim: 16, kvHeads: 2, group: 1, window: 64, keep: 0, slots: 80, bases: []int{60, 700}, rows: []int{9, 4}},
 }
 
 func checkSimtAttend(d *device, t backend.KVType) error {

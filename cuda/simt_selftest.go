@@ -66,7 +66,7 @@ func simtShapes(dt backend.DType) (s []simtShape) {
 func checkSimtProject(d *device, dt backend.DType) error {
 	r := rand.New(rand.NewPCG(5, uint64(dt)))
 	for i, s := range simtShapes(dt) {
-		if err := checkSimtShape(d, r, dt, s, []int{1, 11, 8}[i%3]); err != nil {
+		if err := checkSimtShape(d, r, dt, s, []int{1, 11, 8, 35}[i%4]); err != nil {
 			return fmt.Errorf("[%d, %d], groups of %d: %w", s.out, s.in, s.group, err)
 		}
 	}
@@ -108,7 +108,7 @@ func checkSimtShape(d *device, r *rand.Rand, dt backend.DType, s simtShape, rows
 	if err := equal(b.readFloats(alone, s.out), got[last*s.out:]); err != nil {
 		return fmt.Errorf("row %d alone: %w", last, err)
 	}
-	const bucket = 24
+	bucket := rows + 13
 	wide, some := b.floats(append(x, make([]float32, (bucket-rows)*s.in)...)), b.empty(4*bucket*s.out)
 	live := []byte{byte(rows), 0, 0, 0}
 	d.simtProjectLive(some, wide, w, 0, false, bucket, b.bytes(live))

@@ -229,11 +229,14 @@ DEV void sum_rows(float (&sum)[tileRows * outputs], Ahead<F> &ahead, const Row (
 // loaded ahead, the first of them before the kernel before has ended. live is
 // how many rows there are (null: all of them).
 //
+// Blocks that differ in x take other rows of the same outputs: they run at the
+// same time, and all but the first find the weights in L2.
+//
 // Every other four lanes take the second half of an octet first: 8 lanes' 16
 // bytes of activations then lie in different banks.
 template <class F>
 DEV void project(float *dst, const float *x, const u8 *data, const u16 *scales, const u16 *biases, const float *bias, u32 out, u32 in, u32 group, u32 kind, u32 add, u32 rows, const u32 *live) {
-  const u32 lane = tid() % 32, o0 = (bid() * projectWarps + tid() / 32) * outputs, r0 = bid_y() * tileRows;
+  const u32 lane = tid() % 32, o0 = (bid_y() * projectWarps + tid() / 32) * outputs, r0 = (bid_z() * gdim() + bid()) * tileRows;
   const bool swap = F::whole && lane & 4;
   launch_dependents();
   if (o0 >= out) return;
