@@ -17,7 +17,7 @@ type device struct {
 	stream    *driver.Stream
 	blas      *cublas          // nil where cuBLASLt is not found
 	modules   []*driver.Module // one a kernel
-	functions map[entry]*driver.Function
+	functions map[entry]*function
 	err       error
 	work      workspace // of decode projections
 	dry       bool      // load what launches need, and enqueue nothing
@@ -50,19 +50,42 @@ func newDevice(d *driver.Driver, ordinal int) (*device, error) {
 	}
 	return &device{
 		ctx: ctx, info: ctx.Info(), stream: stream,
-		functions: map[entry]*driver.Function{},
+		functions: map[entry]*function{},
 	}, nil
 }
 
 // entry names a kernel's code, whatever shared memory a launch asks for.
 type entry struct{ file, name string }
 
+// function is a loaded kernel; shared is how much dynamic shared memory it has
+// been allowed.
+type function struct {
+	*driver.Function
+	shared int
+}
+
 // function finds a kernel, and loads it when it is first asked for.
 func (d *device) function(k kernel) (*driver.Function, error) {
 	e := entry{k.file, k.name}
-	if f, ok := d.functions[e]; ok {
-		return f, nil
+	f, ok := d.functions[e]
+	if !ok {
+		var err error
+		if f, err = d.translate(k); err != nil {
+			return nil, err
+		}
+		d.functions[e] = f
 	}
+	if k.shared > max(f.shared, 48<<10) {
+		if err := f.AllowShared(k.shared); err != nil {
+			return nil, err
+		}
+		f.shared = k.shared
+	}
+	return f.Function, nil
+}
+
+// translate loads a kernel.
+func (d *device) translate(k kernel) (*function, error) {
 	image, err := kernels.PTX(k.file, k.name, d.info.Major, d.info.Minor)
 	if err != nil {
 		return nil, err
@@ -72,14 +95,11 @@ func (d *device) function(k kernel) (*driver.Function, error) {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}
 	f, err := m.Function(k.name)
-	if err == nil {
-		err = f.AllowShared(d.info.SharedPerBlock)
-	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	d.modules, d.functions[e] = append(d.modules, m), f
-	return f, nil
+	d.modules = append(d.modules, m)
+	return &function{Function: f}, nil
 }
 
 // dim is the shape of a grid.
