@@ -114,7 +114,8 @@ func (d *device) dequantise(dst driver.Ptr, w *matrix) {
 	if m.dt.Affine() {
 		shift = bits.Len(uint(m.group/32)) - 1
 	}
-	d.launch(kernel{file: "pack", name: "dequantise_" + m.dt.String()}, dim{x: ceil(m.granules(), 8)}, 256,
+	shared := 8 * 16 * (2*m.inputs + 16) // 8 granules of 16 rows, apart from their neighbours' banks
+	d.launch(kernel{"pack", "dequantise_" + m.dt.String(), shared}, dim{x: ceil(m.granules(), 8)}, 256,
 		uint64(dst), uint64(m.data), uint64(m.out), uint64(m.in), uint64(m.granule), uint64(shift))
 }
 

@@ -175,8 +175,8 @@ template <class W> DEV void dequantise(u16 *dst, const u8 *src, u8 *shared, u32 
 
 #define DEQUANTISE(name, W)                                                                                              \
   KERNEL(256) void dequantise_##name(u16 *dst, const u8 *src, u32 out, u32 in, u32 granule, u32 shift) {                  \
-    SHARED(dequantise_##name) u32x4 rows[8 * 16 * (W::inputs * 2 + 16) / 16];                                             \
-    dequantise<W>(dst, src, (u8 *)rows, out, in, granule, shift);                                                               \
+    DYNAMIC_SHARED(dequantise_##name, rows);                                                                              \
+    dequantise<W>(dst, src, rows, out, in, granule, shift);                                                              \
   }                                                                                                                      \
   REGISTER(dequantise_##name)
 
