@@ -62,21 +62,32 @@ const (
 	slabMaps = 1024
 )
 
-// openHopper finds what gemm_hopper.cu needs: nil without an error on other
-// devices, and with drivers that make no tensor maps.
-func (d *device) openHopper() (*hopperGEMM, error) {
+// openHopper finds what gemm_hopper.cu needs: nil on other devices, and with
+// drivers that make no tensor maps.
+func (d *device) openHopper() *hopperGEMM {
 	if d.info.Major != 9 || d.info.Minor != 0 {
-		return nil, nil
+		return nil
 	}
 	library, err := driver.OpenLibrary("libcuda.so.1")
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	h := &hopperGEMM{maps: map[mapKey]driver.Ptr{}, used: slabMaps}
 	if h.encode, err = library.Symbol("cuTensorMapEncodeTiled"); err != nil {
-		return nil, nil
+		return nil
 	}
-	return h, nil
+	return h
+}
+
+// hopperTakes tells whether the driver translates a kernel of gemm_hopper.cu.
+// Where it does not, the device goes on without that file.
+func (d *device) hopperTakes(k kernel) bool {
+	if _, err := d.function(k); err != nil {
+		d.prefill.hopper.free(d.ctx)
+		d.prefill.hopper, d.prefill.refused = nil, err
+		return false
+	}
+	return true
 }
 
 // withClusters marks the entries whose names end in _pair as kernels of

@@ -11,7 +11,7 @@ type prefill struct {
 	route   gemmRoute // forced by tests and benchmarks
 	hopper  *hopperGEMM
 	tried   bool  // hopper has been looked for
-	refused error // why it is not used though device and driver should take it
+	refused error // why the driver does not translate it
 }
 
 // gemmRoute is who multiplies.
@@ -43,7 +43,7 @@ func aligned(n int) int { return (n + gemmAlign - 1) &^ (gemmAlign - 1) }
 func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 	if !d.prefill.tried {
 		d.prefill.tried = true
-		d.prefill.hopper, d.prefill.refused = d.openHopper()
+		d.prefill.hopper = d.openHopper()
 	}
 	need := 0
 	for _, l := range w {
@@ -147,7 +147,11 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 		if in < splitInputs {
 			tiles = tiles[:len(tiles)-1]
 		}
-		d.hopperProject(d.fastest(tiles, rows, outs[:]...), x, parts, in, rows)
+		if t := d.fastest(tiles, rows, outs[:]...); d.hopperTakes(t.plain) {
+			d.hopperProject(t, x, parts, in, rows)
+			return
+		}
+		fallthrough
 	default:
 		d.gemm(d.fastest(d.gemmTiles(), rows, outs[:]...), x, parts, in, rows)
 	}
@@ -171,7 +175,11 @@ func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows in
 		d.blasProject(u, x, in, rows)
 		d.gatedAct(dst.f32, dst.bf16, g.dst.bf16, u.dst.bf16, true, rows*g.out)
 	case routeHopper:
-		d.hopperGated(d.fastest(hopperGatedTiles, rows, 2*g.out), dst, x, g, u, in, rows)
+		if t := d.fastest(hopperGatedTiles, rows, 2*g.out); d.hopperTakes(t.gated) {
+			d.hopperGated(t, dst, x, g, u, in, rows)
+			return
+		}
+		fallthrough
 	default:
 		d.gemmGated(d.fastest(d.gemmTiles(), rows, 2*g.out), dst, x, g, u, in, rows)
 	}

@@ -256,9 +256,8 @@ func (w gemmWeight) linear(in int) linear {
 	return linear{w: &matrix{out: w.out, in: in, raw: w.gemmPart.w, dt: backend.BF16, tensorCoreShape: true}, bias: w.gemmPart.bias}
 }
 
-// gemmRoutes lists what can multiply on the device. A device of compute
-// capability 9.0 whose driver has tensor maps must take gemm_hopper.cu.
-func (d *device) gemmRoutes() ([]gemmRoute, error) {
+// gemmRoutes lists what can multiply on the device.
+func (d *device) gemmRoutes() []gemmRoute {
 	routes := []gemmRoute{routeOwn, routeDecode}
 	if d.blas != nil {
 		routes = append(routes, routeBLAS)
@@ -266,7 +265,7 @@ func (d *device) gemmRoutes() ([]gemmRoute, error) {
 	if d.prefill.hopper != nil {
 		routes = append(routes, routeHopper)
 	}
-	return routes, d.prefill.refused
+	return routes
 }
 
 func testPrefillRoutes(d *device) (err error) {
@@ -295,11 +294,7 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 	if _, err := d.prepareGEMM(linears, c.rows); err != nil {
 		return err
 	}
-	routes, err := d.gemmRoutes()
-	if err != nil {
-		return err
-	}
-	for i, route := range routes {
+	for i, route := range d.gemmRoutes() {
 		form := gemmForms[(c.rows+i)%len(gemmForms)]
 		name := fmt.Sprintf("route %d", route)
 		var dst []target
@@ -329,7 +324,7 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 			return err
 		}
 	}
-	return nil
+	return d.prefill.refused
 }
 
 // testPrefillPacked runs two packed weights, which are decoded first.
@@ -377,7 +372,7 @@ func testGEMMPersistent(d *device) error {
 		return err
 	}
 	if d.prefill.hopper == nil {
-		return d.prefill.refused
+		return nil
 	}
 	for i, t := range append([]gemmTile{hopperAhead}, hopperTiles...) {
 		seed := gemmNoise(i)

@@ -41,7 +41,7 @@ func TestFastestTile(t *testing.T) {
 }
 
 // TestBenchGEMM prints what benchGEMM measures, on the device that
-// WINDROW_CUDA_DEVICE names. WINDROW_BENCH_GEMM is "all" or names of variants, separated by commas.
+// WINDROW_CUDA_DEVICE names. WINDROW_BENCH_GEMM is "all", or parts of names of variants, separated by commas.
 func TestBenchGEMM(t *testing.T) {
 	names := os.Getenv("WINDROW_BENCH_GEMM")
 	if names == "" {
@@ -59,7 +59,7 @@ func TestBenchGEMM(t *testing.T) {
 	if names != "all" {
 		only = strings.Split(names, ",")
 	}
-	if err := d.benchGEMM(os.Stdout, []int{512, 2048, 8192}, only...); err != nil {
+	if err := d.benchGEMM(os.Stdout, []int{128, 256, 512, 2048, 8192}, only...); err != nil {
 		t.Fatal(err)
 	}
 }
