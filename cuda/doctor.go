@@ -185,8 +185,17 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 		return
 	}
 	e.fact("cuBLASLt", x.blasText())
+	var files []string
 	for _, file := range kernels.Files(info.Major, info.Minor) {
-		e.on(x, "load "+file, func(d *device, _ *Check) error { return d.load(file) })
+		if e.wanted("load " + file) {
+			files = append(files, file)
+		}
+	}
+	for _, t := range x.dev.translateFiles(files) {
+		e.test("load "+t.file, func(c *Check) (err error) {
+			c.Detail, err = x.dev.adopt(t)
+			return err
+		})
 	}
 	for _, t := range selfTests {
 		e.on(x, t.name, func(d *device, _ *Check) error { return t.run(d) })
@@ -197,9 +206,11 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 	e.on(x, "download", (*device).measureDownload)
 }
 
+func (e *examination) wanted(name string) bool { return e.only == nil || e.only.MatchString(name) }
+
 // on runs one check of a device.
 func (e *examination) on(x *patient, name string, run func(*device, *Check) error) {
-	if e.only != nil && !e.only.MatchString(name) {
+	if !e.wanted(name) {
 		return
 	}
 	ok := e.test(name, func(c *Check) error {
@@ -253,21 +264,6 @@ func (x *patient) blasText() string {
 		return "none: prefill uses the built-in kernels"
 	}
 	return fmt.Sprintf("unusable: %v", x.blasErr)
-}
-
-// load translates a file's kernels, where that has not been done, and finds
-// each of them.
-func (d *device) load(file string) error {
-	names, err := kernels.Names(file, d.info.Major, d.info.Minor)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, err := d.function(kernel{file: file, name: name}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 var releasePattern = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)
