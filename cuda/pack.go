@@ -79,7 +79,8 @@ func packable(t backend.Tensor) bool {
 
 // pack enqueues the packing of a quantised weight whose bytes are on the
 // device; scales and biases are those of affine types. What was read may be
-// freed once the stream has been waited for.
+// freed, and the weight be used, once the stream has been waited for:
+// projections read weights before the kernel before them has ended.
 func (d *device) pack(t backend.Tensor, raw, scales, biases driver.Ptr) (*packedMatrix, error) {
 	f, ok := formatOf(t.DType, t.Group)
 	if !ok || !packable(t) {

@@ -163,6 +163,7 @@ func (b *projectBench) matrix(t backend.Tensor) *matrix {
 	}
 	if m.packed, b.err = b.d.pack(t, m.raw, scales, biases); b.err == nil {
 		b.held = append(b.held, m.packed.data)
+		b.err = b.d.stream.Synchronize()
 	}
 	return m
 }
