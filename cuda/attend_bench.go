@@ -196,12 +196,21 @@ func (b *attendBench) decode(a attention, context, spans, rows int) {
 
 func (b *attendBench) prefill(a attention, rows int) {
 	step, shape := b.step(a, 1, 0, rows)
-	us := b.measure(func(layer int) {
-		b.d.attendPrefill(0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, rows)
-	})
-	if b.err == nil {
-		flop := 2 * float64(rows) * float64(rows) * float64(a.qHeads*a.dim) // two products, half of them masked
-		fmt.Fprintf(b.w, "%-4v prefill %5d rows: %8.1f us, %4.0f TFLOP/s\n", a.kv, rows, us, flop/us/1e6)
+	variants := []flashVariant{flashPlain(a)}
+	if b.d.hopperAttends(a) {
+		variants = append(variants, flashHopper(2), flashHopper(3))
+	}
+	for _, v := range variants {
+		us := b.measure(func(layer int) {
+			b.d.attendFlash(v, 0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, rows)
+		})
+		if b.err == nil {
+			flop := 2 * float64(rows) * float64(rows) * float64(a.qHeads*a.dim) // two products, half of them masked
+			fmt.Fprintf(b.w, "%-4v prefill %5d rows: %8.1f us, %4.0f TFLOP/s  %s\n", a.kv, rows, us, flop/us/1e6, v.name)
+		}
+	}
+	if b.d.flash.refused != nil {
+		fmt.Fprintln(b.w, b.d.flash.refused)
 	}
 }
 

@@ -10,23 +10,66 @@ import (
 // flashRows is the rows of a block of prefill attention.
 const flashRows = 128
 
-// flashKernel is the prefill kernel of a shape, with its dynamic shared memory
-// (struct Flash of attend_prefill.cu).
-func flashKernel(a attention) kernel {
+// flashVariant is one of the prefill kernels.
+type flashVariant struct {
+	kernel
+	threads int
+}
+
+// flashPlain is the kernel of a shape for every device, with its dynamic shared
+// memory (struct Flash of attend_prefill.cu).
+func flashPlain(a attention) flashVariant {
 	n, line := a.dim, 2*a.dim+16
 	shared := (flashRows + 2*chunkSlots) * line
 	if a.kv == backend.KVInt8 {
 		groups := (n + backend.KVGroup - 1) / backend.KVGroup
 		shared += 2 * chunkSlots * (n + 16 + 4*groups)
 	}
-	return kernel{file: "attend_prefill", name: fmt.Sprintf("flash_%v_%d", a.kv, n), shared: shared}
+	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.kv, n), shared}, attendThreads}
+}
+
+// flashHopper is the kernel of attend_hopper.cu with so many stages of 128 keys
+// and values: queries of 32 KiB, 64 KiB a stage, barriers, and room to begin on
+// 1024 bytes.
+func flashHopper(stages int) flashVariant {
+	return flashVariant{kernel{"attend_hopper", fmt.Sprintf("flash_hopper_%d", stages), 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384}
+}
+
+// hopperStages is the choice of flashHopper's stages.
+const hopperStages = 2
+
+// flashState remembers whether the device takes attend_hopper.cu.
+type flashState struct {
+	tried, hopper bool
+	refused       error // why a device of compute capability 9.0 does not
+}
+
+// hopperAttends tells whether attend_hopper.cu takes a shape on this device.
+func (d *device) hopperAttends(a attention) bool {
+	if !d.flash.tried {
+		d.flash.tried = true
+		if d.openHopper() != nil {
+			_, d.flash.refused = d.function(flashHopper(hopperStages).kernel)
+			d.flash.hopper = d.flash.refused == nil
+		}
+	}
+	return d.flash.hopper && a.kv == backend.KVBF16 && a.dim == 128
 }
 
 // attendPrefill is attendDecode for spans of any number of rows, at most
 // mostRows, in large tiles: a row's bits depend on its place in them. It needs no
 // room.
 func (d *device) attendPrefill(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
-	d.launch(flashKernel(a), dim{a.qHeads, (min(mostRows, bucket) + flashRows - 1) / flashRows, spans}, attendThreads,
+	which := flashPlain(a)
+	if d.hopperAttends(a) {
+		which = flashHopper(hopperStages)
+	}
+	d.attendFlash(which, out32, out16, q16, a, step, layer, bucket, spans, mostRows)
+}
+
+// attendFlash is attendPrefill by one of its kernels.
+func (d *device) attendFlash(which flashVariant, out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+	d.launch(which.kernel, dim{a.qHeads, (min(mostRows, bucket) + flashRows - 1) / flashRows, spans}, which.threads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(step),
 		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)))
 }

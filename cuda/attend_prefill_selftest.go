@@ -10,8 +10,11 @@ import (
 
 func init() {
 	for _, t := range []backend.KVType{backend.KVBF16, backend.KVInt8} {
-		registerSelfTest("prefill attention "+t.String(), func(d *device) error { return checkAttendPrefill(d, t) })
+		registerSelfTest("prefill attention "+t.String(), func(d *device) error {
+			return checkAttendPrefill(d, t, flashCases, flashPlain)
+		})
 	}
+	registerSelfTest("prefill attention by wgmma", checkFlashHopper)
 }
 
 // flashCases have spans around the 128 rows of a block, contexts that begin
@@ -22,30 +25,53 @@ var flashCases = []attendCase{
 	{dim: 64, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
 }
 
+// hopperCases have tiles of 128 keys that end anywhere, and enough of them
+// for every stage to be used again.
+var hopperCases = []attendCase{
+	{dim: 128, kvHeads: 1, group: 1, bases: []int{0, 70}, rows: []int{129, 1}},
+	{dim: 128, kvHeads: 2, group: 2, bases: []int{0, 65, 1}, rows: []int{300, 33, 64}},
+	{dim: 128, kvHeads: 1, group: 4, bases: []int{1000, 127}, rows: []int{200, 130}},
+	{dim: 128, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
+}
+
+// checkFlashHopper does nothing on devices that attend_hopper.cu is not for.
+func checkFlashHopper(d *device) error {
+	a := attention{kv: backend.KVBF16, dim: 128}
+	if !d.hopperAttends(a) {
+		return d.flash.refused
+	}
+	for _, stages := range []int{2, 3} {
+		if err := checkAttendPrefill(d, a.kv, hopperCases, func(attention) flashVariant { return flashHopper(stages) }); err != nil {
+			return fmt.Errorf("%d stages: %w", stages, err)
+		}
+	}
+	return nil
+}
+
 // checkAttendPrefill: the probabilities are rounded to bf16, and with int8 the
 // keys and values too.
-func checkAttendPrefill(d *device, t backend.KVType) error {
+func checkAttendPrefill(d *device, t backend.KVType, cases []attendCase, which func(attention) flashVariant) error {
 	tolerance := 2.5e-3
 	if t == backend.KVInt8 {
 		tolerance = 1e-2
 	}
 	r := rand.New(rand.NewPCG(8, uint64(t)))
-	for _, c := range flashCases {
-		if err := checkFlashCase(d, r, c, t, tolerance); err != nil {
+	for _, c := range cases {
+		if err := checkFlashCase(d, r, c, t, tolerance, which); err != nil {
 			return fmt.Errorf("%+v: %w", c, err)
 		}
 	}
 	return nil
 }
 
-func checkFlashCase(d *device, r *rand.Rand, c attendCase, t backend.KVType, tolerance float64) error {
+func checkFlashCase(d *device, r *rand.Rand, c attendCase, t backend.KVType, tolerance float64, which func(attention) flashVariant) error {
 	b := &bed{d: d}
 	defer b.free()
 	p := b.newAttendPass(r, c, t)
 	width, bucket, n := p.qHeads*p.dim, p.shape.bucket, len(p.q)
 	out, out16 := b.empty(4*bucket*width), b.empty(2*bucket*width)
 	q := b.halves(append(slices.Clone(p.q), nanRows(bucket-p.v.rows, width)...))
-	d.attendPrefill(out, out16, q, p.attention, b.step(p.v, p.shape), p.layer, bucket, p.shape.spans, (slices.Max(c.rows)+127)&^127)
+	d.attendFlash(which(p.attention), out, out16, q, p.attention, b.step(p.v, p.shape), p.layer, bucket, p.shape.spans, (slices.Max(c.rows)+127)&^127)
 	got := b.readFloats(out, bucket*width)
 	for i := 0; i < n; i += p.dim {
 		if err := near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {

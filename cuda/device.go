@@ -26,6 +26,7 @@ type device struct {
 
 	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
 	attendBytes int
+	flash       flashState
 }
 
 // kernel names an entry point: file is the name of a .cu file without its

@@ -1,0 +1,271 @@
+// Flash attention of prefill passes on compute capability 9.0: what
+// attend_prefill.cu does, by wgmma. A block takes 128 rows of one query head.
+// One warpgroup copies tiles of 128 keys, and of their values, into swizzled
+// shared memory; two others have 64 rows each, and take the scores of a tile
+// while the values of the tile before are multiplied. Runs on a GPU only.
+#include "attend.cuh"
+#ifdef __NVPTX__
+
+static constexpr u32 DIM = 128, ROWS = 128, TILE = 128;
+static constexpr u32 HALF = 128 * 128;                                   // bytes of 128 rows of 64 elements
+static constexpr u32 KEYS = 2 * HALF;                                    // behind the queries; then as many stages of values
+
+#define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
+#define N64 "{" N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63}"
+#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define F16(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3)
+#define F64(c) F16(c, 0), F16(c, 4), F16(c, 8), F16(c, 12)
+#define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
+#define WGMMA "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " N64 ", "
+
+// start_scores starts s = queries[64, 128] · keys[128, 128]ᵀ: 8 steps of 16
+// dimensions, 32 bytes apart in the swizzled lines, in halves of 64 dimensions.
+// Descriptors count 16 bytes.
+DEV void start_scores(float (&s)[16][4], u64 q, u64 k) {
+#define STEP(n, p) "add.s64 a, %64, " #n ";\n\tadd.s64 b, %65, " #n ";\n\t" WGMMA "a, b, " #p ", 1, 1, 0, 0;\n\t"
+  asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %65, %65;\n\tsetp.eq.b64 yes, %65, %65;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, no)
+                   STEP(2, yes) STEP(4, yes) STEP(6, yes) STEP(1024, yes) STEP(1026, yes) STEP(1028, yes) STEP(1030, yes) "wgmma.commit_group.sync.aligned;\n\t}"
+               : F64(s)
+               : "l"(q), "l"(k)
+               : "memory");
+#undef STEP
+}
+
+// start_values starts o += p[64, 128] · values[128, 128]: 8 steps of 16 slots.
+DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
+#define STEP(n, a) "add.s64 b, %96, " #n ";\n\t" WGMMA a ", b, yes, 1, 1, 1;\n\t"
+  asm volatile("{\n\t.reg .pred yes;\n\t.reg .b64 b;\n\tsetp.eq.b64 yes, %96, %96;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, "{%64, %65, %66, %67}")
+                   STEP(128, "{%68, %69, %70, %71}") STEP(256, "{%72, %73, %74, %75}") STEP(384, "{%76, %77, %78, %79}") STEP(512, "{%80, %81, %82, %83}")
+                       STEP(640, "{%84, %85, %86, %87}") STEP(768, "{%88, %89, %90, %91}") STEP(896, "{%92, %93, %94, %95}") "wgmma.commit_group.sync.aligned;\n\t}"
+               : F64(o)
+               : R4(p, 0), R4(p, 1), R4(p, 2), R4(p, 3), R4(p, 4), R4(p, 5), R4(p, 6), R4(p, 7), "l"(v)
+               : "memory");
+#undef STEP
+}
+
+// finish waits for all but the newest n products, of which c is not one.
+template <int n> DEV void finish(float (&c)[16][4]) {
+  if (n == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" : F64(c)::"memory");
+  else asm volatile("wgmma.wait_group.sync.aligned 1;" : F64(c)::"memory");
+}
+
+// descriptor of lines of 128 bytes in the 128-byte swizzle, in groups of 8 that
+// are 1024 bytes apart. Where lines run along k, lead is the distance of the
+// halves of the other dimension.
+DEV u64 descriptor(u32 address, u32 lead) { return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(lead >> 4) << 16 | (address & 0x3ffff) >> 4; }
+
+DEV void barrier_init(u32 barrier, u32 arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
+DEV void arrive(u32 barrier, bool yes) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
+}
+DEV void wait_phase(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  } while (!done);
+}
+
+// copy_line_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
+// its place in the swizzle: lines of 128 bytes, the second halves behind all
+// first ones, pieces turned by the line's number.
+DEV void copy_piece(u32 to, u32 line, u32 piece, const void *from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + piece / 8 * HALF + line * 128 + (piece % 8 ^ line % 8) * 16), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+// written shows what this thread's copies wrote to wgmma of others, once the
+// barrier is passed.
+DEV void written(u32 barrier) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  arrive(barrier, true);
+}
+
+// soften turns a lane's scores of a tile, in rows r and r + 8, into
+// probabilities, and sets the factors by which what was summed before shrinks.
+// m are the maxima and l the sums so far.
+DEV void soften(float (&x)[16][4], float (&m)[2], float (&l)[2], float (&shrink)[2], float scale) {
+  UNROLL for (int h = 0; h < 2; h++) {
+    float top = __builtin_fmaxf(x[0][2 * h], x[0][2 * h + 1]);
+    UNROLL for (int n = 1; n < 16; n++) top = __builtin_fmaxf(top, __builtin_fmaxf(x[n][2 * h], x[n][2 * h + 1]));
+    top = __builtin_fmaxf(top, shfl_xor(top, 1));
+    top = __builtin_fmaxf(top, shfl_xor(top, 2)) * scale;
+    const float before = m[h];
+    m[h] = __builtin_fmaxf(before, top);
+    const float base = m[h] == NONE ? 0 : m[h];
+    shrink[h] = ex2(before - base);
+    float sum = l[h] * shrink[h];
+    UNROLL for (int n = 0; n < 16; n++)
+      UNROLL for (int j = 2 * h; j < 2 * h + 2; j++) {
+        x[n][j] = ex2(fma(x[n][j], scale, -base));
+        sum += x[n][j];
+      }
+    l[h] = sum;
+  }
+}
+
+// hide masks the scores of the tile that starts at slot: the rows are those of
+// indices index and index + 8. The warp is whole again behind it.
+DEV void hide(float (&x)[16][4], const View &view, u32 slot, u32 index) {
+  UNROLL for (int n = 0; n < 16; n++)
+    UNROLL for (int j = 0; j < 2; j++) {
+      const Column c = column_of(view, slot + n * 8 + tid() % 4 * 2 + j);
+      if (!sees(index, c)) x[n][j] = NONE;
+      if (!sees(index + 8, c)) x[n][2 + j] = NONE;
+    }
+  sync_warp();
+}
+
+// pack makes the operand of the second product of a tile.
+DEV void pack(u32 (&p)[8][4], const float (&x)[16][4]) {
+  UNROLL for (int k = 0; k < 8; k++)
+    UNROLL for (int j = 0; j < 4; j++) p[k][j] = pack_bf16(x[2 * k + j / 2][j % 2 * 2], x[2 * k + j / 2][j % 2 * 2 + 1]);
+}
+
+// Part is what a block works on.
+struct Part {
+  const u64 *pages;
+  u64 keys, values; // offsets in a page
+  u32 tiles, held;
+};
+
+// copy_part is the copying warpgroup: queries, then keys 0, keys 1, values 0,
+// keys 2, values 1 and so on. A copy is announced when two more are on their
+// way.
+template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, u32 full, u32 empty, const u16 *q, u32 rows, u32 width) {
+  const u32 t = tid() % 128;
+  for (u32 i = 0; i < ROWS / 8; i++) {
+    const u32 line = i * 8 + t / 16, piece = t % 16;
+    copy_piece(shared, line, piece, q + (u64)(line < rows ? line : 0) * width + piece * 8, true);
+  }
+  copy_commit();
+  // Item 2u is the keys of tile u, item 2u + 3 its values; the stages of the
+  // keys come before those of the values in the lists of barriers.
+  auto barrier_of = [&](u32 list, u32 item) {
+    const u32 values = item & 1, u = values ? (item - 3) / 2 : item / 2;
+    return list + (values * STAGES + u % STAGES) * 8;
+  };
+  auto issue = [&](u32 item) {
+    const u32 values = item & 1, u = values ? (item - 3) / 2 : item / 2;
+    if (u < w.tiles) {
+      wait_phase(barrier_of(empty, item), u / STAGES % 2 ^ 1);
+      const u32 to = shared + KEYS + (values * STAGES + u % STAGES) * 2 * HALF, lines = w.held - u * TILE;
+      const u64 offset = values ? w.values : w.keys;
+      const u64 page0 = w.pages[2 * u] + offset, page1 = (lines > 64 ? w.pages[2 * u + 1] : w.pages[2 * u]) + offset;
+      UNROLL for (u32 i = 0; i < TILE / 8; i++) {
+        const u32 line = i * 8 + t / 16, piece = t % 16;
+        copy_piece(to, line, piece, (const u8 *)(i < 8 ? page0 : page1) + (line % 64 * 16 + piece) * 16, line < lines);
+      }
+    }
+    copy_commit();
+  };
+  // The order of items: 0, 2, 3, 4, 5, ... (item 1 does not exist).
+  issue(0);
+  issue(2);
+  copy_wait<2>();
+  written(full_q);
+  const u32 last = 2 * w.tiles + 1;
+  u32 before = 0, between = 2;
+  for (u32 item = 3; item <= last + 2; item++) {
+    issue(item);
+    copy_wait<2>();
+    const u32 u = before & 1 ? (before - 3) / 2 : before / 2;
+    if (u < w.tiles) written(barrier_of(full, before));
+    before = between;
+    between = item;
+  }
+}
+
+template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale, u8 *dynamic) {
+  launch_dependents();
+  if (bid_z() >= step->spans) return;
+  const Span s = step->span[bid_z()];
+  const u32 head = bid(), first = (gdim_y() - 1 - bid_y()) * ROWS; // the longest contexts start first
+  if (first >= s.rows) return;
+  // The swizzle wants tiles on 1024 bytes.
+  const u32 shared = (shared_address(dynamic) + 1023) / 1024 * 1024, full_q = shared + KEYS + STAGES * 4 * HALF, full = full_q + 8, empty = full + 2 * STAGES * 8;
+  if (tid() == 0) {
+    barrier_init(full_q, 128);
+    for (u32 i = 0; i < 2 * STAGES; i++) {
+      barrier_init(full + i * 8, 128);
+      barrier_init(empty + i * 8, 8); // the warps that multiply
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  sync();
+  const u32 rows = s.rows - first < ROWS ? s.rows - first : ROWS, width = q_heads * DIM, group = tid() / 128;
+  View view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
+  view.held = view.last + 1 < s.slots ? view.last + 1 : s.slots;
+  const u32 end = s.window ? view.held : s.base + first + rows;
+  Part w = {step->pages + s.pages, (u64)(layer * 2 * kv_heads + head / (q_heads / kv_heads)) * UNIT * DIM * 2, 0, (end + TILE - 1) / TILE, view.held};
+  w.values = w.keys + (u64)kv_heads * UNIT * DIM * 2;
+  const u64 row0 = (u64)(s.first + first) * width + head * DIM;
+  dependency_wait();
+  if (group == 2) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    copy_part<STAGES>(w, shared, full_q, full, empty, q + row0, rows, width);
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  const u32 lane = tid() % 32, row = group * 64 + tid() / 32 % 4 * 16 + lane / 4; // and row + 8
+  const u32 index = s.base + first + row, least = s.base + first + group * 64;
+  const u64 queries = descriptor(shared + group * (HALF / 2), 16);
+  float x[16][4], o[16][4], m[2] = {NONE, NONE}, l[2] = {0, 0}, shrink[2];
+  u32 p[8][4];
+  UNROLL for (int n = 0; n < 16; n++)
+    UNROLL for (int j = 0; j < 4; j++) o[n][j] = 0;
+
+  auto keys_at = [&](u32 u) { return descriptor(shared + KEYS + u % STAGES * 2 * HALF, 16); };
+  auto values_at = [&](u32 u) { return descriptor(shared + KEYS + (STAGES + u % STAGES) * 2 * HALF, HALF); };
+
+  wait_phase(full_q, 0);
+  wait_phase(full, 0);
+  start_scores(x, queries, keys_at(0));
+  finish<0>(x);
+  arrive(empty, lane == 0);
+  if (s.window != 0 || TILE > least + 1) hide(x, view, 0, index);
+  soften(x, m, l, shrink, scale);
+  pack(p, x);
+  for (u32 u = 1; u < w.tiles; u++) {
+    const u32 k = u % STAGES * 8, v = (STAGES + (u - 1) % STAGES) * 8;
+    wait_phase(full + k, u / STAGES % 2);
+    start_scores(x, queries, keys_at(u));
+    wait_phase(full + v, (u - 1) / STAGES % 2);
+    start_values(o, p, values_at(u - 1));
+    finish<1>(x);
+    arrive(empty + k, lane == 0);
+    if (s.window != 0 || (u + 1) * TILE > least + 1) hide(x, view, u * TILE, index);
+    soften(x, m, l, shrink, scale);
+    finish<0>(o);
+    arrive(empty + v, lane == 0);
+    UNROLL for (int n = 0; n < 16; n++)
+      UNROLL for (int j = 0; j < 4; j++) o[n][j] *= shrink[j / 2];
+    pack(p, x);
+  }
+  const u32 u = w.tiles - 1;
+  wait_phase(full + (STAGES + u % STAGES) * 8, u / STAGES % 2);
+  start_values(o, p, values_at(u));
+  finish<0>(o);
+
+  UNROLL for (int h = 0; h < 2; h++) {
+    float sum = l[h];
+    sum += shfl_xor(sum, 1);
+    sum += shfl_xor(sum, 2);
+    if (row + 8 * h >= rows) continue;
+    const float inverse = 1 / sum;
+    const u64 at = row0 + (u64)(row + 8 * h) * width + lane % 4 * 2;
+    UNROLL for (int n = 0; n < 16; n++) {
+      const f32x2 y = {o[n][2 * h] * inverse, o[n][2 * h + 1] * inverse};
+      if (out32) *(f32x2 *)(out32 + at + n * 8) = y;
+      if (out16) *(u32 *)(out16 + at + n * 8) = pack_bf16(y.x, y.y);
+    }
+  }
+}
+
+// Arguments and grid as of attend_prefill.cu.
+#define FLASH(name, stages)                                                                                                                             \
+  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, \
+                                                                      u32 kv_heads, float scale) {                                                      \
+    DYNAMIC_SHARED(name, shared);                                                                                                                       \
+    flash<stages>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                                      \
+  }
+FLASH(flash_hopper_2, 2)
+FLASH(flash_hopper_3, 3)
+#endif
