@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"windrow/cuda/driver"
 )
 
@@ -32,6 +34,10 @@ const (
 	decodeFasterPacked = 256
 )
 
+// errUnprepared says that a launcher has no scratch: prepareGEMM was not called
+// for these weights and rows.
+var errUnprepared = errors.New("cuda: no room was made for a prefill projection")
+
 // gemmAlign keeps what lies in the scratch aligned for every kernel.
 const gemmAlign = 256
 
@@ -45,16 +51,13 @@ func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 		d.prefill.tried = true
 		d.prefill.hopper = d.openHopper()
 	}
-	need := 0
+	used := make([]linear, 0, 3)
 	for _, l := range w {
-		if l.w == nil {
-			continue
+		if l.w != nil {
+			used = append(used, l)
 		}
-		if l.w.packed != nil {
-			need += aligned(2 * l.w.out * l.w.in)
-		}
-		need += aligned(2 * l.w.out * bucket)
 	}
+	need := d.scratchOf(used, bucket)
 	if need <= d.prefill.size {
 		return false, nil
 	}
@@ -71,6 +74,32 @@ func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 		d.prefill.size = need
 	}
 	return true, err
+}
+
+// scratchOf is how many bytes of scratch a product needs: for weights that are
+// decoded first, and for the halves of a gated one that cuBLASLt multiplies.
+func (d *device) scratchOf(w []linear, rows int) (need int) {
+	if len(w) == 0 || d.chosen(w, rows) == routeDecode {
+		return 0
+	}
+	for _, l := range w {
+		if l.w.packed != nil {
+			need += aligned(2 * l.w.out * l.w.in)
+		}
+		if d.chosen(w, rows) == routeBLAS {
+			need += aligned(2 * l.w.out * rows)
+		}
+	}
+	return need
+}
+
+// prepared tells whether there is scratch for a product; the device keeps the
+// error where there is not.
+func (d *device) prepared(w []linear, rows int) bool {
+	if d.err == nil && d.scratchOf(w, rows) > d.prefill.size {
+		d.err = errUnprepared
+	}
+	return d.err == nil
 }
 
 // free gives the memory back.
@@ -129,6 +158,9 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 		d.project(dst, x, w, rows)
 		return
 	}
+	if !d.prepared(w, rows) {
+		return
+	}
 	var store [3]gemmPart
 	parts, at, in := store[:len(w)], 0, w[0].w.in
 	var outs [3]int
@@ -162,6 +194,9 @@ func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows in
 	route := d.chosen([]linear{gate, up}, rows)
 	if route == routeDecode {
 		d.projectGated(dst, x, gate, up, rows)
+		return
+	}
+	if !d.prepared([]linear{gate, up}, rows) {
 		return
 	}
 	at, in := 0, gate.w.in

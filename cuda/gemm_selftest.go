@@ -308,6 +308,9 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 			return c.err
 		}
 		d.prefill.route = route
+		if _, err := d.prepareGEMM(linears, c.rows); err != nil {
+			return err
+		}
 		d.prefillProject(dst, c.xAt, linears, c.rows)
 		d.prefillGated(gated, c.xAt, linears[last-1], linears[last], c.rows)
 		d.prefill.route = routeChosen
@@ -346,13 +349,13 @@ func testPrefillPacked(d *device) error {
 		}
 		weights = append(weights, exact)
 	}
+	d.prefill.route = routeOwn
 	if b.err == nil {
 		_, b.err = d.prepareGEMM(w, rows)
 	}
 	if b.err != nil {
 		return b.close()
 	}
-	d.prefill.route = routeOwn
 	d.prefillProject(dst, xAt, w, rows)
 	d.prefill.route = routeChosen
 	for i, l := range w {
