@@ -3,9 +3,7 @@ package driver
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -97,9 +95,6 @@ func entries(ptx []byte) map[string]entry {
 	}
 	return found
 }
-
-// Names lists the module's kernels.
-func (m *Module) Names() []string { return slices.Sorted(maps.Keys(m.entries)) }
 
 // Function finds a kernel by its name. The same name gives the same Function:
 // what AllowShared has allowed holds for all who asked.
