@@ -8,6 +8,15 @@ import (
 	"testing"
 )
 
+func TestQuantRowReadsOnlyTheWeight(t *testing.T) {
+	for _, c := range quantCases {
+		for _, atEnd := range []bool{false, true} {
+			w := rowOf(c, 256, []byte{1, 2, 3}, func(n int) []byte { return guarded(t, make([]byte, n), atEnd) })
+			sameRow(t, c, &w)
+		}
+	}
+}
+
 func TestInt8ReadsOnlyTheWeight(t *testing.T) {
 	for _, c := range quantCases {
 		for _, sh := range []struct{ out, in int }{{1, 256}, {5, 512}, {16, 256}, {47, 768}, {67, 1024}} {

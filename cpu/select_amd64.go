@@ -35,13 +35,22 @@ func init() {
 		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{}), bestDots()) }
 	}
 	if make, ok := kernelTables["avx512"]; ok {
-		kernelTables["avx512"] = func() *kernels { return withDots(make(), bestDots()) }
+		kernelTables["avx512"] = func() *kernels {
+			k := withDots(make(), bestDots())
+			k.quantRow = avx512QuantRow
+			return k
+		}
 	}
 	if make, ok := kernelTables["avx2"]; ok {
-		kernelTables["avx2"] = func() *kernels { return withDots(make(), dotsOfAVX2) }
+		avx2 := func() *kernels {
+			k := withDots(make(), dotsOfAVX2)
+			k.quantRow = avx2QuantRow
+			return k
+		}
+		kernelTables["avx2"] = avx2
 		if cpuid.CPU.Supports(cpuid.AVXVNNI) {
 			kernelTables["avxvnni"] = func() *kernels {
-				k := withDots(make(), dotsOfAVXVNNI)
+				k := withDots(avx2(), dotsOfAVXVNNI)
 				k.name = "avxvnni"
 				return k
 			}
