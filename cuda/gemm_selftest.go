@@ -321,7 +321,7 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 		}
 		halves := 0.0
 		if route == routeBLAS {
-			halves = 1.0 / 512 // gate and up go through bf16
+			halves = 1.0 / 256 // gate and up go through bf16
 		}
 		if err := c.check(name+" gated", gated, up.out, 1, c.gatedWant(gate, up, halves)); err != nil {
 			return err

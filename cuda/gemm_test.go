@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -37,6 +38,24 @@ func TestFastestTile(t *testing.T) {
 		if got := d.fastest(c.tiles, c.rows, c.outs...); got.name != c.want {
 			t.Errorf("%d rows by %v: tile %s, want %s", c.rows, c.outs, got.name, c.want)
 		}
+	}
+}
+
+// TestPrefillBLAS adds cuBLASLt, emulated, to the routes of the self-test.
+func TestPrefillBLAS(t *testing.T) {
+	if err := testPrefillRoutes(blasDevice(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrefillUnprepared checks that a product without its scratch is refused.
+func TestPrefillUnprepared(t *testing.T) {
+	d := testDevice(t)
+	w := []linear{{w: &matrix{out: 8, in: 64, packed: &packedMatrix{}}}}
+	d.prefill.route = routeOwn
+	d.prefillProject([]target{{}}, 0, w, 512)
+	if err := d.take(); !errors.Is(err, errUnprepared) {
+		t.Errorf("got %v", err)
 	}
 }
 
