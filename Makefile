@@ -1,15 +1,17 @@
 # make demo    builds and answers a word problem with the embedded model
 # make test    everything that CI runs: build, vet, staticcheck, tests, race, arm64, fuzz, cross-builds
 #
+# make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
+#
 # Parts of make test that need a tool which is not there (qemu-aarch64 for arm64,
-# a C compiler for the race detector) are left out with a line that says so;
+# a C compiler for the race detector, clang-22 for CUDA kernels on the CPU) are left out with a line that says so;
 # with CI set they must be there.
 
 export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow clean
+.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow cuda-kernels clean
 
 build:
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
@@ -50,6 +52,9 @@ cross:
 # slow runs the long tiers: the whole held-out set, long property tests.
 slow:
 	WINDROW_SLOW=1 $(GO) test -timeout 60m ./...
+
+cuda-kernels:
+	sh cuda/kernels/build.sh
 
 clean:
 	rm -rf bin dist
