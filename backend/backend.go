@@ -37,6 +37,10 @@ type Features struct {
 	// Kernels names the arithmetic that bf16 weights run in, such as
 	// "amx-bf16", "avx512-bf16", "avx512-f32", "avx2-f32", "neon-f32", "go".
 	Kernels string
+	// Quantized names the arithmetic that quantised weights run in, such as
+	// "amx-int8", "avx512-vnni", "avx2-int8", "neon-i8mm"; empty where they are
+	// widened for that of Kernels.
+	Quantized string
 	// Exact is true where activations stay in f32 in every operation.
 	Exact bool
 	// Threads is the number of CPU threads at work (0 on a device).

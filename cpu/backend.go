@@ -1,5 +1,7 @@
 // Package cpu runs forwards on the processor: a reference in plain Go, and
 // kernels for amd64 (AMX, AVX-512, AVX2) and arm64 (NEON) chosen at run time.
+// Quantised weights meet activations rounded to int8, with the same bits from
+// every instruction set, or, with Exact, are widened to f32.
 //
 // Whatever the kernels, a row's result is bit-identical whatever other rows
 // ride along (batch invariance), and independent of the number of threads.
@@ -63,13 +65,34 @@ func (b *Backend) Features() backend.Features {
 	if !b.exact && b.k.fast != nil {
 		p = b.k.fast
 	}
+	quantized, also := "", ""
+	if !b.exact && b.k.quant != nil {
+		quantized = b.k.quantName
+		also = ", " + quantized + " for quantised weights"
+	}
 	return backend.Features{
-		Description:        fmt.Sprintf("%s kernels, %d threads", p.name(), b.pool.workers),
+		Description:        fmt.Sprintf("%s kernels%s, %d threads", p.name(), also, b.pool.workers),
 		Kernels:            p.name(),
+		Quantized:          quantized,
 		Exact:              b.exact || !b.k.rounds(),
 		Threads:            b.pool.workers,
 		PrefillRows:        prefillRows,
 		BatchInvariantRows: 1 << 20,
+	}
+}
+
+// Arithmetic names the kernels that would multiply a weight, and tells whether
+// they round activations, to bf16 or to int8. Errors are those of Matrix.
+func (b *Backend) Arithmetic(t backend.Tensor) (kernels string, rounds bool, err error) {
+	w, err := b.Matrix(t)
+	if err != nil {
+		return "", false, err
+	}
+	switch p := w.(*matrix).proj.(type) {
+	case interface{ arithmetic() string }:
+		return p.arithmetic(), true, nil
+	default:
+		return p.name(), p == b.k.fast, nil
 	}
 }
 

@@ -26,6 +26,8 @@ type kernels struct {
 	// quant gives the arithmetic for a quantised weight with activations rounded
 	// to int8; nil where there is none, in the table or for this weight.
 	quant func(t *backend.Tensor) projector
+	// quantName names it; a weight's projector tells its own.
+	quantName string
 	// quantRow widens a row of a quantised weight, with the bits of quant.Row;
 	// nil means quant.Row itself.
 	quantRow func(dst []float32, t *backend.Tensor, o int)

@@ -96,10 +96,13 @@ func quantAlone(t *quantCall)
 //go:noescape
 func widenScales(dst *float32, src *byte, stride, outs, groups int)
 
+// tilesName is the name of the kernels.
+const tilesName = "amx-int8"
+
 // quantTilesFor gives the arithmetic for t with the matrix unit, nil where there
 // is none.
 func quantTilesFor(t *backend.Tensor) projector {
-	if f, ok := newQuantFormat(t, "amx-int8"); ok {
+	if f, ok := newQuantFormat(t, tilesName); ok {
 		return quantTiles{f, tileSpan}
 	}
 	return nil

@@ -34,6 +34,9 @@ const (
 	dotsOfAVX512
 )
 
+// dotsNames are the names of their kernels.
+var dotsNames = [...]string{"avx2-int8", "avx-vnni", "avx512-vnni"}
+
 const (
 	// dotsStep is the elements of a step, half of it where a row has no whole
 	// number of them.
@@ -90,7 +93,7 @@ func widenScales16(dst *float32, src *byte, stride, eights int)
 
 // newQuantDots gives the arithmetic for t, nil where there is none.
 func newQuantDots(t *backend.Tensor, isa int) projector {
-	f, ok := newQuantFormat(t, [...]string{"avx2-int8", "avx-vnni", "avx512-vnni"}[isa])
+	f, ok := newQuantFormat(t, dotsNames[isa])
 	if !ok {
 		return nil
 	}

@@ -72,16 +72,19 @@ func neonWidenScales(dst *float32, src *byte, stride, eights int)
 
 // newQuantDots gives the arithmetic for t, nil where there is none.
 func newQuantDots(t *backend.Tensor, mmla bool) projector {
-	label := "neon-dot"
-	if mmla {
-		label = "neon-i8mm"
-	}
-	f, ok := newQuantFormat(t, label)
+	f, ok := newQuantFormat(t, dotsName(mmla))
 	if !ok {
 		return nil
 	}
 	f.less = 0 // numbers are signed here
 	return quantDots{f, mmla}
+}
+
+func dotsName(mmla bool) string {
+	if mmla {
+		return "neon-i8mm"
+	}
+	return "neon-dot"
 }
 
 // parts is how many numbers a group of a row of activations has beside its

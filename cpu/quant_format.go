@@ -23,8 +23,8 @@ type quantFormat struct {
 	group, bits  int
 	// less is what makes signed numbers unsigned, for instructions that want
 	// one factor unsigned; 0 for formats with a bias, whose numbers are.
-	less  int
-	label string // of the projector, the type and the group
+	less           int
+	kernels, label string // the name of the kernels, and with the type and the group
 }
 
 // The formats that the assembly decodes; formatDirect are bytes.
@@ -53,7 +53,7 @@ const quantStep = 128
 
 // newQuantFormat is the format of t for kernels of that name; false where they
 // have none.
-func newQuantFormat(t *backend.Tensor, label string) (q quantFormat, ok bool) {
+func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) {
 	in := t.Shape[len(t.Shape)-1]
 	if in%quantStep != 0 || t.DType.RowBytes(in) > 1<<26 {
 		return q, false
@@ -75,7 +75,7 @@ func newQuantFormat(t *backend.Tensor, label string) (q quantFormat, ok bool) {
 	default:
 		return q, false
 	}
-	q.label = label + "-" + t.DType.String()
+	q.kernels, q.label = kernels, kernels+"-"+t.DType.String()
 	if t.DType.Affine() {
 		switch t.Group {
 		case 32:
@@ -91,6 +91,9 @@ func newQuantFormat(t *backend.Tensor, label string) (q quantFormat, ok bool) {
 	}
 	return q, true
 }
+
+// arithmetic names the kernels, for people.
+func (q quantFormat) arithmetic() string { return q.kernels }
 
 // name is that of the packed form, which differs in groups and order.
 func (q quantFormat) name() string { return q.label }

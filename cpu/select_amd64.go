@@ -26,7 +26,7 @@ func init() {
 		kernelTables["amx"] = func() *kernels {
 			k := withFast("amx", amxProjector{})
 			if hasVNNI() && hasVBMI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
-				k.quant = quantTilesFor
+				k.quant, k.quantName = quantTilesFor, tilesName
 			}
 			return k
 		}
@@ -82,7 +82,7 @@ func withFast(name string, fast projector) *kernels {
 
 // withDots gives a table integer arithmetic for quantised weights.
 func withDots(k *kernels, isa int) *kernels {
-	k.quant = func(t *backend.Tensor) projector { return newQuantDots(t, isa) }
+	k.quant, k.quantName = func(t *backend.Tensor) projector { return newQuantDots(t, isa) }, dotsNames[isa]
 	return k
 }
 

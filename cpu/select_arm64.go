@@ -26,7 +26,7 @@ func init() {
 // weights.
 func withQuantDots(name string, mmla bool) *kernels {
 	k := neonKernels()
-	k.name = name
+	k.name, k.quantName = name, dotsName(mmla)
 	k.quant = func(t *backend.Tensor) projector { return newQuantDots(t, mmla) }
 	return k
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
+	"windrow/backend"
 	"windrow/cpu"
 	"windrow/model"
 )
@@ -32,9 +34,9 @@ type inspection struct {
 	Model string `json:"model"`
 	model.Inspection
 	Kernels string `json:"kernels"`
-	// QuantizedKernels says how quantised tensors are held and computed; empty
-	// where there are none.
-	QuantizedKernels string       `json:"quantized_kernels,omitempty"`
+	// QuantizedKernels says, for each type of quantised tensor, what computes
+	// with it; they are kept in their blocks as stored.
+	QuantizedKernels []string     `json:"quantized_kernels,omitempty"`
 	Exact            bool         `json:"exact"`
 	TensorList       []tensorInfo `json:"tensor_list,omitempty"`
 }
@@ -49,9 +51,26 @@ type tensorInfo struct {
 	BitsPerWeight float64 `json:"bits_per_weight"`
 }
 
-// quantizedPath is how package cpu computes with quantised tensors: it repacks
-// none, and its integer kernels are those of the matrix unit.
-const quantizedPath = "kept in their blocks as stored; in int8 where the CPU's kernels take the type, else (and with --exact) widened to f32"
+// quantizedPath says what the backend would do with quantised weights like t.
+func quantizedPath(b *cpu.Backend, t backend.Tensor) (string, error) {
+	kernels, rounds, err := b.Arithmetic(t)
+	if err != nil {
+		return "", err
+	}
+	path := "widened to f32 for " + kernels
+	if rounds {
+		path = "activations in int8 by " + kernels + " (--exact: widened to f32)"
+	}
+	return fmt.Sprintf("%s: %s", format(t.DType.String(), t.Group), path), nil
+}
+
+// format is a type with the group of affine ones.
+func format(dtype string, group int) string {
+	if group != 0 {
+		return fmt.Sprintf("%s g%d", dtype, group)
+	}
+	return dtype
+}
 
 func inspect(c *cli.Context) error {
 	folder := c.String("model")
@@ -78,7 +97,13 @@ func inspect(c *cli.Context) error {
 	for _, n := range checkpoint.Names() {
 		t, _ := checkpoint.Tensor(n)
 		if t.DType.Quantized() {
-			in.QuantizedKernels = quantizedPath
+			path, err := quantizedPath(b, t)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(in.QuantizedKernels, path) {
+				in.QuantizedKernels = append(in.QuantizedKernels, path)
+			}
 		}
 		if c.Bool("tensors") {
 			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
@@ -131,15 +156,15 @@ func (in inspection) table(out io.Writer) error {
 		rounded = "activations stay in f32"
 	}
 	row("runs here in", "%s; %s", in.Kernels, rounded)
-	if in.QuantizedKernels != "" {
-		row("quantised", "%s", in.QuantizedKernels)
+	for i, path := range in.QuantizedKernels {
+		name := "quantised"
+		if i > 0 {
+			name = ""
+		}
+		row(name, "%s", path)
 	}
 	for _, t := range in.TensorList {
-		format := t.DType
-		if t.Group != 0 {
-			format += fmt.Sprintf(" g%d", t.Group)
-		}
-		row(t.Name, "%s %v %s, %.3f bits a weight", format, t.Shape, bytesText(int64(t.Bytes)), t.BitsPerWeight)
+		row(t.Name, "%s %v %s, %.3f bits a weight", format(t.DType, t.Group), t.Shape, bytesText(int64(t.Bytes)), t.BitsPerWeight)
 	}
 	return w.Flush()
 }
