@@ -3,9 +3,6 @@ package emulator_test
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -40,27 +37,11 @@ func newRig(t testing.TB, checked bool, file string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err := ctx.Load(ptx(t, file))
+	module, err := ctx.Load(image(t, file, "sm_80", "ptx74"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &rig{ctx, stream, module}
-}
-
-// ptx translates a file of testdata, as cuda/kernels/build.sh does.
-func ptx(t testing.TB, file string) []byte {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "image.ptx")
-	cmd := exec.Command("clang-22", "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-std=gnu++20", "-O2", "-S", "-w", "-ffp-contract=on",
-		"--cuda-gpu-arch=sm_80", "--cuda-feature=+ptx74", "-I../kernels", "-o", out, filepath.Join("testdata", file+".cu"))
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	image, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return image
 }
 
 // buffer is device memory of n words.
