@@ -101,44 +101,60 @@ func (s *quantizeStep) stream(ctx context.Context, write func(part int, at int64
 	return nil
 }
 
-// QuantizeSource quantises in memory what the policy says, and hands on the
-// rest as it is: for measuring a policy before it is written.
+// QuantizeSource quantises in memory, to the tensors that Quantize writes: what
+// is kept is in bf16, of a bf16 source the source's own data. It is for
+// measuring a policy before it is written.
 func QuantizeSource(ctx context.Context, src Source, p quant.Policy) (Source, QuantizeReport, error) {
 	steps, err := planQuantize(src, p)
 	if err != nil {
 		return nil, QuantizeReport{}, err
 	}
-	q := &quantizedSource{Source: src, tensors: map[string]backend.Tensor{}}
+	q := &quantizedSource{config: src.Config(), tensors: map[string]backend.Tensor{}}
 	for _, s := range steps {
-		if !s.quantized() {
-			continue
+		t := s.source
+		if s.quantized() || t.DType != backend.BF16 {
+			if t, err = s.inMemory(ctx); err != nil {
+				return nil, QuantizeReport{}, err
+			}
 		}
-		var whole [3][]byte
-		for i, n := range s.rowBytes() {
-			whole[i] = make([]byte, n*int64(s.out))
-		}
-		write := func(part int, at int64, data []byte) error {
-			copy(whole[part][at:], data)
-			return nil
-		}
-		if err := s.stream(ctx, write, func(int) {}); err != nil {
-			return nil, QuantizeReport{}, err
-		}
-		q.tensors[s.source.Name] = backend.Tensor{Name: s.source.Name, DType: s.format.dtype(), Shape: s.source.Shape,
-			Data: whole[0], Group: s.format.Group, Scales: whole[1], Biases: whole[2]}
+		q.tensors[t.Name] = t
+		q.names = append(q.names, t.Name)
 	}
 	return q, reportQuantize(steps, p), nil
 }
 
-// quantizedSource is a source with some tensors replaced.
-type quantizedSource struct {
-	Source
-	tensors map[string]backend.Tensor
+// inMemory converts the step's tensor.
+func (s *quantizeStep) inMemory(ctx context.Context) (t backend.Tensor, err error) {
+	var whole [3][]byte
+	for i, n := range s.rowBytes() {
+		whole[i] = make([]byte, n*int64(s.out))
+	}
+	write := func(part int, at int64, data []byte) error {
+		copy(whole[part][at:], data)
+		return nil
+	}
+	if err := s.stream(ctx, write, func(int) {}); err != nil {
+		return t, err
+	}
+	t = backend.Tensor{Name: s.source.Name, DType: backend.BF16, Shape: s.source.Shape, Data: whole[0]}
+	if s.quantized() {
+		t.DType, t.Group, t.Scales, t.Biases = s.format.dtype(), s.format.Group, whole[1], whole[2]
+	}
+	return t, nil
 }
 
+// quantizedSource is a model quantised in memory.
+type quantizedSource struct {
+	config  *Config
+	tensors map[string]backend.Tensor
+	names   []string
+}
+
+func (q *quantizedSource) Config() *Config { return q.config }
+
+func (q *quantizedSource) Names() []string { return q.names }
+
 func (q *quantizedSource) Tensor(name string) (backend.Tensor, bool) {
-	if t, ok := q.tensors[name]; ok {
-		return t, true
-	}
-	return q.Source.Tensor(name)
+	t, ok := q.tensors[name]
+	return t, ok
 }

@@ -227,6 +227,44 @@ func TestQuantizeShards(t *testing.T) {
 	}
 }
 
+// What is measured in memory is what is written, whatever the source's floats.
+func TestQuantizeSourceIsWhatIsWritten(t *testing.T) {
+	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
+		for _, p := range []quant.Policy{quant.DefaultPolicy(), {Bits: 8, Group: 32}} {
+			src := smallCheckpoint(t, dt)
+			dst := filepath.Join(t.TempDir(), "q")
+			written, err := Quantize(context.Background(), src, dst, p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk, err := Open(dst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer disk.Close()
+			memory, report, err := QuantizeSource(context.Background(), src, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(report) != fmt.Sprint(written) || Inspect(memory).Bytes != report.BytesAfter {
+				t.Errorf("%v %s: %d bytes in memory, reports %+v, %+v", dt, p.Name(), Inspect(memory).Bytes, report, written)
+			}
+			names := slices.Sorted(slices.Values(memory.Names()))
+			if want := slices.Sorted(slices.Values(disk.Names())); !slices.Equal(names, want) {
+				t.Errorf("%v %s: tensors %v, on disk %v", dt, p.Name(), names, want)
+			}
+			for _, name := range names {
+				a, _ := memory.Tensor(name)
+				b, _ := disk.Tensor(name)
+				if a.DType != b.DType || a.Group != b.Group || !slices.Equal(a.Shape, b.Shape) || !bytes.Equal(a.Data, b.Data) ||
+					!bytes.Equal(a.Scales, b.Scales) || !bytes.Equal(a.Biases, b.Biases) {
+					t.Errorf("%v %s: %s is %v %v in memory, %v %v on disk", dt, p.Name(), name, a.DType, a.Shape, b.DType, b.Shape)
+				}
+			}
+		}
+	}
+}
+
 var errKilled = errors.New("killed")
 
 // A run that is killed before any change on disk leaves nothing in the place
