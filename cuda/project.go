@@ -43,6 +43,14 @@ type tuning struct {
 // where rows are few.
 var defaultTuning = tuning{blocks: 1, few: 100 << 10, all: 200 << 10}
 
+// limit is the shared memory of a block.
+func (t tuning) limit(rows int) int {
+	if rows > 32 {
+		return t.all
+	}
+	return t.few
+}
+
 // workspace holds the parts of tiles that several blocks share, and a counter
 // of each tile's parts, which is zero between launches.
 type workspace struct {
@@ -96,13 +104,9 @@ func (f format) ringOf(rows, shared int, t tuning) (r ring, ok bool) {
 			break
 		}
 	}
-	limit := t.few
-	if r.tiles > 4 {
-		limit = t.all
-	}
 	unit := 16*f.granule + r.tiles*8*f.inputs*2
 	fixed := 2*f.sums*r.tiles*8*4 + 16
-	limit = min(limit, shared)
+	limit := min(t.limit(rows), shared)
 	r.stages = min(max((limit-fixed)/unit, leastStages), 8)
 	r.shared = r.stages*unit + fixed
 	return r, r.shared <= shared

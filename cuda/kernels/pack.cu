@@ -145,13 +145,14 @@ template <class W> DEV void dequantise(u16 *dst, const u8 *src, u8 *shared, u32 
   const u8 *from = src + (u64)index * granule;
   u8 *rows = shared + warp * 16 * stride;
   for (u32 block = 0; block < W::inputs / 64; block++) {
-    u32 a[4][4];
-    W::decode(a, from, block, lane);
+    auto loaded = W::load(from, block, lane);
     UNROLL for (u32 step = 0; step < 4; step++) {
+      u32 a[4];
+      W::decode(a, loaded, step);
       Affine s = W::scales(from, (block * 64 + step * 16) / W::fold, shift, g);
       UNROLL for (u32 i = 0; i < 4; i++) {
         float scale = s.scale[i % 2], bias = s.bias[i % 2];
-        float low = fma(low_bf16(a[step][i]) - W::offset, scale, bias), high = fma(high_bf16(a[step][i]) - W::offset, scale, bias);
+        float low = fma(low_bf16(a[i]) - W::offset, scale, bias), high = fma(high_bf16(a[i]) - W::offset, scale, bias);
         *(u32 *)(rows + (g + i % 2 * 8) * stride + (block * 64 + step * 16 + t * 2 + i / 2 * 8) * 2) = pack_bf16(low, high);
       }
     }

@@ -31,6 +31,8 @@ DEV u32 fma_bf16x2(u32 a, u32 b, u32 c) {
 DEV float low_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)v); }
 DEV float high_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)(v >> 16)); }
 
+DEV u32 word(u32x4 v, u32 i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
 // 0x4300 is 128 in bf16, and its last 7 bits count ones.
 constexpr u32 ones128 = 0x43004300;
 
@@ -42,12 +44,13 @@ struct Affine { float scale[2], bias[2]; };
 struct Nibbles {
   static constexpr u32 inputs = 128, bytes = 1024;
   static constexpr i32 offset = 128;
-  // decode gives the operands of 64 inputs.
-  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
-    u32x4 v = *(const u32x4 *)(granule + (block * 32 + lane) * 16);
-    u32 w[4] = {v.x, v.y, v.z, v.w};
-    UNROLL for (u32 k = 0; k < 4; k++)
-      UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = ((w[k] >> 4 * i) & 0x000f000f) | ones128;
+  // load takes a lane's numbers of 64 inputs; decode gives the operand of the
+  // 16 at 16·step.
+  struct Numbers { u32x4 v; };
+  static METHOD Numbers load(const u8 *granule, u32 block, u32 lane) { return {*(const u32x4 *)(granule + (block * 32 + lane) * 16)}; }
+  static METHOD void decode(u32 (&a)[4], const Numbers &n, u32 step) {
+    u32 w = word(n.v, step);
+    UNROLL for (u32 i = 0; i < 4; i++) a[i] = ((w >> 4 * i) & 0x000f000f) | ones128;
   }
 };
 
@@ -59,14 +62,15 @@ struct Bytes {
   static constexpr i32 offset = -128;
   // 128 + (the low 7 bits) − (128 where the top bit is set, else 256)
   static METHOD u32 pair(u32 v) { return fma_bf16x2((v & 0x00800080) ^ 0x43804380, 0xbf80bf80, (v & 0x007f007f) | ones128); }
-  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
-    UNROLL for (u32 half = 0; half < 2; half++) {
-      u32x4 v = *(const u32x4 *)(granule + (half * 32 + lane) * 16);
-      u32 w[4] = {v.x, v.y, v.z, v.w};
-      UNROLL for (u32 i = 0; i < 4; i++) {
-        a[half * 2 + i / 2][i % 2 * 2] = pair(w[i]);
-        a[half * 2 + i / 2][i % 2 * 2 + 1] = pair(w[i] >> 8);
-      }
+  struct Numbers { u32x4 v[2]; };
+  static METHOD Numbers load(const u8 *granule, u32 block, u32 lane) {
+    return {{*(const u32x4 *)(granule + lane * 16), *(const u32x4 *)(granule + 512 + lane * 16)}};
+  }
+  static METHOD void decode(u32 (&a)[4], const Numbers &n, u32 step) {
+    UNROLL for (u32 i = 0; i < 2; i++) {
+      u32 w = word(n.v[step / 2], step % 2 * 2 + i);
+      a[i * 2] = pair(w);
+      a[i * 2 + 1] = pair(w >> 8);
     }
   }
 };
@@ -77,17 +81,18 @@ struct Bytes {
 struct SixBits {
   static constexpr u32 inputs = 64, bytes = 768;
   static constexpr i32 offset = 0;
-  static METHOD void decode(u32 (&a)[4][4], const u8 *granule, u32 block, u32 lane) {
-    u32x4 v = *(const u32x4 *)(granule + lane * 16);
-    u32x2 high = *(const u32x2 *)(granule + 512 + lane * 8);
-    u32 w[4] = {v.x, v.y, v.z, v.w}, h[2] = {high.x, high.y};
-    UNROLL for (u32 k = 0; k < 4; k++)
-      UNROLL for (u32 i = 0; i < 4; i++) {
-        u32 at = k % 2 * 8 + 2 * i; // to bits 4 and 5
-        u32 top = at < 4 ? h[k / 2] << (4 - at) : h[k / 2] >> (at - 4);
-        u32 number = (((w[k] >> 4 * i) & 0x000f000f) | ones128) | (top & 0x00300030);
-        a[k][i] = fma_bf16x2(number, 0x3f803f80, 0xc320c320); // − 160
-      }
+  struct Numbers { u32x4 low; u32x2 high; };
+  static METHOD Numbers load(const u8 *granule, u32 block, u32 lane) {
+    return {*(const u32x4 *)(granule + lane * 16), *(const u32x2 *)(granule + 512 + lane * 8)};
+  }
+  static METHOD void decode(u32 (&a)[4], const Numbers &n, u32 step) {
+    u32 w = word(n.low, step), high = step < 2 ? n.high.x : n.high.y;
+    UNROLL for (u32 i = 0; i < 4; i++) {
+      u32 at = step % 2 * 8 + 2 * i; // to bits 4 and 5
+      u32 top = at < 4 ? high << (4 - at) : high >> (at - 4);
+      u32 number = (((w >> 4 * i) & 0x000f000f) | ones128) | (top & 0x00300030);
+      a[i] = fma_bf16x2(number, 0x3f803f80, 0xc320c320); // − 160
+    }
   }
 };
 

@@ -20,6 +20,7 @@ constexpr u32 projectThreads = 256, tileOutputs = 256;
 struct Rows {
   static constexpr u32 inputs = 64, bytes = 2048, fold = 64;
   static constexpr bool sums = false;
+  struct Numbers {};
 };
 
 // Projection is what a launch computes; the same for every block.
@@ -173,53 +174,66 @@ template <class W, u32 NT> struct Projector {
   // multiply adds a unit's products to total.
   METHOD void multiply(float (&total)[2][NT][4], u32 slot, u32 parity) const {
     const u8 *a = aRing + slot * aBytes + warp * 2 * p.granule;
-    constexpr u32 pair = NT % 2 == 0 && NT < 16 ? 2 : 1; // tiles at a time: chains of products side by side
     _Pragma("nounroll") for (u32 block = 0; block < W::inputs / 64; block++) {
-      u32 w[2][4][4];
-      UNROLL for (u32 j = 0; j < 2; j++) {
-        if constexpr (packed) W::decode(w[j], a + j * p.granule, block, lane);
-        else UNROLL for (u32 k = 0; k < 4; k++) {
-          u32 row = lane % 16, chunk = k * 2 + lane / 16;
-          load_matrix(w[j][k], a + (j * 16 + row) * 128 + ((chunk ^ row % 8) << 4));
-        }
-      }
-      if constexpr (!packed) {
-        UNROLL for (u32 nt = 0; nt < NT; nt += pair) {
-          u32 b[pair][2][4];
-          UNROLL for (u32 n = 0; n < pair; n++)
-            UNROLL for (u32 half = 0; half < 2; half++) operand(b[n][half], slot, block, nt + n, half);
-          UNROLL for (u32 k = 0; k < 4; k++)
-            UNROLL for (u32 n = 0; n < pair; n++)
-              UNROLL for (u32 j = 0; j < 2; j++) mma_bf16(total[j][nt + n], w[j][k], {b[n][k / 2][k % 2 * 2], b[n][k / 2][k % 2 * 2 + 1]});
-        }
+      if constexpr (packed) {
+        typename W::Numbers numbers[2];
+        UNROLL for (u32 j = 0; j < 2; j++) numbers[j] = W::load(a + j * p.granule, block, lane);
+        UNROLL for (u32 k = 0; k < 64; k += span) multiplyPacked(total, numbers, a, slot, parity, block, k);
       } else {
-        constexpr u32 parts = 64 / W::fold, steps = W::fold / 16;
-        Affine scale[2][parts];
-        UNROLL for (u32 j = 0; j < 2; j++)
-          UNROLL for (u32 f = 0; f < parts; f++) {
-            scale[j][f] = W::scales(a + j * p.granule, block * parts + f, p.shift, g);
-            UNROLL for (u32 i = 0; i < 2; i++) scale[j][f].bias[i] = fma(scale[j][f].scale[i], -(float)W::offset, scale[j][f].bias[i]);
-          }
-        UNROLL for (u32 nt = 0; nt < NT; nt += pair) {
-          u32 b[pair][2][4];
+        UNROLL for (u32 k = 0; k < 64; k += span) multiplyRows(total, a, slot, block, k);
+      }
+    }
+  }
+
+  // Inputs that are decoded at a time, and tiles of rows that are multiplied at
+  // a time: chains of products side by side.
+  static constexpr u32 span = packed && W::fold > 32 ? 64 : 32, pair = NT % 2 == 0 && NT < 16 ? 2 : 1;
+
+  METHOD void multiplyRows(float (&total)[2][NT][4], const u8 *a, u32 slot, u32 block, u32 k) const {
+    u32 w[2][span / 16][4];
+    UNROLL for (u32 j = 0; j < 2; j++)
+      UNROLL for (u32 s = 0; s < span / 16; s++) {
+        u32 row = lane % 16, chunk = k / 8 + s * 2 + lane / 16;
+        load_matrix(w[j][s], a + (j * 16 + row) * 128 + ((chunk ^ row % 8) << 4));
+      }
+    UNROLL for (u32 nt = 0; nt < NT; nt += pair) {
+      u32 b[pair][4];
+      UNROLL for (u32 n = 0; n < pair; n++) operand(b[n], slot, block, nt + n, k / 32);
+      UNROLL for (u32 s = 0; s < 2; s++)
+        UNROLL for (u32 n = 0; n < pair; n++)
+          UNROLL for (u32 j = 0; j < 2; j++) mma_bf16(total[j][nt + n], w[j][s], {b[n][s * 2], b[n][s * 2 + 1]});
+    }
+  }
+
+  METHOD void multiplyPacked(float (&total)[2][NT][4], const typename W::Numbers (&numbers)[2], const u8 *a, u32 slot, u32 parity, u32 block, u32 k) const {
+    constexpr u32 parts = span / W::fold, steps = W::fold / 16;
+    u32 w[2][span / 16][4];
+    Affine scale[2][parts];
+    UNROLL for (u32 j = 0; j < 2; j++) {
+      UNROLL for (u32 s = 0; s < span / 16; s++) W::decode(w[j][s], numbers[j], k / 16 + s);
+      UNROLL for (u32 f = 0; f < parts; f++) {
+        scale[j][f] = W::scales(a + j * p.granule, (block * 64 + k) / W::fold + f, p.shift, g);
+        UNROLL for (u32 i = 0; i < 2; i++) scale[j][f].bias[i] = fma(scale[j][f].scale[i], -(float)W::offset, scale[j][f].bias[i]);
+      }
+    }
+    UNROLL for (u32 nt = 0; nt < NT; nt += pair) {
+      u32 b[pair][span / 32][4];
+      UNROLL for (u32 n = 0; n < pair; n++)
+        UNROLL for (u32 half = 0; half < span / 32; half++) operand(b[n][half], slot, block, nt + n, k / 32 + half);
+      UNROLL for (u32 f = 0; f < parts; f++) {
+        float acc[pair][2][4] = {};
+        UNROLL for (u32 s = f * steps; s < f * steps + steps; s++)
           UNROLL for (u32 n = 0; n < pair; n++)
-            UNROLL for (u32 half = 0; half < 2; half++) operand(b[n][half], slot, block, nt + n, half);
-          UNROLL for (u32 f = 0; f < parts; f++) {
-            float acc[pair][2][4] = {};
-            UNROLL for (u32 k = f * steps; k < f * steps + steps; k++)
-              UNROLL for (u32 n = 0; n < pair; n++)
-                UNROLL for (u32 j = 0; j < 2; j++) mma_bf16(acc[n][j], w[j][k], {b[n][k / 2][k % 2 * 2], b[n][k / 2][k % 2 * 2 + 1]});
-            UNROLL for (u32 n = 0; n < pair; n++) {
-              f32x2 sum = {};
-              if constexpr (W::sums) sum = *(const f32x2 *)(sums + (parity * folds + block * parts + f) * rowsTile + (nt + n) * 8 + t * 2);
-              UNROLL for (u32 j = 0; j < 2; j++)
-                UNROLL for (u32 i = 0; i < 4; i++) {
-                  float &to = total[j][nt + n][i];
-                  to = fma(scale[j][f].scale[i / 2], acc[n][j][i], to);
-                  if constexpr (W::sums) to = fma(scale[j][f].bias[i / 2], i % 2 ? sum.y : sum.x, to);
-                }
+            UNROLL for (u32 j = 0; j < 2; j++) mma_bf16(acc[n][j], w[j][s], {b[n][s / 2][s % 2 * 2], b[n][s / 2][s % 2 * 2 + 1]});
+        UNROLL for (u32 n = 0; n < pair; n++) {
+          f32x2 sum = {};
+          if constexpr (W::sums) sum = *(const f32x2 *)(sums + (parity * folds + (block * 64 + k) / W::fold + f) * rowsTile + (nt + n) * 8 + t * 2);
+          UNROLL for (u32 j = 0; j < 2; j++)
+            UNROLL for (u32 i = 0; i < 4; i++) {
+              float &to = total[j][nt + n][i];
+              to = fma(scale[j][f].scale[i / 2], acc[n][j][i], to);
+              if constexpr (W::sums) to = fma(scale[j][f].bias[i / 2], i % 2 ? sum.y : sum.x, to);
             }
-          }
         }
       }
     }

@@ -1,0 +1,265 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// projectTimes holds the memory of benchProjections: weights are cut from one
+// slab of noise, which is large against every L2.
+type projectTimes struct {
+	d        *device
+	w        io.Writer
+	slab     driver.Ptr
+	at       int
+	x, out   driver.Ptr
+	shapes   []benchShape
+	noise    int // bytes of the slab
+	layers   int // of a step
+	launches int // of a graph of one shape
+	replays  int // of a graph
+	variants []tuning
+	err      error
+}
+
+// benchPeak is the bytes a second that shares are of: an H100's.
+const benchPeak = 3.35e12
+
+// benchShape is projections that share a launch.
+type benchShape struct {
+	name  string
+	out   []int
+	in    int
+	gated bool
+}
+
+// benchShapes are those of the 8B model; the head comes last.
+var benchShapes = []benchShape{
+	{"q k v", []int{4096, 1024, 1024}, 4096, false},
+	{"o", []int{4096}, 4096, false},
+	{"gate up", []int{12288, 12288}, 4096, true},
+	{"down", []int{4096}, 12288, false},
+	{"head", []int{151936}, 4096, false},
+}
+
+// benchProjections times decode projections at the 8B model's shapes, each as
+// a graph of launches over different weights, by ring and blocks: microseconds
+// a launch, and the share of 3.35 TB/s that the best of them reads weights at.
+// Then all projections of a step of 36 layers. It takes 7 GB and some seconds.
+func (d *device) benchProjections(w io.Writer) {
+	b := &projectTimes{d: d, w: w, shapes: benchShapes, noise: 6 << 30, layers: 36, launches: 20, replays: 5, variants: []tuning{
+		defaultTuning, {blocks: 1, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 100 << 10, all: 100 << 10}, {blocks: 1, few: 200 << 10, all: 220 << 10},
+	}}
+	b.run([]int{8, 16, 32, 64, 128})
+}
+
+// run times shapes and steps of that many rows; of formats besides the first
+// three, only the second of them.
+func (b *projectTimes) run(rowCounts []int) {
+	defer b.close()
+	b.open()
+	formats := []struct {
+		dt    backend.DType
+		group int
+	}{{backend.BF16, 0}, {backend.Affine4, 64}, {backend.Affine8, 64}, {backend.Q4_K, 0}, {backend.Q6_K, 0}, {backend.Q8_0, 0}}
+	for i, f := range formats {
+		for k, rows := range rowCounts {
+			if i > 2 && k != 1 {
+				continue
+			}
+			for j := range b.shapes {
+				if j < len(b.shapes)-1 || f.dt == backend.BF16 || f.dt == backend.Q6_K {
+					b.shape(f.dt, f.group, j, rows)
+				}
+			}
+			b.step(f.dt, f.group, rows)
+		}
+	}
+}
+
+func (b *projectTimes) open() {
+	b.slab = b.alloc(b.noise)
+	in, out := 0, 0
+	for _, s := range b.shapes {
+		in, out = max(in, s.in), max(out, s.out[0])
+	}
+	b.x, b.out = b.alloc(mostRows*in*2), b.alloc(3*mostRows*out*4)
+	r, data := rand.New(rand.NewPCG(1, 1)), make([]byte, min(b.noise, 16<<20))
+	for i := 0; i < len(data); i += 8 {
+		binary.LittleEndian.PutUint64(data[i:], r.Uint64())
+	}
+	if b.err != nil {
+		return
+	}
+	b.err = b.d.ctx.Upload(b.slab, data)
+	for done := len(data); done < b.noise && b.err == nil; done *= 2 {
+		b.err = b.d.stream.Copy(b.slab+driver.Ptr(done), b.slab, min(done, b.noise-done))
+	}
+	for i := 0; i < len(data); i += 2 {
+		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
+	}
+	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:mostRows*in*2]), b.d.stream.Synchronize())
+}
+
+func (b *projectTimes) alloc(n int) driver.Ptr {
+	if b.err != nil {
+		return 0
+	}
+	var p driver.Ptr
+	p, b.err = b.d.ctx.Alloc(n)
+	return p
+}
+
+func (b *projectTimes) close() {
+	for _, p := range []driver.Ptr{b.slab, b.x, b.out} {
+		if p != 0 {
+			b.err = errors.Join(b.err, b.d.ctx.Free(p))
+		}
+	}
+	b.d.work.free(b.d)
+	b.d.work.tuning = tuning{}
+	if b.err != nil {
+		fmt.Fprintln(b.w, "projections:", b.err)
+	}
+}
+
+// weight is a matrix of noise, and its bytes.
+func (b *projectTimes) weight(dt backend.DType, group, out, in int) (*matrix, int) {
+	m := &matrix{dt: dt, out: out, in: in, group: group}
+	n := 2 * out * in
+	if f, ok := formatOf(dt, group); ok {
+		m.packed = &packedMatrix{format: f, dt: dt, out: out, in: in, group: group}
+		n = m.packed.granules() * f.granule
+		m.packed.bytes = n
+	}
+	if b.at+n > b.noise {
+		b.at = 0
+	}
+	at := b.slab + driver.Ptr(b.at)
+	b.at += (n + 255) &^ 255
+	if m.packed != nil {
+		m.packed.data = at
+	} else {
+		m.raw = at
+	}
+	return m, n
+}
+
+// launch enqueues a shape over new weights, and returns their bytes.
+func (b *projectTimes) launch(dt backend.DType, group, shape, rows int) int {
+	s := b.shapes[shape]
+	bytes, to := 0, b.out
+	var w []linear
+	var dst []target
+	for _, out := range s.out {
+		m, n := b.weight(dt, group, out, s.in)
+		w, dst = append(w, linear{w: m}), append(dst, target{f32: to})
+		to += driver.Ptr(4 * rows * out)
+		bytes += n
+	}
+	if s.gated {
+		b.d.projectGated(target{bf16: b.out}, b.x, w[0], w[1], rows)
+	} else {
+		b.d.project(dst, b.x, w, rows)
+	}
+	return bytes
+}
+
+// measure is the least time of a graph's replays, in microseconds.
+func (b *projectTimes) measure(launches func()) float64 {
+	d := b.d
+	if b.err != nil {
+		return 0
+	}
+	d.dry = true
+	launches()
+	d.dry, d.overlap = false, false
+	if b.err = d.take(); b.err != nil {
+		return 0
+	}
+	if b.err = d.stream.BeginCapture(); b.err != nil {
+		return 0
+	}
+	launches()
+	g, err := d.stream.EndCapture()
+	if b.err = errors.Join(err, d.take()); b.err != nil {
+		return 0
+	}
+	defer g.Close()
+	var event [2]*driver.Event
+	for i := range event {
+		if event[i], b.err = d.ctx.NewEvent(); b.err != nil {
+			return 0
+		}
+		defer event[i].Close()
+	}
+	least := math.Inf(1)
+	for range b.replays {
+		b.err = errors.Join(event[0].Record(d.stream), g.Launch(d.stream), g.Launch(d.stream), event[1].Record(d.stream), d.stream.Synchronize())
+		if b.err != nil {
+			return 0
+		}
+		took, err := driver.Elapsed(event[0], event[1])
+		if b.err = err; err != nil {
+			return 0
+		}
+		least = min(least, took.Seconds()*1e6/2)
+	}
+	return least
+}
+
+func (b *projectTimes) shape(dt backend.DType, group, shape, rows int) {
+	line := fmt.Sprintf("%-8v %-7s %3d rows:", dt, b.shapes[shape].name, rows)
+	best, bytes := math.Inf(1), 0
+	for _, t := range b.variants {
+		b.d.work.tuning = t
+		us := b.measure(func() {
+			for range b.launches {
+				bytes = b.launch(dt, group, shape, rows)
+			}
+		}) / float64(b.launches)
+		best = min(best, us)
+		line += fmt.Sprintf("  %d×%dK %6.2f us", t.blocks, t.limit(rows)>>10, us)
+	}
+	b.print(line, best, bytes)
+}
+
+// step times the projections of all layers and a head: of bf16, or of Q6_K
+// where the weights are Q4_K.
+func (b *projectTimes) step(dt backend.DType, group, rows int) {
+	line := fmt.Sprintf("%-8v step    %3d rows:", dt, rows)
+	best, bytes := math.Inf(1), 0
+	for _, t := range b.variants {
+		b.d.work.tuning = t
+		us := b.measure(func() {
+			bytes = 0
+			for range b.layers {
+				for shape := range len(b.shapes) - 1 {
+					bytes += b.launch(dt, group, shape, rows)
+				}
+			}
+			head := backend.BF16
+			if dt == backend.Q4_K {
+				head = backend.Q6_K
+			}
+			bytes += b.launch(head, 0, len(b.shapes)-1, rows)
+		})
+		best = min(best, us)
+		line += fmt.Sprintf("  %d×%dK %6.3f ms", t.blocks, t.limit(rows)>>10, us/1e3)
+	}
+	b.print(line, best, bytes)
+}
+
+func (b *projectTimes) print(line string, us float64, bytes int) {
+	if b.err == nil {
+		rate := float64(bytes) / us * 1e6
+		fmt.Fprintf(b.w, "%s  best %4.0f GB/s, %2.0f %%\n", line, rate/1e9, 100*rate/benchPeak)
+	}
+}
