@@ -43,12 +43,19 @@ func (q quantTiles) order(alone bool) *[quantStep]uint8 {
 // they are packed, and for each group a scale and a sum. A vector of 16 is read
 // from the last of these on.
 func (q quantTiles) packSize(rows, in int) (int, int) {
+	if d, ok := q.few(rows); ok {
+		return d.packSize(rows, in)
+	}
 	return 2*rows*(in/q.group) + tileSpan, rows * in
 }
 
 func (q quantTiles) packRows() int { return q.span }
 
 func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
+	if d, ok := q.few(p.rows); ok {
+		d.pack(p, x, r0, r1)
+		return
+	}
 	all, groups := bytesOf(p), p.in/q.group
 	for r := r0; r < r1; r += q.span {
 		n := min(q.span, r1-r)
