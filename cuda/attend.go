@@ -26,13 +26,13 @@ func attendTakes(a attention) bool {
 
 // Sizes that attend.cu shares.
 const (
-	chunkSlots     = 64 // of a unit, the least that a block of decode attention takes: a page
-	attendQueries  = 64 // query vectors of a block
-	attendThreads  = 128
-	mergeThreads   = 128
-	log2e          = 1.4426950408889634
-	attendFanout   = 4  // units, or groups of units, that are joined at a time
-	attendMostUnit = 16 // units of a block, at most
+	chunkSlots      = 64 // of a unit, the least that a block of decode attention takes: a page
+	attendQueries   = 64 // query vectors of a block, at most
+	attendThreads   = 128
+	mergeThreads    = 128
+	log2e           = 1.4426950408889634
+	attendFanout    = 4  // units, or groups of units, that are joined at a time
+	attendMostUnits = 16 // units of a block, at most
 )
 
 // attendKernel is the decode kernel of a shape, with its dynamic shared memory
@@ -50,24 +50,30 @@ func attendKernel(a attention) kernel {
 
 var kernelMerge = kernel{file: "attend", name: "attend_merge"}
 
-// attendBlocks is how many blocks share the query vectors of a KV head of the
-// longest span that a decode pass of bucket rows may have.
-func attendBlocks(bucket, group int) int {
-	return (min(bucket, invariantRows)*group + attendQueries - 1) / attendQueries
-}
+// attendSplit is how decode attention is cut into blocks: units of the context
+// (1, 4 or 16) and query vectors (16, 32 or 64) of one. It changes no bit.
+type attendSplit struct{ units, queries int }
 
-// attendUnits chooses how many units a block takes: few while the multiprocessors
-// would idle, many where the parts of the rows would cost more than the keys. The
-// choice changes no bit.
-func attendUnits(sms, qHeads, spans, chunks int) int {
+// splitOf chooses few units while the multiprocessors would idle, many where the
+// parts of the rows would cost more than the keys, and half as many queries
+// where there are multiprocessors to spare.
+func (d *device) splitOf(qHeads, spans, chunks int) attendSplit {
 	blocks := max(1, qHeads/4) * spans * chunks // of one unit, with the usual 4 query heads to a KV head
 	switch {
-	case blocks/attendMostUnit >= sms*3/2:
-		return attendMostUnit
-	case blocks/attendFanout >= sms*3/4:
-		return attendFanout
+	case blocks/attendMostUnits >= d.info.SMs*3/2:
+		return attendSplit{attendMostUnits, attendQueries}
+	case blocks/attendFanout >= d.info.SMs*3/4:
+		return attendSplit{attendFanout, attendQueries}
+	case blocks > d.info.SMs:
+		return attendSplit{1, attendQueries}
 	}
-	return 1
+	return attendSplit{1, attendQueries / 2}
+}
+
+// blocks is how many blocks share the query vectors of a KV head of the longest
+// span that a decode pass of bucket rows may have.
+func (s attendSplit) blocks(bucket, group int) int {
+	return (min(bucket, invariantRows)*group + s.queries - 1) / s.queries
 }
 
 // attendRoom is the bytes of the parts of a pass.
@@ -78,7 +84,7 @@ func attendRoom(bucket, qHeads, dim, chunks, units int) int {
 // prepareAttend makes room for the parts of attendDecode. It may allocate, so it
 // is called outside a capture; it tells whether the room has moved.
 func (d *device) prepareAttend(bucket, spans, chunks, qHeads, dim int) (moved bool, err error) {
-	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, attendUnits(d.info.SMs, qHeads, spans, chunks)))
+	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, d.splitOf(qHeads, spans, chunks).units))
 }
 
 func (d *device) roomForParts(bytes int) (moved bool, err error) {
@@ -113,25 +119,25 @@ func (d *device) freeParts() error {
 // a context of more than chunks · chunkSlots slots; spans bounds their number.
 // prepareAttend comes before it.
 func (d *device) attendDecode(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks int) {
-	d.attendSplit(out32, out16, q16, a, step, layer, bucket, spans, chunks, attendUnits(d.info.SMs, a.qHeads, spans, chunks))
+	d.attendBy(d.splitOf(a.qHeads, spans, chunks), out32, out16, q16, a, step, layer, bucket, spans, chunks)
 }
 
-// attendSplit is attendDecode with units units (1, 4 or 16) a block.
-func (d *device) attendSplit(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks, units int) {
-	if need := attendRoom(bucket, a.qHeads, a.dim, chunks, units); need > d.attendBytes && d.err == nil {
+// attendBy is attendDecode by a split.
+func (d *device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks int) {
+	if need := attendRoom(bucket, a.qHeads, a.dim, chunks, s.units); need > d.attendBytes && d.err == nil {
 		d.err = fmt.Errorf("cuda: attention needs %d bytes of room, has %d", need, d.attendBytes)
 		return
 	}
-	parts, blocks := (chunks+units-1)/units, attendBlocks(bucket, a.group())
+	parts, blocks := (chunks+s.units-1)/s.units, s.blocks(bucket, a.group())
 	marks := d.attendWork + driver.Ptr(4*bucket*a.qHeads*parts*a.dim)
 	d.launch(attendKernel(a), dim{parts * blocks, a.kvHeads, spans}, attendThreads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)), uint64(units), uint64(parts), uint64(blocks))
+		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks), uint64(s.queries))
 	if parts == 1 {
 		return
 	}
 	total := bucket * a.qHeads * a.dim / 4
 	d.launch(kernelMerge, dim{x: (total + mergeThreads - 1) / mergeThreads}, mergeThreads,
 		uint64(out32), uint64(out16), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(a.qHeads), uint64(a.dim), uint64(units), uint64(parts), uint64(total))
+		uint64(a.qHeads), uint64(a.dim), uint64(s.units), uint64(parts), uint64(total))
 }

@@ -167,30 +167,30 @@ func (b *attendBench) measure(launch func(layer int)) float64 {
 	return least
 }
 
-// decode prints the time by units of a block, the chosen one in brackets, and
-// the rate at which the best of them reads keys and values.
+// decode prints the time by units and queries of a block, the choice of splitOf
+// in brackets, and the rate at which the best reads keys and values.
 func (b *attendBench) decode(a attention, context, spans, rows int) {
 	step, shape := b.step(a, spans, context, rows)
 	chunks := powerOfTwo((context + rows + chunkSlots - 1) / chunkSlots)
-	chosen, best := attendUnits(b.d.info.SMs, a.qHeads, shape.spans, chunks), math.Inf(1)
-	line := fmt.Sprintf("%-4v decode  %2d x %2d rows, context %5d:", a.kv, spans, rows, context)
-	for _, units := range []int{1, 4, 16} {
+	chosen, best := b.d.splitOf(a.qHeads, shape.spans, chunks), math.Inf(1)
+	line := fmt.Sprintf("%-4v decode  %2d x %2d rows, context %5d, us by units:", a.kv, spans, rows, context)
+	for _, split := range []attendSplit{{1, 32}, {1, 64}, {4, 32}, {4, 64}, {16, 64}} {
 		if b.err == nil {
-			_, b.err = b.d.roomForParts(attendRoom(shape.bucket, a.qHeads, a.dim, chunks, units))
+			_, b.err = b.d.roomForParts(attendRoom(shape.bucket, a.qHeads, a.dim, chunks, split.units))
 		}
 		us := b.measure(func(layer int) {
-			b.d.attendSplit(0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, chunks, units)
+			b.d.attendBy(split, 0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, chunks)
 		})
 		best = min(best, us)
-		if units == chosen {
-			line += fmt.Sprintf(" [%d units %6.2f us]", units, us)
-		} else {
-			line += fmt.Sprintf("  %d units %6.2f us ", units, us)
+		text := fmt.Sprintf("%d/%d %.2f", split.units, split.queries, us)
+		if split == chosen {
+			text = "[" + text + "]"
 		}
+		line += fmt.Sprintf(" %14s", text)
 	}
 	if b.err == nil {
 		l := backend.KVLayout{Layers: 1, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv}
-		fmt.Fprintf(b.w, "%s best %5.0f GB/s\n", line, float64(spans*(context+rows))*float64(l.BytesPerToken())/best/1e3)
+		fmt.Fprintf(b.w, "%s  best %5.0f GB/s\n", line, float64(spans*(context+rows))*float64(l.BytesPerToken())/best/1e3)
 	}
 }
 

@@ -111,13 +111,13 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 	p := b.newAttendPass(r, c, t)
 	width := p.qHeads * p.dim
 
-	decode := func(v *stepValues, q []float32, bucket, chunks, units int) ([]float32, error) {
+	decode := func(v *stepValues, q []float32, bucket, chunks int, split attendSplit) ([]float32, error) {
 		shape := p.shape
 		shape.bucket = bucket
-		_, err := d.roomForParts(attendRoom(bucket, p.qHeads, p.dim, chunks, units))
+		_, err := d.roomForParts(attendRoom(bucket, p.qHeads, p.dim, chunks, split.units))
 		b.check(err)
 		out, out16 := b.empty(4*bucket*width), b.empty(2*bucket*width)
-		d.attendSplit(out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.rows, width)...)), p.attention, b.step(v, shape), p.layer, bucket, shape.spans, chunks, units)
+		d.attendBy(split, out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.rows, width)...)), p.attention, b.step(v, shape), p.layer, bucket, shape.spans, chunks)
 		got := b.readFloats(out, bucket*width)
 		n := v.rows * width
 		if err := equal(got[n:], nanRows(bucket-v.rows, width)); err != nil {
@@ -129,7 +129,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 		return got[:n], nil
 	}
 
-	got, err := decode(p.v, p.q, p.shape.bucket, p.chunks(), 1)
+	got, err := decode(p.v, p.q, p.shape.bucket, p.chunks(), attendSplit{1, 64})
 	if err != nil {
 		return err
 	}
@@ -139,10 +139,16 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 		}
 	}
 	// Other splits of the context, and other buckets.
-	for _, o := range []struct{ bucket, chunks, units int }{
-		{p.shape.bucket, p.chunks(), 4}, {p.shape.bucket, p.chunks(), 16}, {p.shape.bucket, 4 * p.chunks(), 4}, {p.shape.bucket + 8, 16 * p.chunks(), 16},
+	for _, o := range []struct {
+		bucket, chunks int
+		split          attendSplit
+	}{
+		{p.shape.bucket, p.chunks(), attendSplit{4, 32}},
+		{p.shape.bucket, p.chunks(), attendSplit{16, 64}},
+		{p.shape.bucket, 4 * p.chunks(), attendSplit{4, 64}},
+		{p.shape.bucket + 8, 16 * p.chunks(), attendSplit{16, 16}},
 	} {
-		other, err := decode(p.v, p.q, o.bucket, o.chunks, o.units)
+		other, err := decode(p.v, p.q, o.bucket, o.chunks, o.split)
 		if err == nil {
 			err = equal(other, got)
 		}
@@ -155,7 +161,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 		for _, skip := range []int{0, s.Rows - 1} {
 			alone := &stepValues{rows: 1, spans: []backend.Span{{KV: s.KV, Base: s.Base + skip, Rows: 1}}}
 			from := (s.First + skip) * width
-			one, err := decode(alone, p.q[from:from+width], 8, p.chunks(), 4)
+			one, err := decode(alone, p.q[from:from+width], 8, p.chunks(), attendSplit{4, 64})
 			if err == nil {
 				err = equal(one, got[from:from+width])
 			}

@@ -200,6 +200,7 @@ template <u32 DIM, int KV, int TILES> DEV void decode(u8 *shared, const Work &w,
         if (u + 1 != w.units) *(f32x2 *)(before + column) = x;
       });
     });
+    sync_warp();
   }
   each<TILES>(w, index, [&](int i, int h, u32 at) {
     if (to.parts > 1) {
@@ -219,7 +220,7 @@ template <u32 DIM, int KV, int TILES> DEV void decode(u8 *shared, const Work &w,
 
 template <u32 DIM, int KV>
 DEV void attend_decode(float *out32, u16 *out16, const u16 *q, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
-                       u32 units, u32 parts, u32 blocks, u8 *shared) {
+                       u32 units, u32 parts, u32 blocks, u32 queries, u8 *shared) {
   using L = Layout<DIM, KV>;
   launch_dependents();
   if (bid_z() >= step->spans) return;
@@ -231,11 +232,11 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, float *sums, f32x
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
   w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
   w.group = q_heads / kv_heads;
-  w.first = bid() % blocks * QUERIES;
+  w.first = bid() % blocks * queries;
   if (w.unit * UNIT >= w.view.held || w.first >= s.rows * w.group) return;
-  const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit, queries = s.rows * w.group - w.first;
+  const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit, rest = s.rows * w.group - w.first;
   w.units = left < units ? left : units;
-  w.count = queries < QUERIES ? queries : QUERIES;
+  w.count = rest < queries ? rest : queries;
   w.pages = step->pages + s.pages + w.unit;
   w.keys = (u64)(layer * 2 * kv_heads + bid_y()) * L::TILE;
   w.values = w.keys + (u64)kv_heads * L::TILE;
@@ -251,13 +252,14 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, float *sums, f32x
 
 // q: bf16 [rows, q_heads·dim]; out32 and out16 (null: not wanted) as q. scale
 // is that of the scores times log2(e). A block takes units units (1, 4 or 16); a
-// row has parts parts. Grid: parts · blocks (of 64 queries each), KV heads, spans.
-#define ATTEND(name, dim, kv)                                                                                                                       \
+// row has parts parts. blocks blocks of queries (at most 64) query vectors each
+// share a KV head. Grid: parts · blocks, KV heads, spans.
+#define ATTEND(name, dim, kv)                                                                                                                          \
   KERNEL(THREADS) void name(float *out32, u16 *out16, const u16 *q, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, \
-                            float scale, u32 units, u32 parts, u32 blocks) {                                                                         \
-    DYNAMIC_SHARED(name, shared);                                                                                                                   \
-    attend_decode<dim, kv>(out32, out16, q, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, shared);                      \
-  }                                                                                                                                                 \
+                            float scale, u32 units, u32 parts, u32 blocks, u32 queries) {                                                              \
+    DYNAMIC_SHARED(name, shared);                                                                                                                      \
+    attend_decode<dim, kv>(out32, out16, q, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, queries, shared);                \
+  }                                                                                                                                                    \
   REGISTER(name)
 ATTEND(attend_bf16_64, 64, BF16)
 ATTEND(attend_bf16_128, 128, BF16)

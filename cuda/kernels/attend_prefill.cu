@@ -52,17 +52,20 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
   const u64 row0 = ((u64)(s.first + first)) * width + head * DIM;
   dependency_wait();
 
-  auto start = [&](u32 u, bool of_values) {
+  // The pages of this tile and the next; those are read a tile ahead.
+  auto page_of = [&](u32 u) { return pages[u < tiles ? u : 0]; };
+  u64 here = page_of(0), next = page_of(1);
+  auto start = [&](u64 page, u32 u, bool of_values) {
     if (u < tiles)
-      copy_tile<DIM, KV>(shared + (KV == BF16 ? (of_values ? F::VALUES : F::KEYS) : of_values ? F::RAW_VALUES : F::RAW_KEYS), pages[u] + (of_values ? values : keys), view.held - u * UNIT);
+      copy_tile<DIM, KV>(shared + (KV == BF16 ? (of_values ? F::VALUES : F::KEYS) : of_values ? F::RAW_VALUES : F::RAW_KEYS), page + (of_values ? values : keys), view.held - u * UNIT);
     copy_commit();
   };
   UNROLL for (u32 i = 0; i < ROWS * DIM / 8 / THREADS; i++) {
     const u32 c = i * THREADS + tid(), row = c / (DIM / 8), at = c % (DIM / 8);
     copy_async(shared + row * F::LINE + at * 16, q + row0 + (u64)(row < rows ? row : 0) * width + at * 8);
   }
-  start(0, false);
-  if (KV == INT8) start(0, true);
+  start(here, 0, false);
+  if (KV == INT8) start(here, 0, true);
 
   float o[2][N][4], m[2][2], l[2][2];
   UNROLL for (int i = 0; i < 2; i++) {
@@ -79,13 +82,13 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
     copy_wait<0>();
     sync(); // the tile is there, and nobody reads the one before
     if (KV == BF16) {
-      start(u, true);
+      start(here, u, true);
     } else {
       widen_tile<DIM>(shared + F::KEYS, shared + F::RAW_KEYS, view.held - u * UNIT);
       widen_tile<DIM>(shared + F::VALUES, shared + F::RAW_VALUES, view.held - u * UNIT);
       sync();
-      start(u + 1, false);
-      start(u + 1, true);
+      start(next, u + 1, false);
+      start(next, u + 1, true);
     }
     float p[2][8][4] = {};
     UNROLL for (u32 k = 0; k < DIM / 16; k++) {
@@ -103,8 +106,10 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
     if (KV == BF16) {
       copy_wait<0>();
       sync(); // the values are there, and nobody reads the keys
-      start(u + 1, false);
+      start(next, u + 1, false);
     }
+    here = next;
+    next = page_of(u + 2);
     if (s.window != 0 || (u + 1) * UNIT > s.base + first + 1) {
       UNROLL for (int n = 0; n < 8; n++)
         UNROLL for (int j = 0; j < 2; j++) {
