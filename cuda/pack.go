@@ -12,10 +12,11 @@ import (
 // kernels, and the sizes of kernels/packed.cuh and project.cuh.
 type format struct {
 	file    string
-	inputs  int // of a granule
-	granule int // bytes of 16 outputs by inputs
-	sums    int // sums of x that a unit needs a row
-	shift   int // log2(group / inputs of a fold)
+	inputs  int  // of a granule
+	granule int  // bytes of 16 outputs by inputs
+	sums    int  // sums of x that a unit needs a row
+	shift   int  // log2(group / inputs of a fold)
+	wide    bool // has kernels for warpgroups too
 }
 
 // bf16Format is that of bf16 rows as stored.
@@ -35,6 +36,7 @@ func formatOf(dt backend.DType, group int) (format, bool) {
 			fold = 32
 			f.file += "_32"
 		}
+		f.wide = fold == 64
 		f.sums = f.inputs / fold
 		f.shift = bits.Len(uint(group/fold)) - 1
 		return f, true
@@ -43,7 +45,7 @@ func formatOf(dt backend.DType, group int) (format, bool) {
 	case backend.Q8_0:
 		return format{file: "project_q8_0", inputs: 64, granule: 1024 + 64}, true
 	case backend.Q4_K:
-		return format{file: "project_q4_k", inputs: 128, granule: 1024 + 128 + 64, sums: 4}, true
+		return format{file: "project_q4_k", inputs: 128, granule: 1024 + 128 + 64, sums: 4, wide: true}, true
 	case backend.Q6_K:
 		return format{file: "project_q6_k", inputs: 64, granule: 768 + 64 + 32}, true
 	}

@@ -31,12 +31,15 @@ const (
 // rowTiles are the numbers of tiles of 8 rows that kernels exist for.
 var rowTiles = []int{1, 2, 3, 4, 6, 8, 16}
 
-// tuning is what changes the speed of projections and, but for the number of
+// tuning is what changes the speed of projections and, but for the numbers of
 // blocks, never their bits.
 type tuning struct {
-	blocks   int // a multiprocessor
-	few, all int // bytes of shared memory of a block: to 32 rows, and beyond
-	most     int // blocks of a launch, if not 0
+	blocks   int  // a multiprocessor
+	few, all int  // bytes of shared memory of a block: to 32 rows, and beyond
+	most     int  // blocks of a launch, if not 0
+	stream   int  // bytes of shared memory for kernels/stream.cuh, which is used where this is not 0
+	group    int  // of strips in those kernels, if not 0
+	wide     bool // instructions of warpgroups for more than 32 rows, where there are kernels
 }
 
 // defaultTuning leaves room for the next kernel's block beside this one's
@@ -106,10 +109,10 @@ func (f format) ringOf(rows, shared int, t tuning) (r ring, ok bool) {
 	}
 	unit := 16*f.granule + r.tiles*8*f.inputs*2
 	fixed := 2*f.sums*r.tiles*8*4 + 16
-	limit := min(t.limit(rows), shared)
+	limit := min(t.limit(rows), shared-1024)
 	r.stages = min(max((limit-fixed)/unit, leastStages), 8)
 	r.shared = r.stages*unit + fixed
-	return r, r.shared <= shared
+	return r, r.shared <= shared-1024
 }
 
 // project computes dst[i] = x·w[i]ᵀ + bias for up to three weights of one
@@ -163,6 +166,10 @@ func (t target) past(elements int) target {
 }
 
 func (d *device) projectOnce(dst [3]target, x driver.Ptr, w []linear, gated bool, f format, rows int) {
+	if d.work.tuning.stream != 0 {
+		d.streamOnce(dst, x, w, gated, f, rows)
+		return
+	}
 	var weights, bias [3]driver.Ptr
 	var out [3]int
 	add, tiles := 0, 0
@@ -191,7 +198,11 @@ func (d *device) projectOnce(dst [3]target, x driver.Ptr, w []linear, gated bool
 		return
 	}
 	r, _ := f.ringOf(rows, d.info.SharedPerBlock, d.work.tuning)
-	d.launch(kernel{f.file, fmt.Sprintf("%s_%d", f.file, r.tiles), r.shared}, dim{x: blocks}, projectThreads,
+	k := kernel{f.file, fmt.Sprintf("%s_%d", f.file, r.tiles), r.shared}
+	if d.work.tuning.wide && d.projectsWide(f, r.tiles) {
+		k = wideKernel(f, r)
+	}
+	d.launch(k, dim{x: blocks}, projectThreads,
 		uint64(weights[0]), uint64(weights[1]), uint64(weights[2]),
 		uint64(dst[0].f32), uint64(dst[1].f32), uint64(dst[2].f32),
 		uint64(dst[0].bf16), uint64(dst[1].bf16), uint64(dst[2].bf16),
@@ -199,6 +210,20 @@ func (d *device) projectOnce(dst [3]target, x driver.Ptr, w []linear, gated bool
 		uint64(out[0]), uint64(out[1]), uint64(out[2]), uint64(add), flag(gated),
 		uint64(x), uint64(in), uint64(rows), uint64(f.granule), uint64(f.shift), uint64(r.stages),
 		uint64(d.work.partials), uint64(d.work.tickets))
+}
+
+// wideKernel is the one for warpgroups. Its ring is aligned to 1024 bytes.
+func wideKernel(f format, r ring) kernel {
+	return kernel{f.file + "_hopper", fmt.Sprintf("%s_hopper_%d", f.file, r.tiles), r.shared + 1024}
+}
+
+// projectsWide tells whether the driver translates the kernel for warpgroups.
+func (d *device) projectsWide(f format, tiles int) bool {
+	if !f.wide || tiles <= 4 || d.info.Major != 9 || d.info.Minor != 0 {
+		return false
+	}
+	_, err := d.function(wideKernel(f, ring{tiles: tiles}))
+	return err == nil
 }
 
 // format is how the tensor-core kernels take the weight.

@@ -57,6 +57,11 @@ func (d *device) benchProjections(w io.Writer) {
 	b := &projectTimes{d: d, w: w, shapes: benchShapes, noise: 6 << 30, layers: 36, launches: 20, replays: 5, variants: []tuning{
 		defaultTuning, {blocks: 1, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 100 << 10, all: 100 << 10}, {blocks: 1, few: 200 << 10, all: 220 << 10},
 	}}
+	if f, _ := formatOf(backend.Affine4, 64); d.projectsWide(f, 16) {
+		t := defaultTuning
+		t.wide = true
+		b.variants = append(b.variants, t)
+	}
 	b.run([]int{8, 16, 32, 64, 128})
 }
 
@@ -226,9 +231,17 @@ func (b *projectTimes) shape(dt backend.DType, group, shape, rows int) {
 			}
 		}) / float64(b.launches)
 		best = min(best, us)
-		line += fmt.Sprintf("  %d×%dK %6.2f us", t.blocks, t.limit(rows)>>10, us)
+		line += fmt.Sprintf("  %s %6.2f us", t.name(rows), us)
 	}
 	b.print(line, best, bytes)
+}
+
+// name is blocks by shared memory.
+func (t tuning) name(rows int) string {
+	if t.wide {
+		return fmt.Sprintf("%d×%dK warpgroups", t.blocks, t.limit(rows)>>10)
+	}
+	return fmt.Sprintf("%d×%dK", t.blocks, t.limit(rows)>>10)
 }
 
 // step times the projections of all layers and a head: of bf16, or of Q6_K
@@ -252,7 +265,7 @@ func (b *projectTimes) step(dt backend.DType, group, rows int) {
 			bytes += b.launch(head, 0, len(b.shapes)-1, rows)
 		})
 		best = min(best, us)
-		line += fmt.Sprintf("  %d×%dK %6.3f ms", t.blocks, t.limit(rows)>>10, us/1e3)
+		line += fmt.Sprintf("  %s %6.3f ms", t.name(rows), us/1e3)
 	}
 	b.print(line, best, bytes)
 }
