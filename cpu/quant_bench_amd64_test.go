@@ -102,26 +102,30 @@ func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
 
 // BenchmarkInt8Tables times the arithmetics of every table for quantised weights
 // in turn within one loop, so that a noisy machine is noisy for all: the median
-// ms of 64 MiB of distinct matrices (16 MiB from 16 rows on) of 2,048 × 2,048,
-// one thread. f32 is the exact arithmetic of AVX2 over widened rows, row-by-row
-// the one of AVX-512 VNNI for one row at a time.
+// ms of 32 MiB of distinct matrices of 2,048 × 2,048 (8 MiB from 16 rows on), one
+// thread, and for each arithmetic how many times as fast as the one that its
+// instruction set had before it is: median, lowest and highest decile of turns.
+//
+// f32 is the exact arithmetic of AVX2 over widened rows, f32-go the same where Go
+// widens them, row-by-row that of AVX-512 VNNI for one row at a time.
 func BenchmarkInt8Tables(b *testing.B) {
+	before := map[string]string{"f32": "f32-go", "avx2": "f32-go", "avxvnni": "f32-go", "avx512": "row-by-row", "amx": "row-by-row"}
 	for _, c := range quantCases {
 		for _, rows := range []int{1, 2, 4, 8, 16, 32, 512} {
 			b.Run(fmt.Sprintf("%v-%d/rows=%d", c.dt, c.group, rows), func(b *testing.B) {
-				size := 64 << 20
+				size := 32 << 20
 				if rows >= 16 {
-					size = 16 << 20
+					size = 8 << 20
 				}
 				ms := benchQuantMatrices(c, 2048, 2048, size)
 				w := ms[0]
-				prs := map[string]projector{"f32": newPanelProjector(avx2Kernels())}
+				prs := map[string]projector{"f32": newPanelProjector(kernelTables["avx2"]()), "f32-go": newPanelProjector(avx2Kernels())}
 				for _, name := range KernelTables() {
-					if k, _ := kernelsByName(name); k.quant != nil {
+					if k, _ := kernelsByName(name); k.quant != nil && before[name] != "" {
 						prs[name] = k.quant(&w.tensor)
 					}
 				}
-				if hasVNNI() {
+				if hasVNNI() && hasVBMI() {
 					f, _ := newQuantFormat(&w.tensor, "row-by-row")
 					prs["row-by-row"] = quantTiles{f, 1}
 				}
@@ -129,19 +133,28 @@ func BenchmarkInt8Tables(b *testing.B) {
 				defer pool.close()
 				scratch, pk := make([]scratch, 1), packed{}
 				x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
-				times := map[string][]float64{}
+				times, ratios := map[string][]float64{}, map[string][]float64{}
 				for b.Loop() {
+					turn := map[string]float64{}
 					for name, pr := range prs {
-						if rows == 512 && (name == "f32" || name == "row-by-row") {
-							continue
+						turn[name] = 1e3 * timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) }).Seconds()
+						times[name] = append(times[name], turn[name])
+					}
+					for name, t := range turn {
+						if old := turn[before[name]]; old > 0 {
+							ratios[name] = append(ratios[name], old/t)
 						}
-						t := timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) })
-						times[name] = append(times[name], 1e3*t.Seconds())
 					}
 				}
 				for name, t := range times {
 					slices.Sort(t)
-					b.ReportMetric(t[len(t)/2], "ms-"+name)
+					b.ReportMetric(t[len(t)/2], name+"-ms")
+				}
+				for name, r := range ratios {
+					slices.Sort(r)
+					b.ReportMetric(r[len(r)/2], name+"-faster")
+					b.ReportMetric(r[len(r)/10], name+"-faster-low")
+					b.ReportMetric(r[len(r)-1-len(r)/10], name+"-faster-high")
 				}
 				b.ReportMetric(0, "ns/op")
 			})

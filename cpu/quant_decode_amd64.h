@@ -32,6 +32,13 @@
 	NIBBLES(V2, (low+2), (high+2)); \
 	NIBBLES(V3, (low+3), (high+3))
 
+// PAIRS4 stores those of V0..V3 one behind the other.
+#define PAIRS4(at) \
+	NIBBLES(V0, (at+0), (at+1)); \
+	NIBBLES(V1, (at+2), (at+3)); \
+	NIBBLES(V2, (at+4), (at+5)); \
+	NIBBLES(V3, (at+6), (at+7))
+
 #define STORE4(at) \
 	MOVU V0, ((at+0)*LANEBYTES)(DX); \
 	MOVU V1, ((at+1)*LANEBYTES)(DX); \
@@ -42,6 +49,11 @@
 #define RAISED(v, at) \
 	XOR V15, v, v; \
 	MOVU v, (at*LANEBYTES)(DX)
+#define RAISED4(at) \
+	RAISED(V0, (at+0)); \
+	RAISED(V1, (at+1)); \
+	RAISED(V2, (at+2)); \
+	RAISED(V3, (at+3))
 
 // SCALED stores whole numbers times a factor.
 #define SCALED(v, factor, to) \
@@ -108,16 +120,20 @@
 
 // QUARTER6K decodes 16 bytes of high bits with the two times 16 bytes of low
 // ones that they go with.
-#define QUARTER6K(high, low, at) \
+#define QUARTER6K(high, low, at, ahead) \
 	LOAD(high) \
+	AHEAD0(ahead) \
 	TRANSPOSE; \
 	MOVU V0, V8; \
 	MOVU V1, V9; \
 	MOVU V2, V10; \
 	MOVU V3, V11; \
 	LOAD(low) \
+	AHEAD1(ahead) \
 	TRANSPOSE; \
 	SIX4(4, 0, at); \
 	LOAD((low+32)) \
+	AHEAD2(ahead) \
+	AHEAD3(ahead) \
 	TRANSPOSE; \
 	SIX4(2, 2, (at+8))

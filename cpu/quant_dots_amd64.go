@@ -56,7 +56,6 @@ type dotsCall struct {
 	elements       int // of a step
 	ahead          uintptr
 	left           int // steps until ahead turns to the next block
-	lines          int // cache lines that a step prefetches of each row
 	buf            uintptr
 	w, bias        uintptr // scales and biases [groups, outputs]
 	wstep          int     // from step to step; 0: those of a step alone
@@ -249,7 +248,6 @@ func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall 
 		t.elements = dotsStep / 2
 	}
 	t.steps, t.groups, t.astep = w.in/t.elements, t.elements/q.group, q.bytes(t.elements)
-	t.lines = (t.astep + 63) / 64
 	if w.dt.Affine() {
 		t.wstep = 4 * q.lanes() * t.groups
 	}

@@ -6,9 +6,9 @@
 //	LANEBYTES  its bytes: 4 elements of each of LANEBYTES/4 outputs
 //	MOVU, AND, OR, XOR, XORSELF  moves and logic
 //	LOAD(off)  16 bytes of each row to V0..V3: row i, i+4, ... in lanes of 128 bits
-//	ADVANCE(n) moves the row pointers
-//	POINTERS   sets those from AX and the stride in BX
-//	AHEADLINE  prefetches a line of each row from R8
+//	ADVANCE(n) moves the row pointers and those of the prefetches
+//	POINTERS   sets those from AX and the stride in BX, PREFETCHES these from R8
+//	AHEAD0(off), AHEAD1(off), ...  prefetch a line of a quarter of the rows each
 //	HALFSCALES(off, dst)  the f16 of each row at off, widened
 //	HALVES(src, low, high)  the f16 in the halves of each dword, widened
 //
@@ -25,9 +25,12 @@
 //	DI, R8     scales and biases of the weights
 //	CX         groups
 //
-// In decoding, AX and the file's other row pointers
-// stand at the step, BX is their distance, R9 three times it; DX is the buffer,
-// DI the scales and R13 the biases of the step.
+// In decoding, AX and the file's other row pointers stand at the step, BX is their
+// distance, R9 three times it; DX is the buffer, DI the scales of the step.
+//
+// Prefetches lie between the loads: those of a step at its start, all at once,
+// fill the 16 buffers that a core has for lines to come, and nothing is asked
+// for while it waits: 10.4 instead of 11.4 GB/s for one row of 8-bit numbers.
 
 #include "quant_decode_amd64.h"
 
@@ -41,143 +44,165 @@
 #define ELEMENTS 48
 #define AHEAD    56
 #define LEFT     64
-#define LINES    72
-#define BUF      80
-#define W        88
-#define BIAS     96
-#define WSTEP    104
-#define X        112
-#define XSTRIDE  120
-#define GROUP    128
-#define GROUPS   136
-#define SX       144
-#define SXTILE   152
-#define SXROW    160
-#define SXAT     168
-#define ROWS     176
-#define C        184
-#define LESS     192
-#define KIND     200
-#define TX       208
-#define TSX      216
-#define TXS      224
-#define TC       232
-#define TNEXT    240
-#define TROWS    248
-#define TPART    256
-#define TLEFT    264
+#define BUF      72
+#define W        80
+#define BIAS     88
+#define WSTEP    96
+#define X        104
+#define XSTRIDE  112
+#define GROUP    120
+#define GROUPS   128
+#define SX       136
+#define SXTILE   144
+#define SXROW    152
+#define SXAT     160
+#define ROWS     168
+#define C        176
+#define LESS     184
+#define KIND     192
+#define TX       200
+#define TSX      208
+#define TXS      216
+#define TC       224
+#define TNEXT    232
+#define TROWS    240
+#define TPART    248
+#define TLEFT    256
 
 step:
 	MOVQ ASTRIDE(R15), BX
 	LEAQ (BX)(BX*2), R9
-	MOVQ AHEAD(R15), AX
-	MOVQ LINES(R15), CX
-	POINTERS
-
-aheadLine:
-	AHEADLINE
-	ADVANCE(64)
-	DECQ CX
-	JNZ  aheadLine
-	MOVQ ASTEP(R15), CX
-	ADDQ CX, AHEAD(R15)
-	DECQ LEFT(R15)
-	JNZ  rows
-	MOVQ NEXT(R15), CX
-	MOVQ CX, AHEAD(R15)
-
-rows:
 	MOVQ A(R15), AX
 	POINTERS
+	MOVQ AHEAD(R15), R8
 	MOVQ BUF(R15), DX
 	MOVQ W(R15), DI
-	MOVQ BIAS(R15), R13
 	CONSTANT(0x0F0F0F0F, X15, V15)
-	MOVQ FORMAT(R15), R12
-	CMPQ R12, $1
+	MOVQ FORMAT(R15), CX
+	CMPQ CX, $4
+	JE   q4k
+	PREFETCHES
+	CMPQ CX, $1
 	JB   bytes
 	JE   nibbles
-	CMPQ R12, $3
+	CMPQ CX, $3
 	JB   q80
 	JE   q40
-	CMPQ R12, $4
-	JE   q4k
 	JMP  q6k
 
 bytes:
 	MOVQ ELEMENTS(R15), CX
-	SHRQ $4, CX
 
-bytes16:
+bytes64:
 	LOAD(0)
+	AHEAD0(0)
 	TRANSPOSE
 	STORE4(0)
-	ADDQ $(4*LANEBYTES), DX
-	ADVANCE(16)
-	DECQ CX
-	JNZ  bytes16
+	LOAD(16)
+	AHEAD1(0)
+	TRANSPOSE
+	STORE4(4)
+	LOAD(32)
+	AHEAD2(0)
+	TRANSPOSE
+	STORE4(8)
+	LOAD(48)
+	AHEAD3(0)
+	TRANSPOSE
+	STORE4(12)
+	ADDQ $(16*LANEBYTES), DX
+	ADVANCE(64)
+	SUBQ $64, CX
+	JNZ  bytes64
 	JMP  decoded
 
 	// Of 8 elements the even ones come first, then the odd ones.
 nibbles:
 	MOVQ ELEMENTS(R15), CX
-	SHRQ $5, CX
 
-nibbles32:
+nibbles128:
 	LOAD(0)
+	AHEAD0(0)
 	TRANSPOSE
-	NIBBLES(V0, 0, 1)
-	NIBBLES(V1, 2, 3)
-	NIBBLES(V2, 4, 5)
-	NIBBLES(V3, 6, 7)
-	ADDQ $(8*LANEBYTES), DX
-	ADVANCE(16)
-	DECQ CX
-	JNZ  nibbles32
+	PAIRS4(0)
+	LOAD(16)
+	AHEAD1(0)
+	TRANSPOSE
+	PAIRS4(8)
+	LOAD(32)
+	AHEAD2(0)
+	TRANSPOSE
+	PAIRS4(16)
+	LOAD(48)
+	AHEAD3(0)
+	TRANSPOSE
+	PAIRS4(24)
+	ADDQ $(32*LANEBYTES), DX
+	ADVANCE(64)
+	SUBQ $128, CX
+	JNZ  nibbles128
 	JMP  decoded
 
+	// Two blocks are 68 bytes: where two lines end in them both are prefetched.
 q80:
 	CONSTANT(0x80808080, X15, V15)
 	MOVQ ELEMENTS(R15), CX
-	SHRQ $5, CX
 
-q80Block:
+q80Blocks:
 	HALFSCALES(0, V8)
 	VMOVUPS V8, (DI)
-	ADDQ $LANEBYTES, DI
 	LOAD(2)
+	AHEAD0(0)
+	AHEAD0(4)
 	TRANSPOSE
-	RAISED(V0, 0)
-	RAISED(V1, 1)
-	RAISED(V2, 2)
-	RAISED(V3, 3)
+	RAISED4(0)
 	LOAD(18)
+	AHEAD1(0)
+	AHEAD1(4)
 	TRANSPOSE
-	RAISED(V0, 4)
-	RAISED(V1, 5)
-	RAISED(V2, 6)
-	RAISED(V3, 7)
-	ADDQ $(8*LANEBYTES), DX
-	ADVANCE(34)
-	DECQ CX
-	JNZ  q80Block
+	RAISED4(4)
+	HALFSCALES(34, V8)
+	VMOVUPS V8, LANEBYTES(DI)
+	LOAD(36)
+	AHEAD2(0)
+	AHEAD2(4)
+	TRANSPOSE
+	RAISED4(8)
+	LOAD(52)
+	AHEAD3(0)
+	AHEAD3(4)
+	TRANSPOSE
+	RAISED4(12)
+	ADDQ $(2*LANEBYTES), DI
+	ADDQ $(16*LANEBYTES), DX
+	ADVANCE(68)
+	SUBQ $64, CX
+	JNZ  q80Blocks
 	JMP  decoded
+
+	// Four blocks are 72 bytes.
+#define BLOCK40(i, AHEADROWS) \
+	HALFSCALES((18*i), V8); \
+	VMOVUPS V8, (i*LANEBYTES)(DI); \
+	LOAD((18*i+2)); \
+	AHEADROWS(0); \
+	AHEADROWS(8); \
+	TRANSPOSE; \
+	NIBBLES4((8*i), (8*i+4))
 
 q40:
 	MOVQ ELEMENTS(R15), CX
-	SHRQ $5, CX
 
-q40Block:
-	HALFSCALES(0, V8)
-	VMOVUPS V8, (DI)
-	ADDQ $LANEBYTES, DI
-	LOAD(2)
-	TRANSPOSE
-	NIBBLES4(0, 4)
-	ADDQ $(8*LANEBYTES), DX
-	ADVANCE(18)
-	DECQ CX
-	JNZ  q40Block
+q40Blocks:
+	BLOCK40(0, AHEAD0)
+	BLOCK40(1, AHEAD1)
+	BLOCK40(2, AHEAD2)
+	BLOCK40(3, AHEAD3)
+	ADDQ $(4*LANEBYTES), DI
+	ADDQ $(32*LANEBYTES), DX
+	ADVANCE(72)
+	SUBQ $128, CX
+	JNZ  q40Blocks
 	JMP  decoded
 
 q4k:
@@ -189,32 +214,46 @@ q4k:
 	HALVES(V0, V4, V5)
 	XORSELF(V6)
 	VSUBPS V5, V6, V5
+	MOVQ BIAS(R15), R13
 	PAIR4K(0)
 	PAIR4K(1)
 	PAIR4K(2)
 	PAIR4K(3)
+	PREFETCHES
 	LOAD(16)
+	AHEAD0(0)
 	TRANSPOSE
 	NIBBLES4(0, 8)
 	LOAD(32)
+	AHEAD1(0)
+	AHEAD2(0)
 	TRANSPOSE
 	NIBBLES4(4, 12)
 	LOAD(48)
+	AHEAD3(0)
 	TRANSPOSE
 	NIBBLES4(16, 24)
 	LOAD(64)
+	AHEAD0(64)
+	AHEAD1(64)
 	TRANSPOSE
 	NIBBLES4(20, 28)
 	LOAD(80)
+	AHEAD2(64)
 	TRANSPOSE
 	NIBBLES4(32, 40)
 	LOAD(96)
+	AHEAD3(64)
+	AHEAD0(128)
 	TRANSPOSE
 	NIBBLES4(36, 44)
 	LOAD(112)
+	AHEAD1(128)
 	TRANSPOSE
 	NIBBLES4(48, 56)
 	LOAD(128)
+	AHEAD2(128)
+	AHEAD3(128)
 	TRANSPOSE
 	NIBBLES4(52, 60)
 	JMP  decoded
@@ -228,14 +267,21 @@ q6k:
 	SCALES6K(V2, 8)
 	SCALES6K(V3, 12)
 	CONSTANT(0x30303030, X12, V12)
-	QUARTER6K(128, 0, 0)
-	QUARTER6K(144, 16, 4)
-	QUARTER6K(160, 64, 32)
-	QUARTER6K(176, 80, 36)
+	QUARTER6K(128, 0, 0, 0)
+	QUARTER6K(144, 16, 4, 64)
+	QUARTER6K(160, 64, 32, 128)
+	QUARTER6K(176, 80, 36, 192)
 
 decoded:
 	MOVQ ASTEP(R15), AX
 	ADDQ AX, A(R15)
+	ADDQ AX, AHEAD(R15)
+	DECQ LEFT(R15)
+	JNZ  multiply
+	MOVQ NEXT(R15), AX
+	MOVQ AX, AHEAD(R15)
+
+multiply:
 	MOVQ X(R15), AX
 	MOVQ AX, TX(R15)
 	MOVQ C(R15), AX

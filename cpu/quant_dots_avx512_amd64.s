@@ -34,23 +34,42 @@
 	LEAQ (AX)(BX*8), R10; \
 	LEAQ (R14)(BX*8), R11
 
+#define PREFETCHES \
+	LEAQ (R8)(BX*4), R12; \
+	LEAQ (R8)(BX*8), SI; \
+	LEAQ (R12)(BX*8), R13
+
 #define ADVANCE(n) \
 	ADDQ $n, AX; \
 	ADDQ $n, R14; \
 	ADDQ $n, R10; \
-	ADDQ $n, R11
+	ADDQ $n, R11; \
+	ADDQ $n, R8; \
+	ADDQ $n, R12; \
+	ADDQ $n, SI; \
+	ADDQ $n, R13
 
-#define AHEAD4(p) \
-	PREFETCHT0 (p); \
-	PREFETCHT0 (p)(BX*1); \
-	PREFETCHT0 (p)(BX*2); \
-	PREFETCHT0 (p)(R9*1)
-
-#define AHEADLINE \
-	AHEAD4(AX); \
-	AHEAD4(R14); \
-	AHEAD4(R10); \
-	AHEAD4(R11)
+// Rows 0, 4, 8 and 12, and so on.
+#define AHEAD0(off) \
+	PREFETCHT0 off(R8); \
+	PREFETCHT0 off(R12); \
+	PREFETCHT0 off(SI); \
+	PREFETCHT0 off(R13)
+#define AHEAD1(off) \
+	PREFETCHT0 off(R8)(BX*1); \
+	PREFETCHT0 off(R12)(BX*1); \
+	PREFETCHT0 off(SI)(BX*1); \
+	PREFETCHT0 off(R13)(BX*1)
+#define AHEAD2(off) \
+	PREFETCHT0 off(R8)(BX*2); \
+	PREFETCHT0 off(R12)(BX*2); \
+	PREFETCHT0 off(SI)(BX*2); \
+	PREFETCHT0 off(R13)(BX*2)
+#define AHEAD3(off) \
+	PREFETCHT0 off(R8)(R9*1); \
+	PREFETCHT0 off(R12)(R9*1); \
+	PREFETCHT0 off(SI)(R9*1); \
+	PREFETCHT0 off(R13)(R9*1)
 
 #define LOAD4(row0, row4, row8, row12, x, y, z) \
 	VMOVDQU row0, x; \
@@ -239,6 +258,8 @@ TEXT ·widenScales16(SB), NOSPLIT, $0-32
 	MOVQ eights+24(FP), CX
 	LEAQ (BX)(BX*2), R9
 	POINTERS
+	LEAQ (R10)(BX*8), R8
+	PREFETCHES
 	MOVL $0xFFFF0000, DX
 	VPBROADCASTD DX, Z8
 
@@ -249,14 +270,10 @@ eight:
 	SCALEPAIR(Z1, 128)
 	SCALEPAIR(Z2, 256)
 	SCALEPAIR(Z3, 384)
-	MOVQ AX, R12
-	MOVQ BX, DX
-	SHLQ $4, DX
-	ADDQ DX, AX
-	POINTERS
-	AHEADLINE
-	MOVQ R12, AX
-	POINTERS
+	AHEAD0(0)
+	AHEAD1(0)
+	AHEAD2(0)
+	AHEAD3(0)
 	ADDQ $512, DI
 	ADVANCE(16)
 	DECQ CX

@@ -29,19 +29,27 @@
 
 #define POINTERS LEAQ (AX)(BX*4), R14
 
+#define PREFETCHES LEAQ (R8)(BX*4), R12
+
 #define ADVANCE(n) \
 	ADDQ $n, AX; \
-	ADDQ $n, R14
+	ADDQ $n, R14; \
+	ADDQ $n, R8; \
+	ADDQ $n, R12
 
-#define AHEADLINE \
-	PREFETCHT0 (AX); \
-	PREFETCHT0 (AX)(BX*1); \
-	PREFETCHT0 (AX)(BX*2); \
-	PREFETCHT0 (AX)(R9*1); \
-	PREFETCHT0 (R14); \
-	PREFETCHT0 (R14)(BX*1); \
-	PREFETCHT0 (R14)(BX*2); \
-	PREFETCHT0 (R14)(R9*1)
+// Rows 0 and 4, 1 and 5, and so on.
+#define AHEAD0(off) \
+	PREFETCHT0 off(R8); \
+	PREFETCHT0 off(R12)
+#define AHEAD1(off) \
+	PREFETCHT0 off(R8)(BX*1); \
+	PREFETCHT0 off(R12)(BX*1)
+#define AHEAD2(off) \
+	PREFETCHT0 off(R8)(BX*2); \
+	PREFETCHT0 off(R12)(BX*2)
+#define AHEAD3(off) \
+	PREFETCHT0 off(R8)(R9*1); \
+	PREFETCHT0 off(R12)(R9*1)
 
 #define LOAD(off) \
 	VMOVDQU off(AX), X0; \
