@@ -14,77 +14,58 @@ type gemmPart struct {
 	out  int
 }
 
-// gemmTile is a pair of kernels with tiles of one shape, rows by cols sums.
+// gemmTile is a pair of kernels with tiles of one shape, rows by cols sums. A
+// cluster makes tall by broad tiles, and split blocks share the k of each.
 type gemmTile struct {
-	name         string
-	plain, gated kernel // gated.name is "" where there is none
-	rows, cols   int
-	sharing      int     // tiles of rows that are made together, by a cluster
-	blocks       int     // blocks of a tile
-	cost         float64 // time of a tile, relative to the other tiles of its route
+	name               string
+	plain, gated       kernel // name is "" where there is none
+	rows, cols         int
+	tall, broad, split int
+	hopper             bool    // of gemm_hopper.cu
+	step, edge         float64 // microseconds of 64 inputs of a tile, and of the rest of a tile, on an H100
 }
 
 // The tiles of gemm.cu, for every device.
 var (
-	gemmWide   = gemmTile{"wide", kernel{"gemm", "gemm_wide", 98304}, kernel{"gemm", "gated_wide", 98304}, 128, 256, 1, 1, 2}
-	gemmNarrow = gemmTile{"narrow", kernel{"gemm", "gemm_narrow", 65536}, kernel{"gemm", "gated_narrow", 65536}, 128, 128, 1, 1, 1.15}
-	gemmDeep   = gemmTile{"deep", kernel{"gemm", "gemm_deep", 147456}, kernel{"gemm", "gated_deep", 147456}, 128, 256, 1, 1, 1.9}
+	gemmWide   = ownTile("wide", 98304, 256, 1.50, 5)
+	gemmDeep   = ownTile("deep", 147456, 256, 1.29, 5)
+	gemmNarrow = ownTile("narrow", 65536, 128, 0.96, 3)
 )
+
+// ownTile is a tile of the kernels gemm_… and gated_… of a name.
+func ownTile(name string, shared, cols int, step, edge float64) gemmTile {
+	return gemmTile{
+		name: name, plain: kernel{"gemm", "gemm_" + name, shared}, gated: kernel{"gemm", "gated_" + name, shared},
+		rows: 128, cols: cols, tall: 1, broad: 1, split: 1, step: step, edge: edge,
+	}
+}
 
 const gemmThreads = 256
 
-// grid is how many blocks a product of outs outputs needs.
-func (t gemmTile) grid(rows int, outs ...int) int {
+// cluster is how many blocks start together.
+func (t gemmTile) cluster() int { return t.tall * t.broad * t.split }
+
+// clusters is how many of them a product of outs outputs needs.
+func (t gemmTile) clusters(rows int, outs ...int) int {
 	n := 0
 	for _, out := range outs {
-		n += ceil(out, t.cols)
+		n += ceil(out, t.cols*t.broad)
 	}
-	return n * ceil(rows, t.rows*t.sharing) * t.sharing * t.blocks
+	return n * ceil(rows, t.rows*t.tall)
 }
 
-// atOnce is how many of its blocks the device holds.
-func (t gemmTile) atOnce(sms int) int {
-	cluster := t.sharing * t.blocks
-	return max(1, sms/cluster) * cluster
+// time is how many microseconds a product should take on an H100 of so many
+// multiprocessors: waves over the device, each of one tile a block.
+func (t gemmTile) time(sms, in, rows int, outs ...int) float64 {
+	waves := ceil(t.clusters(rows, outs...), max(1, sms/t.cluster()))
+	return float64(waves) * (float64(ceil(in, 64))/float64(t.split)*t.step + t.edge)
 }
 
-// gemmArguments are those of a plain kernel; w holds what the kernel takes for a weight.
-func gemmArguments(x driver.Ptr, w [3]driver.Ptr, parts []gemmPart, in, rows int) []uint64 {
-	var a [19]uint64
-	a[0] = uint64(x)
-	for i, p := range parts {
-		a[1+i] = uint64(w[i])
-		a[4+i], a[7+i], a[10+i] = uint64(p.dst.f32), uint64(p.dst.bf16), uint64(p.bias)
-		a[13+i] = uint64(p.out)
-	}
-	a[16], a[17], a[18] = flag(parts[0].dst.add), uint64(rows), uint64(in)
-	return a[:]
-}
-
-// gemm enqueues one to three products that share x (bf16 [rows, in]); in and
-// every out are multiples of 8. All parts add to their targets, or none does.
-func (d *device) gemm(t gemmTile, x driver.Ptr, parts []gemmPart, in, rows int) {
-	var w [3]driver.Ptr
-	var outs [3]int
-	for i, p := range parts {
-		w[i], outs[i] = p.w, p.out
-	}
-	d.launch(t.plain, dim{x: t.grid(rows, outs[:]...)}, gemmThreads, gemmArguments(x, w, parts, in, rows)...)
-}
-
-// gemmGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ), with the
-// biases of both.
-func (d *device) gemmGated(t gemmTile, dst target, x driver.Ptr, gate, up gemmPart, in, rows int) {
-	d.launch(t.gated, dim{x: t.grid(rows, 2*gate.out)}, gemmThreads,
-		uint64(x), uint64(gate.w), uint64(up.w), uint64(dst.f32), uint64(dst.bf16), uint64(gate.bias), uint64(up.bias),
-		uint64(rows), uint64(gate.out), uint64(in))
-}
-
-// fastest picks the tile whose waves over the device take the least time.
-func (d *device) fastest(tiles []gemmTile, rows int, outs ...int) gemmTile {
+// fastest picks the tile that should take the least time.
+func (d *device) fastest(tiles []gemmTile, in, rows int, outs ...int) gemmTile {
 	best, least := tiles[0], math.Inf(1)
 	for _, t := range tiles {
-		if time := float64(ceil(t.grid(rows, outs...), t.atOnce(d.info.SMs))) * t.cost; time < least {
+		if time := t.time(d.info.SMs, in, rows, outs...); time < least {
 			best, least = t, time
 		}
 	}
@@ -97,4 +78,38 @@ func (d *device) gemmTiles() []gemmTile {
 		return []gemmTile{gemmDeep, gemmNarrow}
 	}
 	return []gemmTile{gemmWide, gemmNarrow}
+}
+
+// gemm enqueues one to three products that share x (bf16 [rows, in]); in and
+// every out are multiples of 8. All parts add to their targets, or none does.
+func (d *device) gemm(t gemmTile, x driver.Ptr, parts []gemmPart, in, rows int) {
+	var a [19]uint64
+	var outs [3]int
+	a[0] = d.gemmOperand(t, x, rows, in, t.xBox())
+	for i, p := range parts {
+		a[1+i] = d.gemmOperand(t, p.w, p.out, in, mapRows)
+		a[4+i], a[7+i], a[10+i] = uint64(p.dst.f32), uint64(p.dst.bf16), uint64(p.bias)
+		a[13+i], outs[i] = uint64(p.out), p.out
+	}
+	a[16], a[17], a[18] = flag(parts[0].dst.add), uint64(rows), uint64(in)
+	d.gemmLaunch(t, t.plain, t.clusters(rows, outs[:]...), a[:])
+}
+
+// gemmGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ), with the
+// biases of both. A tile has cols/2 outputs: those of gate and those of up.
+func (d *device) gemmGated(t gemmTile, dst target, x driver.Ptr, gate, up gemmPart, in, rows int) {
+	a := [10]uint64{
+		d.gemmOperand(t, x, rows, in, t.xBox()), d.gemmOperand(t, gate.w, gate.out, in, t.cols/2), d.gemmOperand(t, up.w, up.out, in, t.cols/2),
+		uint64(dst.f32), uint64(dst.bf16), uint64(gate.bias), uint64(up.bias), uint64(rows), uint64(gate.out), uint64(in),
+	}
+	d.gemmLaunch(t, t.gated, t.clusters(rows, 2*gate.out), a[:])
+}
+
+func (d *device) gemmLaunch(t gemmTile, k kernel, clusters int, args []uint64) {
+	threads := gemmThreads
+	if t.hopper { // its blocks stay for all their tiles
+		threads = hopperThreads
+		clusters = min(clusters, max(1, d.info.SMs/t.cluster()))
+	}
+	d.launch(k, dim{x: clusters * t.cluster()}, threads, args...)
 }

@@ -50,11 +50,9 @@ type gemmVariant struct {
 func (d *device) gemmVariants() []gemmVariant {
 	always := func(gemmShape, int) bool { return true }
 	var list []gemmVariant
-	for _, t := range []gemmTile{gemmWide, gemmNarrow, gemmDeep} {
-		if d.info.SharedPerBlock < t.plain.shared {
-			continue
-		}
-		list = append(list, gemmVariant{"own " + t.name, always, func(s gemmShape, x driver.Ptr, parts []gemmPart, rows int) {
+	add := func(name string, t gemmTile) {
+		takes := func(s gemmShape, rows int) bool { return !s.gated || t.gated.name != "" }
+		list = append(list, gemmVariant{name + " " + t.name, takes, func(s gemmShape, x driver.Ptr, parts []gemmPart, rows int) {
 			if s.gated {
 				d.gemmGated(t, parts[0].dst, x, parts[0], parts[1], s.in, rows)
 			} else {
@@ -62,16 +60,14 @@ func (d *device) gemmVariants() []gemmVariant {
 			}
 		}})
 	}
+	for _, t := range []gemmTile{gemmWide, gemmNarrow, gemmDeep} {
+		if d.info.SharedPerBlock >= t.plain.shared {
+			add("own", t)
+		}
+	}
 	if d.prefill.hopper != nil {
-		for _, t := range append([]gemmTile{hopperAhead}, hopperTiles...) {
-			takes := func(s gemmShape, rows int) bool { return !s.gated || t.gated.name != "" }
-			list = append(list, gemmVariant{"hopper " + t.name, takes, func(s gemmShape, x driver.Ptr, parts []gemmPart, rows int) {
-				if s.gated {
-					d.hopperGated(t, parts[0].dst, x, parts[0], parts[1], s.in, rows)
-				} else {
-					d.hopperProject(t, x, parts, s.in, rows)
-				}
-			}})
+		for _, t := range hopperTiles {
+			add("hopper", t)
 		}
 	}
 	few := func(s gemmShape, rows int) bool { return rows <= 512 }
@@ -99,6 +95,21 @@ func (d *device) gemmVariants() []gemmVariant {
 		}})
 	}
 	return list
+}
+
+// chosenVariant names the variant that a prefill of bf16 weights takes.
+func (d *device) chosenVariant(s gemmShape, rows int) string {
+	w := []linear{{w: &matrix{out: s.outs[0], in: s.in}}}
+	switch route := d.chosen(w, rows); route {
+	case routeDecode:
+		return "decode"
+	case routeBLAS:
+		return "cublaslt"
+	case routeHopper:
+		return "hopper " + d.fastest(d.tiles(route, s.gated, s.in), s.in, rows, s.outs...).name
+	default:
+		return "own " + d.fastest(d.tiles(route, s.gated, s.in), s.in, rows, s.outs...).name
+	}
 }
 
 // gemmBench is the memory of a benchmark: weights that take turns so that L2
@@ -222,9 +233,9 @@ func (d *device) benchGEMM(w io.Writer, rows []int, only ...string) error {
 	}
 	const layers = 36
 	for _, n := range rows {
-		total := 0.0
+		total, chosen := 0.0, 0.0
 		for _, s := range gemmShapes {
-			best := 0.0
+			best, taken := 0.0, d.chosenVariant(s, n)
 			for _, v := range variants {
 				if !v.takes(s, n) {
 					continue
@@ -238,11 +249,16 @@ func (d *device) benchGEMM(w io.Writer, rows []int, only ...string) error {
 				if best == 0 || seconds < best {
 					best = seconds
 				}
-				fmt.Fprintf(w, "%5d rows  %-9s %-15s %8.1f us %6.0f TFLOP/s\n", n, s.name, v.name, seconds*1e6, s.flop(n)/seconds/1e12)
+				mark := ""
+				if v.name == taken {
+					mark = ", chosen"
+					chosen += layers * seconds
+				}
+				fmt.Fprintf(w, "%5d rows  %-9s %-15s %8.1f us %6.0f TFLOP/s%s\n", n, s.name, v.name, seconds*1e6, s.flop(n)/seconds/1e12, mark)
 			}
 			total += layers * best
 		}
-		fmt.Fprintf(w, "%5d rows  the projections of %d layers, each by its fastest: %.2f ms\n", n, layers, total*1e3)
+		fmt.Fprintf(w, "%5d rows  the projections of %d layers, each by its fastest: %.2f ms, as chosen: %.2f ms\n", n, layers, total*1e3, chosen*1e3)
 	}
 	if len(only) > 0 && !slices.Contains(only, "dequantise") {
 		return nil

@@ -8,42 +8,61 @@ import (
 	"windrow/cuda/driver"
 )
 
-// The tiles of gemm_hopper.cu. A wave of split tiles makes half a wide tile a
-// block, and exchanges sums.
+// The tiles of gemm_hopper.cu. pair: two tiles of rows share one of weights.
+// wide: one block alone, for an odd tile of rows. narrow: two tiles of outputs
+// share one of x. split: two blocks take halves of k, and exchange sums.
 var (
-	hopperPair   = hopperTile("pair", "wide_pair", 256, 4, 2, 1, 1.9)
-	hopperAhead  = hopperTile("ahead", "ahead_pair", 256, 4, 2, 1, 1.9)
-	hopperWide   = hopperTile("wide", "wide", 256, 4, 1, 1, 2.1)
-	hopperNarrow = hopperTile("narrow", "narrow", 128, 6, 1, 1, 1.4)
-	hopperSplit  = hopperTile("split", "split_pair", 256, 3, 1, 2, 1.2)
+	hopperPair   = hopperTile("wide_pair", 4, gemmTile{name: "pair", cols: 256, tall: 2, broad: 1, split: 1, step: 0.66, edge: 3})
+	hopperWide   = hopperTile("wide", 4, gemmTile{name: "wide", cols: 256, tall: 1, broad: 1, split: 1, step: 0.70, edge: 3})
+	hopperNarrow = hopperTile("narrow_pair", 6, gemmTile{name: "narrow", cols: 128, tall: 1, broad: 2, split: 1, step: 0.36, edge: 2})
+	hopperSplit  = hopperTile("split_pair", 6, gemmTile{name: "split", cols: 128, tall: 1, broad: 1, split: 2, step: 0.36, edge: 5})
 
 	hopperTiles      = []gemmTile{hopperPair, hopperWide, hopperNarrow, hopperSplit}
-	hopperGatedTiles = []gemmTile{hopperPair, hopperWide}
+	hopperGatedTiles = []gemmTile{hopperPair, hopperWide, hopperNarrow}
 )
 
-// splitInputs is from where on halves of k are worth their exchange.
+// splitInputs is from where on halves of k are worth their exchange. Less than
+// two steps of k cannot be halved.
 const splitInputs = 1024
 
-// hopperTile is a tile of the kernels gemm_… and gated_… of a name. Its ring has
+// hopperTile adds a tile's kernels, gemm_… and gated_… of a name. Their ring has
 // 64 k of 128 rows and cols outputs a stage, and two barriers each; split tiles
 // have room for half of their sums, and two barriers more. It begins on 1024 bytes.
-func hopperTile(name, suffix string, cols, stages, sharing, blocks int, cost float64) gemmTile {
-	shared := stages*((128+cols)*128+16) + 1024
-	if blocks > 1 {
-		shared += cols*64*4 + 16
+func hopperTile(name string, stages int, t gemmTile) gemmTile {
+	t.rows, t.hopper = 128, true
+	shared := stages*((t.rows+t.cols)*128+16) + 1024
+	if t.split > 1 {
+		shared += t.cols*64*4 + 16
+	} else {
+		t.gated = kernel{"gemm_hopper", "gated_" + name, shared}
 	}
-	t := gemmTile{name: name, rows: 128, cols: cols, sharing: sharing, blocks: blocks, cost: cost}
-	t.plain = kernel{"gemm_hopper", "gemm_" + suffix, shared}
-	if cols == 256 && blocks == 1 {
-		t.gated = kernel{"gemm_hopper", "gated_" + suffix, shared}
-	}
+	t.plain = kernel{"gemm_hopper", "gemm_" + name, shared}
 	return t
 }
 
-const hopperThreads = 384
+const (
+	hopperThreads = 384
+	mapRows       = 128 // of the largest box of a tensor map
+)
 
-// hopperGEMM is gemm_hopper.cu on a device, and the tensor maps of the
-// operands that it has met.
+// xBox is how many rows of x a copy brings: blocks that share a tile of x load
+// half of it each.
+func (t gemmTile) xBox() int { return t.rows / t.broad }
+
+// gemmOperand is what a kernel takes for a bf16 matrix [rows, in]: its address,
+// or that of its tensor map in boxes of box rows.
+func (d *device) gemmOperand(t gemmTile, data driver.Ptr, rows, in, box int) uint64 {
+	if !t.hopper || d.err != nil {
+		return uint64(data)
+	}
+	var p driver.Ptr
+	p, d.err = d.prefill.hopper.tensorMap(d.ctx, mapKey{data, rows, in, box})
+	return uint64(p)
+}
+
+// hopperGEMM is what gemm_hopper.cu needs of the driver, and the tensor maps of
+// the operands that it has met: a model's weights, and the activations of each
+// row bucket, whose addresses return in every pass.
 type hopperGEMM struct {
 	encode uintptr // cuTensorMapEncodeTiled
 	maps   map[mapKey]driver.Ptr
@@ -51,43 +70,29 @@ type hopperGEMM struct {
 	used   int // maps in the last slab
 }
 
-// mapKey is a bf16 matrix on the device.
+// mapKey is a bf16 matrix on the device, and the rows of its boxes.
 type mapKey struct {
-	data     driver.Ptr
-	rows, in int
+	data          driver.Ptr
+	rows, in, box int
 }
 
 const (
 	mapBytes = 128
-	slabMaps = 1024
+	slabMaps = 1024 // of an allocation
 )
 
 // openHopper finds what gemm_hopper.cu needs: nil on other devices, and with
-// drivers that make no tensor maps.
+// drivers that make no tensor maps. Those that do know its PTX version: both
+// came with CUDA 12.0.
 func (d *device) openHopper() *hopperGEMM {
 	if d.info.Major != 9 || d.info.Minor != 0 {
 		return nil
 	}
-	library, err := driver.OpenLibrary("libcuda.so.1")
+	encode, err := d.ctx.Symbol("cuTensorMapEncodeTiled")
 	if err != nil {
 		return nil
 	}
-	h := &hopperGEMM{maps: map[mapKey]driver.Ptr{}, used: slabMaps}
-	if h.encode, err = library.Symbol("cuTensorMapEncodeTiled"); err != nil {
-		return nil
-	}
-	return h
-}
-
-// hopperTakes tells whether the driver translates a kernel of gemm_hopper.cu.
-// Where it does not, the device goes on without that file.
-func (d *device) hopperTakes(k kernel) bool {
-	if _, err := d.function(k); err != nil {
-		d.prefill.hopper.free(d.ctx)
-		d.prefill.hopper, d.prefill.refused = nil, err
-		return false
-	}
-	return true
+	return &hopperGEMM{encode: encode, maps: map[mapKey]driver.Ptr{}, used: slabMaps}
 }
 
 // withClusters marks the entries whose names end in _pair as kernels of
@@ -114,10 +119,9 @@ func withClusters(image []byte) []byte {
 	}
 }
 
-// tensorMap is the device address of the map of a bf16 matrix [rows, in], in
-// boxes of 128 rows by 64 columns.
-func (h *hopperGEMM) tensorMap(ctx *driver.Context, data driver.Ptr, rows, in int) (driver.Ptr, error) {
-	key := mapKey{data, rows, in}
+// tensorMap is the device address of a matrix's map, in boxes of 64 columns.
+// Only the first meeting costs more than a look-up.
+func (h *hopperGEMM) tensorMap(ctx *driver.Context, key mapKey) (driver.Ptr, error) {
 	if p, ok := h.maps[key]; ok {
 		return p, nil
 	}
@@ -131,14 +135,14 @@ func (h *hopperGEMM) tensorMap(ctx *driver.Context, data driver.Ptr, rows, in in
 	const bf16, swizzle128, promote256 = 9, 3, 3 // CUtensorMapDataType, …Swizzle, …L2promotion
 	var room [mapBytes + 64]byte
 	m := room[-uintptr(unsafe.Pointer(&room[0]))%64:][:mapBytes] // it wants 64-byte alignment
-	size := [2]uint64{uint64(in), uint64(rows)}
-	pitch := [1]uint64{uint64(in) * 2}
-	box, step := [2]uint32{64, 128}, [2]uint32{1, 1}
-	status := driver.Call(h.encode, uintptr(unsafe.Pointer(&m[0])), bf16, 2, uintptr(data),
+	size := [2]uint64{uint64(key.in), uint64(key.rows)}
+	pitch := [1]uint64{uint64(key.in) * 2}
+	box, step := [2]uint32{64, uint32(key.box)}, [2]uint32{1, 1}
+	status := driver.Call(h.encode, uintptr(unsafe.Pointer(&m[0])), bf16, 2, uintptr(key.data),
 		uintptr(unsafe.Pointer(&size[0])), uintptr(unsafe.Pointer(&pitch[0])), uintptr(unsafe.Pointer(&box[0])), uintptr(unsafe.Pointer(&step[0])),
 		0, swizzle128, promote256, 0)
 	if status != 0 {
-		return 0, fmt.Errorf("cuda: cuTensorMapEncodeTiled of [%d, %d]: status %d", rows, in, status)
+		return 0, fmt.Errorf("cuda: cuTensorMapEncodeTiled of [%d, %d] in boxes of %d rows: status %d", key.rows, key.in, key.box, status)
 	}
 	p := h.slabs[len(h.slabs)-1] + driver.Ptr(h.used*mapBytes)
 	if err := ctx.Upload(p, m); err != nil {
@@ -153,38 +157,4 @@ func (h *hopperGEMM) free(ctx *driver.Context) {
 	for _, p := range h.slabs {
 		ctx.Free(p)
 	}
-}
-
-// mapOf is tensorMap with the device's error.
-func (d *device) mapOf(data driver.Ptr, rows, in int) driver.Ptr {
-	if d.err != nil {
-		return 0
-	}
-	p, err := d.prefill.hopper.tensorMap(d.ctx, data, rows, in)
-	d.err = err
-	return p
-}
-
-// hopperGrid is as many blocks as the device holds, or fewer where there are
-// fewer tiles: a block makes several.
-func (d *device) hopperGrid(t gemmTile, rows int, outs ...int) dim {
-	return dim{x: min(t.grid(rows, outs...), t.atOnce(d.info.SMs))}
-}
-
-// hopperProject is gemm by gemm_hopper.cu.
-func (d *device) hopperProject(t gemmTile, x driver.Ptr, parts []gemmPart, in, rows int) {
-	var w [3]driver.Ptr
-	var outs [3]int
-	for i, p := range parts {
-		w[i], outs[i] = d.mapOf(p.w, p.out, in), p.out
-	}
-	d.launch(t.plain, d.hopperGrid(t, rows, outs[:]...), hopperThreads, gemmArguments(d.mapOf(x, rows, in), w, parts, in, rows)...)
-}
-
-// hopperGated is gemmGated by gemm_hopper.cu.
-func (d *device) hopperGated(t gemmTile, dst target, x driver.Ptr, gate, up gemmPart, in, rows int) {
-	// A tile has cols/2 outputs: those of gate and of up.
-	d.launch(t.gated, d.hopperGrid(t, rows, 2*gate.out), hopperThreads,
-		uint64(d.mapOf(x, rows, in)), uint64(d.mapOf(gate.w, gate.out, in)), uint64(d.mapOf(up.w, up.out, in)),
-		uint64(dst.f32), uint64(dst.bf16), uint64(gate.bias), uint64(up.bias), uint64(rows), uint64(gate.out), uint64(in))
 }

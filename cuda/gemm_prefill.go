@@ -12,8 +12,7 @@ type prefill struct {
 	size    int
 	route   gemmRoute // forced by tests and benchmarks
 	hopper  *hopperGEMM
-	tried   bool  // hopper has been looked for
-	refused error // why the driver does not translate it
+	tried   bool // hopper has been looked for
 }
 
 // gemmRoute is who multiplies.
@@ -27,12 +26,21 @@ const (
 	routeDecode
 )
 
-// Up to so many rows the decode kernels are taken: they read a weight once, as
-// fast as memory gives it, and packed ones as they are.
-const (
-	decodeFaster       = 128
-	decodeFasterPacked = 256
-)
+// decodeRoute is the rows up to which the decode kernels are taken instead of a
+// route: for bf16 weights, which they read once, and for packed ones, which
+// they read as they are. All products of the 8B model on an H100, in ms:
+//
+//	rows             32    64    128
+//	decode, bf16     8.8   8.1   14.5
+//	decode, 4 bits   8.8   7.0   16.7
+//	hopper                       5.6 (decoding 4 bits: 6.7 more)
+//	cuBLASLt                     6.7
+//	own                          13.5
+var decodeRoute = map[gemmRoute]struct{ plain, packed int }{
+	routeHopper: {32, 64},
+	routeBLAS:   {64, 64},
+	routeOwn:    {64, 128},
+}
 
 // errUnprepared says that a launcher has no scratch: prepareGEMM was not called
 // for these weights and rows.
@@ -128,26 +136,42 @@ func (d *device) part(l linear, at *int) gemmPart {
 // chosen is the route of a product with weights of one format. Only the decode
 // kernels take numbers of outputs that are no multiple of 8.
 func (d *device) chosen(w []linear, rows int) gemmRoute {
-	most := decodeFaster
-	if w[0].w.packed != nil {
-		most = decodeFasterPacked
-	}
 	for _, l := range w {
 		if l.w.out%8 != 0 || l.w.in%8 != 0 {
 			return routeDecode
 		}
 	}
-	switch {
-	case d.prefill.route != routeChosen:
+	if d.prefill.route != routeChosen {
 		return d.prefill.route
-	case rows <= most:
-		return routeDecode
-	case d.blas != nil:
-		return routeBLAS
-	case d.prefill.hopper != nil:
-		return routeHopper
 	}
-	return routeOwn
+	route := routeOwn
+	switch {
+	case d.prefill.hopper != nil:
+		route = routeHopper
+	case d.blas != nil:
+		route = routeBLAS
+	}
+	most := decodeRoute[route].plain
+	if w[0].w.packed != nil {
+		most = decodeRoute[route].packed
+	}
+	if rows <= most {
+		return routeDecode
+	}
+	return route
+}
+
+// tiles lists the tiles of a route for a product of in inputs.
+func (d *device) tiles(route gemmRoute, gated bool, in int) []gemmTile {
+	switch {
+	case route != routeHopper:
+		return d.gemmTiles()
+	case gated:
+		return hopperGatedTiles
+	case in < splitInputs:
+		return hopperTiles[:len(hopperTiles)-1]
+	}
+	return hopperTiles
 }
 
 // prefillProject enqueues up to three projections of one format that share x
@@ -169,23 +193,12 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 		parts[i].dst = dst[i]
 		outs[i] = l.w.out
 	}
-	switch route {
-	case routeBLAS:
-		for _, p := range parts {
-			d.blasProject(p, x, in, rows)
-		}
-	case routeHopper:
-		tiles := hopperTiles
-		if in < splitInputs {
-			tiles = tiles[:len(tiles)-1]
-		}
-		if t := d.fastest(tiles, rows, outs[:]...); d.hopperTakes(t.plain) {
-			d.hopperProject(t, x, parts, in, rows)
-			return
-		}
-		fallthrough
-	default:
-		d.gemm(d.fastest(d.gemmTiles(), rows, outs[:]...), x, parts, in, rows)
+	if route != routeBLAS {
+		d.gemm(d.fastest(d.tiles(route, false, in), in, rows, outs[:]...), x, parts, in, rows)
+		return
+	}
+	for _, p := range parts {
+		d.blasProject(p, x, in, rows)
 	}
 }
 
@@ -201,23 +214,16 @@ func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows in
 	}
 	at, in := 0, gate.w.in
 	g, u := d.part(gate, &at), d.part(up, &at)
-	switch route {
-	case routeBLAS:
-		half := aligned(2 * g.out * rows)
-		g.dst.bf16 = d.prefill.scratch + driver.Ptr(at)
-		u.dst.bf16 = g.dst.bf16 + driver.Ptr(half)
-		d.blasProject(g, x, in, rows)
-		d.blasProject(u, x, in, rows)
-		d.gatedAct(dst.f32, dst.bf16, g.dst.bf16, u.dst.bf16, true, rows*g.out)
-	case routeHopper:
-		if t := d.fastest(hopperGatedTiles, rows, 2*g.out); d.hopperTakes(t.gated) {
-			d.hopperGated(t, dst, x, g, u, in, rows)
-			return
-		}
-		fallthrough
-	default:
-		d.gemmGated(d.fastest(d.gemmTiles(), rows, 2*g.out), dst, x, g, u, in, rows)
+	if route != routeBLAS {
+		d.gemmGated(d.fastest(d.tiles(route, true, in), in, rows, 2*g.out), dst, x, g, u, in, rows)
+		return
 	}
+	half := aligned(2 * g.out * rows)
+	g.dst.bf16 = d.prefill.scratch + driver.Ptr(at)
+	u.dst.bf16 = g.dst.bf16 + driver.Ptr(half)
+	d.blasProject(g, x, in, rows)
+	d.blasProject(u, x, in, rows)
+	d.gatedAct(dst.f32, dst.bf16, g.dst.bf16, u.dst.bf16, true, rows*g.out)
 }
 
 // blasProject is one product by cuBLASLt.

@@ -151,7 +151,7 @@ func (c *gemmCase) check(name string, t target, out, step int, want func(row, ou
 		rounds float64
 	}{
 		{t.f32, 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }, 0},
-		{t.bf16, 2, func(b []byte) float32 { return quant.BF16ToF32(binary.LittleEndian.Uint16(b)) }, 1.0 / 256},
+		{t.bf16, 2, func(b []byte) float32 { return quant.BF16ToF32(binary.LittleEndian.Uint16(b)) }, bf16Round},
 	} {
 		if form.at == 0 {
 			continue
@@ -167,7 +167,7 @@ func (c *gemmCase) check(name string, t target, out, step int, want func(row, ou
 				slack += 1e-5
 			}
 			got := float64(form.read(data[i*form.size:]))
-			if !(math.Abs(got-value) <= slack+form.rounds*math.Abs(value)) {
+			if !(math.Abs(got-value) <= slack+form.rounds*(math.Abs(value)+slack)) {
 				return fmt.Errorf("%s: row %d of %d, output %d of %d, %d bytes each: %g, want %g", name, i/out, c.rows, i%out, out, form.size, got, value)
 			}
 		}
@@ -192,25 +192,55 @@ func (c *gemmCase) plainWant(w gemmWeight) func(row, out int) (float64, float64)
 	}
 }
 
-// gatedWant is the reference of silu(gate)·up.
-func (c *gemmCase) gatedWant(gate, up gemmWeight, halves float64) func(row, out int) (float64, float64) {
+// bf16Round is the largest error of a rounding to bf16, relative to what is rounded.
+const bf16Round = 1.0 / 256
+
+// gatedWant is the reference of silu(gate)·up. halves tells that the sums of
+// both are bf16, and again so with their bias.
+func (c *gemmCase) gatedWant(gate, up gemmWeight, halves bool) func(row, out int) (float64, float64) {
+	half := func(w gemmWeight, row, out int) (value, slack float64) {
+		value, size := c.sum(w, row, out)
+		slack = gemmSlack(size)
+		if halves && w.bias != nil {
+			slack += bf16Round * (math.Abs(value-float64(w.bias[out])) + slack)
+		}
+		if halves {
+			slack += bf16Round * (math.Abs(value) + slack)
+		}
+		return value, slack
+	}
 	return func(row, out int) (float64, float64) {
-		g, gs := c.sum(gate, row, out)
-		u, us := c.sum(up, row, out)
+		g, gs := half(gate, row, out)
+		u, us := half(up, row, out)
 		silu := g / (1 + math.Exp(-g))
-		// silu's slope is at most 1.1.
-		return silu * u, 1.1*math.Abs(u)*(gemmSlack(gs)+halves*math.Abs(g)) + math.Abs(silu)*(gemmSlack(us)+halves*math.Abs(u)) + 1e-5*math.Abs(silu*u)
+		ss := 1.1*gs + 1e-5*(math.Abs(silu)+1.1*gs) // silu's slope is at most 1.1; the device's exp is approximate
+		return silu * u, ss*math.Abs(u) + math.Abs(silu)*us + ss*us
 	}
 }
 
 // forms are the targets of a test: which forms, and whether they are added to.
 var gemmForms = []struct{ f32, bf16, add bool }{{f32: true}, {f32: true, add: true}, {bf16: true}, {f32: true, bf16: true}}
 
+// testedTiles lists the tiles that the device takes, of gemm_hopper.cu too.
+func (d *device) testedTiles() ([]gemmTile, error) {
+	tiles := []gemmTile{gemmWide, gemmNarrow}
+	if deepest := d.gemmTiles()[0]; deepest.name != gemmWide.name {
+		tiles = append(tiles, deepest)
+	}
+	_, err := d.prepareGEMM(nil, 0)
+	if d.prefill.hopper != nil {
+		tiles = append(tiles, hopperTiles...)
+	}
+	return tiles, err
+}
+
 func testGEMMTiles(d *device) error {
-	for i, t := range append([]gemmTile{gemmWide, gemmNarrow}, d.gemmTiles()[0]) {
+	defer d.prefill.free(d.ctx)
+	tiles, err := d.testedTiles()
+	for i, t := range tiles {
 		seed := gemmNoise(i)
 		c := newGEMMCase(d, &seed, 130+i, 200)
-		err := c.err
+		err = errors.Join(err, c.err)
 		form := gemmForms[i%len(gemmForms)]
 		var w []gemmWeight
 		var parts []gemmPart
@@ -223,7 +253,7 @@ func testGEMMTiles(d *device) error {
 			d.gemm(t, c.xAt, parts, c.in, c.rows)
 		}
 		for _, p := range w {
-			err = errors.Join(err, c.check("tile "+t.name, p.dst, p.out, 1, c.plainWant(p)))
+			err = errors.Join(err, c.check("tile "+t.plain.name, p.dst, p.out, 1, c.plainWant(p)))
 		}
 		c.free()
 		if err != nil {
@@ -234,7 +264,12 @@ func testGEMMTiles(d *device) error {
 }
 
 func testGEMMGated(d *device) error {
-	for i, t := range append([]gemmTile{gemmWide, gemmNarrow}, d.gemmTiles()[0]) {
+	defer d.prefill.free(d.ctx)
+	tiles, err := d.testedTiles()
+	for i, t := range tiles {
+		if t.gated.name == "" {
+			continue
+		}
 		seed := gemmNoise(i)
 		c := newGEMMCase(d, &seed, 70+i, 72+8*i)
 		gate, up := c.weight(&seed, 136, i != 0), c.weight(&seed, 136, i != 1)
@@ -242,7 +277,7 @@ func testGEMMGated(d *device) error {
 		if c.err == nil {
 			d.gemmGated(t, dst, c.xAt, gate.gemmPart, up.gemmPart, c.in, c.rows)
 		}
-		err := c.check("gated tile "+t.name, dst, 136, 1, c.gatedWant(gate, up, 0))
+		err = errors.Join(err, c.check("gated tile "+t.gated.name, dst, 136, 1, c.gatedWant(gate, up, false)))
 		c.free()
 		if err != nil {
 			return err
@@ -284,6 +319,14 @@ func testPrefillRoutes(d *device) (err error) {
 	return nil
 }
 
+// met is how many operands have tensor maps.
+func (p *prefill) met() int {
+	if p.hopper == nil {
+		return 0
+	}
+	return len(p.hopper.maps)
+}
+
 // routes runs w together, then the last two as a gated product, by each route.
 func (c *gemmCase) routes(w []gemmWeight) error {
 	d := c.d
@@ -311,23 +354,30 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 		if _, err := d.prepareGEMM(linears, c.rows); err != nil {
 			return err
 		}
-		d.prefillProject(dst, c.xAt, linears, c.rows)
-		d.prefillGated(gated, c.xAt, linears[last-1], linears[last], c.rows)
-		d.prefill.route = routeChosen
+		pass := func() {
+			d.prefillProject(dst, c.xAt, linears, c.rows)
+			d.prefillGated(gated, c.xAt, linears[last-1], linears[last], c.rows)
+		}
+		pass()
 		for j, p := range w {
 			if err := c.check(name, dst[j], p.out, 1, c.plainWant(p)); err != nil {
 				return err
 			}
 		}
-		halves := 0.0
-		if route == routeBLAS {
-			halves = 1.0 / 256 // gate and up go through bf16
-		}
-		if err := c.check(name+" gated", gated, up.out, 1, c.gatedWant(gate, up, halves)); err != nil {
+		if err := c.check(name+" gated", gated, up.out, 1, c.gatedWant(gate, up, route == routeBLAS)); err != nil {
 			return err
 		}
+		before, met := d.ctx.Allocated(), d.prefill.met()
+		pass()
+		if d.ctx.Allocated() != before || d.prefill.met() != met {
+			return fmt.Errorf("%s: a second pass takes %d bytes and %d tensor maps more", name, d.ctx.Allocated()-before, d.prefill.met()-met)
+		}
+		if err := errors.Join(d.take(), d.stream.Synchronize()); err != nil {
+			return err
+		}
+		d.prefill.route = routeChosen
 	}
-	return d.prefill.refused
+	return nil
 }
 
 // testPrefillPacked runs two packed weights, which are decoded first.
@@ -377,22 +427,22 @@ func testGEMMPersistent(d *device) error {
 	if d.prefill.hopper == nil {
 		return nil
 	}
-	for i, t := range append([]gemmTile{hopperAhead}, hopperTiles...) {
+	for i, t := range hopperTiles {
 		seed := gemmNoise(i)
-		c := newGEMMCase(d, &seed, 2100, 328)
+		c := newGEMMCase(d, &seed, 2100, 1096)
 		w := c.weight(&seed, 4096+8, true)
 		w.dst = c.target(w.out, i != 1, i != 0, i == 0)
 		if c.err == nil {
-			d.hopperProject(t, c.xAt, []gemmPart{w.gemmPart}, c.in, c.rows)
+			d.gemm(t, c.xAt, []gemmPart{w.gemmPart}, c.in, c.rows)
 		}
-		err := c.check("hopper tile "+t.name, w.dst, w.out, 997, c.plainWant(w))
+		err := c.check("tile "+t.plain.name, w.dst, w.out, 997, c.plainWant(w))
 		if err == nil && t.gated.name != "" {
 			up := c.weight(&seed, w.out, false)
 			dst := c.target(w.out, false, true, false)
 			if c.err == nil {
-				d.hopperGated(t, dst, c.xAt, w.gemmPart, up.gemmPart, c.in, c.rows)
+				d.gemmGated(t, dst, c.xAt, w.gemmPart, up.gemmPart, c.in, c.rows)
 			}
-			err = c.check("hopper gated tile "+t.name, dst, w.out, 997, c.gatedWant(w, up, 0))
+			err = c.check("gated tile "+t.gated.name, dst, w.out, 997, c.gatedWant(w, up, false))
 		}
 		c.free()
 		if err != nil {

@@ -2,10 +2,8 @@
 // Tensor maps (the host's cuTensorMapEncodeTiled) let one thread copy whole
 // tiles into swizzled shared memory while two warpgroups multiply 64 rows each.
 // Blocks stay for all their tiles, so that the copies of the next tile run
-// under the stores of this one. In the kernels that end in _pair two blocks of
-// a cluster take neighbouring rows and load half of the weights' tile each for
-// both; in those that end in _split_pair they take halves of k of one tile.
-// Runs on a GPU only.
+// under the stores of this one. The kernels that end in _pair run in clusters
+// of two blocks (enum Way). Runs on a GPU only.
 #include "gemm.cuh"
 #ifdef __NVPTX__
 
@@ -111,24 +109,28 @@ struct Place {
   u32 out, row, col;
 };
 
-// locate finds tile number t of a block of a cluster; false past the last.
-template <int cols, int cluster> DEV bool locate(const Work &k, u32 t, u32 rank, Place &p) {
+// Way is how the blocks of a launch share work: ALONE; ROWS: two take
+// neighbouring rows, and load half of one tile of weights each for both; COLS:
+// two take neighbouring outputs, and load half of one tile of x each for both;
+// SPLIT: two take halves of k of one tile.
+enum Way { ALONE, ROWS, COLS, SPLIT };
+
+// locate finds tile number t of a block of a cluster; false past the last. A
+// tile has cols outputs.
+template <u32 outputs, Way way> DEV bool locate(const Work &k, u32 t, u32 rank, Place &p) {
+  constexpr u32 tall = way == ROWS ? 2 : 1, broad = way == COLS ? 2 : 1, cols = outputs * broad;
   const u32 c0 = (k.out[0] + cols - 1) / cols, c1 = (k.out[1] + cols - 1) / cols, c2 = (k.out[2] + cols - 1) / cols, columns = c0 + c1 + c2;
-  const u32 tiles = (k.rows + 128 * cluster - 1) / (128 * cluster);
+  const u32 tiles = (k.rows + 128 * tall - 1) / (128 * tall);
   if (t >= tiles * columns) return false;
   u32 r, c;
-  place<16 / cluster>(t, tiles, columns, r, c);
-  p.row = (r * cluster + rank) * 128;
+  place<16 / tall>(t, tiles, columns, r, c);
+  p.row = (r * tall + rank % tall) * 128;
   p.w = k.w[0], p.d = k.d[0], p.out = k.out[0];
   if (c >= c0 + c1) c -= c0 + c1, p.w = k.w[2], p.d = k.d[2], p.out = k.out[2];
   else if (c >= c0) c -= c0, p.w = k.w[1], p.d = k.d[1], p.out = k.out[1];
-  p.col = c * cols;
+  p.col = c * cols + rank % broad * outputs;
   return true;
 }
-
-// Way is how blocks share work: alone, two with one tile of weights, or two
-// with halves of k of one tile.
-enum Way { ALONE, PAIR, SPLIT };
 
 // exchange adds up the two blocks' sums of a tile: a block ends with those of
 // the warpgroup of its rank, and gives the other's away through box.
@@ -149,17 +151,18 @@ template <int n> DEV void exchange(float (&c)[n][4], u32 box, u32 there, u32 tak
   }
 }
 
-// product runs a block's tiles: 128 rows by COLS columns of sums. Gated tiles
-// have COLS/2 outputs: those of gate, then the same of up. AHEAD starts a stage
+// product runs a block's tiles: 128 rows by WIDTH columns of sums. Gated tiles
+// have WIDTH/2 outputs: those of gate, then the same of up. A stage starts
 // before the one before it is done.
-template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV void product(u8 *dynamic, const Work &k) {
-  constexpr u32 x_bytes = 128 * 128, w_bytes = COLS * 128, stage = x_bytes + w_bytes, outputs = GATED ? COLS / 2 : COLS;
-  constexpr u32 blocks = WAY == ALONE ? 1 : 2, sharing = WAY == PAIR ? 2 : 1; // of a cluster, of a tile of weights
-  static_assert(COLS == 256 || (COLS == 128 && WAY == ALONE && !GATED));
-  static_assert(!GATED || WAY != SPLIT);
+template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynamic, const Work &k) {
+  constexpr u32 x_bytes = 128 * 128, w_bytes = WIDTH * 128, stage = x_bytes + w_bytes, outputs = GATED ? WIDTH / 2 : WIDTH;
+  constexpr u32 blocks = WAY == ALONE ? 1 : 2;           // of a cluster
+  constexpr u32 readers = WAY == ROWS || WAY == COLS ? 2 : 1; // blocks of a shared tile
+  static_assert(WIDTH == 256 ? WAY != COLS : WIDTH == 128 && WAY != ROWS);
+  static_assert(!GATED || (WAY != SPLIT && (WIDTH == 256 || WAY == COLS)));
   // The swizzle wants stages on 1024 bytes.
   const u32 base = (shared_address(dynamic) + 1023) / 1024 * 1024, box = base + STAGES * stage;
-  const u32 full = box + (WAY == SPLIT ? COLS * 64 * 4 : 0), empty = full + STAGES * 8, there = empty + STAGES * 8, taken = there + 8;
+  const u32 full = box + (WAY == SPLIT ? WIDTH * 64 * 4 : 0), empty = full + STAGES * 8, there = empty + STAGES * 8, taken = there + 8;
   const u32 rank = WAY == ALONE ? 0 : cluster_rank(), first = bid() / blocks, step = gdim() / blocks;
   const u32 group = tid() / 128, steps = (k.in + 63) / 64;
   const u32 from = WAY == SPLIT ? rank * (steps / 2) : 0, to = WAY == SPLIT && rank == 0 ? steps / 2 : steps;
@@ -167,7 +170,7 @@ template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV voi
   if (tid() == 0) {
     for (u32 s = 0; s < STAGES; s++) {
       barrier_init(full + s * 8, 1);
-      barrier_init(empty + s * 8, 8 * sharing); // the warps that multiply
+      barrier_init(empty + s * 8, 8 * readers); // the warps that multiply
     }
     if (WAY == SPLIT) barrier_init(there, 128), barrier_init(taken, 128);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -180,17 +183,21 @@ template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV voi
   if (group == 2) { // copies
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (tid() == 256) {
-      for (u32 t = first; locate<outputs, sharing>(k, t, rank % sharing, p); t += step) {
+      for (u32 t = first; locate<outputs, WAY>(k, t, rank, p); t += step) {
+        // Half of the weights' tile: the other half of its outputs, or up.
+        const void *second = GATED ? k.w[1] : p.w;
+        const u32 second_col = GATED ? p.col : p.col + 128;
         for (u32 i = from; i < to; i++) {
-          const u32 x = base + at * stage, w = x + x_bytes, arrived = full + at * 8;
+          const u32 x = base + at * stage, w = x + x_bytes, arrived = full + at * 8, column = i * 64;
           wait_phase(empty + at * 8, phase ^ 1);
           expect(arrived, stage);
-          copy_box(x, k.x, i * 64, p.row, arrived);
-          if (WAY == PAIR) {
-            copy_box_pair(w + rank * (w_bytes / 2), GATED && rank ? k.w[1] : p.w, i * 64, GATED ? p.col : p.col + rank * 128, arrived);
+          if (WAY == COLS) copy_box_pair(x + rank * (x_bytes / 2), k.x, column, p.row + rank * 64, arrived);
+          else copy_box(x, k.x, column, p.row, arrived);
+          if (WAY == ROWS) {
+            copy_box_pair(w + rank * (w_bytes / 2), rank ? second : p.w, column, rank ? second_col : p.col, arrived);
           } else {
-            copy_box(w, p.w, i * 64, p.col, arrived);
-            if (COLS == 256) copy_box(w + w_bytes / 2, GATED ? k.w[1] : p.w, i * 64, GATED ? p.col : p.col + 128, arrived);
+            copy_box(w, p.w, column, p.col, arrived);
+            if (WIDTH == 256 || GATED) copy_box(w + w_bytes / 2, second, column, second_col, arrived);
           }
           if (++at == STAGES) at = 0, phase ^= 1;
         }
@@ -200,36 +207,29 @@ template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV voi
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     const u32 lane = tid() % 32;
     auto free = [&](u32 s) {
-      if (WAY == PAIR) arrive_at(empty + s * 8, lane, lane < 2);
+      if (readers == 2) arrive_at(empty + s * 8, lane, lane < 2);
       else arrive(empty + s * 8, lane == 0);
     };
-    float c[COLS / 8][4];
-    for (u32 t = first; locate<outputs, sharing>(k, t, rank % sharing, p); t += step) {
+    float c[WIDTH / 8][4];
+    for (u32 t = first; locate<outputs, WAY>(k, t, rank, p); t += step) {
       u32 before = 0;
       for (u32 i = from; i < to; i++) {
         const u32 x = base + at * stage;
         wait_phase(full + at * 8, phase);
         multiply(c, descriptor(x + group * (x_bytes / 2)), descriptor(x + x_bytes), i - from);
-        if (AHEAD) {
-          finish_before();
-          if (i > from) free(before);
-          before = at;
-        } else {
-          finish(c);
-          free(at);
-        }
+        finish_before();
+        if (i > from) free(before);
+        before = at;
         if (++at == STAGES) at = 0, phase ^= 1;
       }
-      if (AHEAD) {
-        finish(c);
-        free(before);
-      }
+      finish(c);
+      free(before);
       if constexpr (WAY == SPLIT) {
         exchange(c, box, there, taken, rank, tile_phase);
         tile_phase ^= 1;
       }
       const u32 row = p.row + group * 64 + tid() / 32 % 4 * 16;
-      if constexpr (GATED) activate<COLS / 16>(c, k.gate_bias, k.up_bias, p.col, p.out);
+      if constexpr (GATED) activate<WIDTH / 16>(c, k.gate_bias, k.up_bias, p.col, p.out);
       if (WAY != SPLIT || group == rank) store<outputs / 8>(c, p.d, row, p.col, k.rows, p.out);
     }
   }
@@ -240,27 +240,26 @@ template <int COLS, int STAGES, Way WAY, bool GATED, bool AHEAD = false> DEV voi
   }
 }
 
-#define GEMM(name, COLS, STAGES, WAY, AHEAD)                                                                                                                      \
+#define GEMM(name, WIDTH, STAGES, WAY)                                                                                                                            \
   extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *w0, const void *w1, const void *w2, float *f0, float *f1,       \
                                                                       float *f2, bf16 *h0, bf16 *h1, bf16 *h2, const float *b0, const float *b1,                 \
                                                                       const float *b2, u32 out0, u32 out1, u32 out2, u32 add, u32 rows, u32 in) {                \
     DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<COLS, STAGES, WAY, false, AHEAD>(                                                                                                                  \
+    product<WIDTH, STAGES, WAY, false>(                                                                                                                          \
         shared, Work{x, {w0, w1, w2}, {{f0, h0, b0, add}, {f1, h1, b1, add}, {f2, h2, b2, add}}, nullptr, nullptr, {out0, out1, out2}, rows, in});              \
   }
-#define GATED(name, STAGES, WAY, AHEAD)                                                                                                                           \
+#define GATED(name, WIDTH, STAGES, WAY)                                                                                                                           \
   extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *gate, const void *up, float *f32, bf16 *half,                   \
                                                                       const float *gate_bias, const float *up_bias, u32 rows, u32 out, u32 in) {                 \
     DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<256, STAGES, WAY, true, AHEAD>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});     \
+    product<WIDTH, STAGES, WAY, true>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});        \
   }
 
-GEMM(gemm_wide, 256, 4, ALONE, false)
-GEMM(gemm_wide_pair, 256, 4, PAIR, false)
-GEMM(gemm_ahead_pair, 256, 4, PAIR, true)
-GEMM(gemm_split_pair, 256, 3, SPLIT, false)
-GEMM(gemm_narrow, 128, 6, ALONE, false)
-GATED(gated_wide, 4, ALONE, false)
-GATED(gated_wide_pair, 4, PAIR, false)
-GATED(gated_ahead_pair, 4, PAIR, true)
+GEMM(gemm_wide, 256, 4, ALONE)
+GEMM(gemm_wide_pair, 256, 4, ROWS)
+GEMM(gemm_narrow_pair, 128, 6, COLS)
+GEMM(gemm_split_pair, 128, 6, SPLIT)
+GATED(gated_wide, 256, 4, ALONE)
+GATED(gated_wide_pair, 256, 4, ROWS)
+GATED(gated_narrow_pair, 128, 6, COLS)
 #endif
