@@ -69,7 +69,7 @@ type dotsCall struct {
 	c              uintptr // results [rows, outputs]
 	less           int     // not 0: sums of activations are what to take from sums
 	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8
-	_              [8]int
+	_              [9]int
 }
 
 //go:noescape
@@ -85,7 +85,7 @@ func dotsAVX512(t *dotsCall)
 func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int, order *[16]uint8)
 
 //go:noescape
-func widenScales8(dst *float32, src *byte, stride, eights int)
+func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
 
 //go:noescape
 func widenScales16(dst *float32, src *byte, stride, eights int)
@@ -99,16 +99,22 @@ func newQuantDots(t *backend.Tensor, isa int) projector {
 	return quantDots{f, isa, isa == dotsOfAVX512 && hasVBMI()}
 }
 
-// lanes is the outputs of a block, span the rows whose activations are packed
-// together: the most that the assembly multiplies at once.
+// lanes is the outputs of a block.
 func (q quantDots) lanes() int {
-	if q.isa == dotsOfAVX512 {
-		return 16
+	if q.isa == dotsOfAVX2 {
+		return 8
 	}
-	return 8
+	return 16
 }
 
-func (q quantDots) span() int { return q.lanes() / 2 }
+// span is the rows whose activations are packed together: the most that the
+// assembly multiplies at once.
+func (q quantDots) span() int {
+	if q.isa == dotsOfAVX512 {
+		return 8
+	}
+	return 4
+}
 
 // evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
 var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
@@ -272,10 +278,12 @@ func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs i
 	eights := groups / 8
 	switch {
 	case eights == 0:
-	case lanes == 16:
+	case q.isa == dotsOfAVX512:
 		widenScales16(&dst[0], &src[0], 2*groups, eights)
 	default:
-		widenScales8(&dst[0], &src[0], 2*groups, eights)
+		for i := 0; i < lanes; i += 8 {
+			widenScales8(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+		}
 	}
 	for g := 8 * eights; g < groups; g++ {
 		for i := range lanes {

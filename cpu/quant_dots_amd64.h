@@ -3,7 +3,8 @@
 // TEXT, by files that say what a vector is:
 //
 //	V0..V15    its registers
-//	LANEBYTES  its bytes: 4 elements of each of LANEBYTES/4 outputs
+//	VECTORBYTES  its bytes: 4 elements of each of VECTORBYTES/4 outputs
+//	LANEBYTES  those of all outputs of a block, which may be two vectors
 //	MOVU, AND, OR, XOR, XORSELF  moves and logic
 //	LOAD(off)  16 bytes of each row to V0..V3: row i, i+4, ... in lanes of 128 bits
 //	ADVANCE(n) moves the row pointers and those of the prefetches
@@ -68,15 +69,28 @@
 #define TROWS    240
 #define TPART    248
 #define TLEFT    256
+#define PART     264
 
 step:
+	MOVQ $0, PART(R15)
+
+	// SI: bytes of the vectors before this one.
+decode:
+	MOVQ PART(R15), SI
 	MOVQ ASTRIDE(R15), BX
 	LEAQ (BX)(BX*2), R9
+	MOVQ SI, CX
+	SHRQ $2, CX
+	IMULQ BX, CX
 	MOVQ A(R15), AX
+	ADDQ CX, AX
 	POINTERS
 	MOVQ AHEAD(R15), R8
+	ADDQ CX, R8
 	MOVQ BUF(R15), DX
+	ADDQ SI, DX
 	MOVQ W(R15), DI
+	ADDQ SI, DI
 	CONSTANT(0x0F0F0F0F, X15, V15)
 	MOVQ FORMAT(R15), CX
 	CMPQ CX, $4
@@ -215,6 +229,7 @@ q4k:
 	XORSELF(V6)
 	VSUBPS V5, V6, V5
 	MOVQ BIAS(R15), R13
+	ADDQ PART(R15), R13
 	PAIR4K(0)
 	PAIR4K(1)
 	PAIR4K(2)
@@ -273,6 +288,9 @@ q6k:
 	QUARTER6K(176, 80, 36, 192)
 
 decoded:
+	ADDQ $VECTORBYTES, PART(R15)
+	CMPQ PART(R15), $LANEBYTES
+	JB   decode
 	MOVQ ASTEP(R15), AX
 	ADDQ AX, A(R15)
 	ADDQ AX, AHEAD(R15)

@@ -21,6 +21,7 @@
 #define V15 Z15
 
 #define LANEBYTES 64
+#define VECTORBYTES 64
 #define TILEROWS 8
 
 #define MOVU VMOVDQU32

@@ -1,5 +1,5 @@
-// Vectors of 256 bits for quant_dots_amd64.h: 8 outputs, rows 0 to 3 from AX and
-// 4 to 7 from R14.
+// Vectors of 256 bits for quant_dots_amd64.h: 8 outputs at a time, rows 0 to 3 from
+// AX and 4 to 7 from R14.
 
 #define V0 Y0
 #define V1 Y1
@@ -18,7 +18,7 @@
 #define V14 Y14
 #define V15 Y15
 
-#define LANEBYTES 32
+#define VECTORBYTES 32
 #define TILEROWS 4
 
 #define MOVU VMOVDQU
@@ -87,115 +87,3 @@ DATA halvesApart<>+8(SB)/8, $0x0F0E0B0A07060302
 DATA halvesApart<>+16(SB)/8, $0x0D0C090805040100
 DATA halvesApart<>+24(SB)/8, $0x0F0E0B0A07060302
 GLOBL halvesApart<>(SB), RODATA|NOPTR, $32
-
-// ADD adds the sums of row i to its result; ADDBIAS the bias, and LESS takes
-// from the sums what the numbers were raised by. Y15 is lost.
-#define ADD(i, sum, result) \
-	VBROADCASTSS (4*i)(R12), Y15; \
-	VCVTDQ2PS sum, sum; \
-	VMULPS Y15, sum, sum; \
-	VFMADD231PS (DI), sum, result
-
-#define ADDBIAS(i, result) \
-	VBROADCASTSS (4*i)(R13), Y15; \
-	VFMADD231PS (R8), Y15, result
-
-#define TAKELESS(i, sum) \
-	VPBROADCASTD (4*i)(R13), Y15; \
-	VPSUBD Y15, sum, sum
-
-// GROUPON moves on to the next group, and goes to loop if there is one.
-#define GROUPON(loop) \
-	ADDQ BX, R12; \
-	ADDQ BX, R13; \
-	ADDQ $LANEBYTES, DI; \
-	ADDQ $LANEBYTES, R8; \
-	DECQ CX; \
-	JNZ  loop
-
-// JOIN1, 2 and 4 end a group of as many rows: its sums, then the results. The
-// labels are the caller's: for taking less, for going on, and the next group.
-#define JOIN1(s0, r0, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
-	ADD(0, s0, r0) \
-	ADDBIAS(0, r0) \
-	JMP  on \
-less: \
-	TAKELESS(0, s0) \
-	ADD(0, s0, r0) \
-on: \
-	GROUPON(loop)
-
-#define JOIN2(s0, s1, r0, r1, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
-	ADD(0, s0, r0) \
-	ADD(1, s1, r1) \
-	ADDBIAS(0, r0) \
-	ADDBIAS(1, r1) \
-	JMP  on \
-less: \
-	TAKELESS(0, s0) \
-	TAKELESS(1, s1) \
-	ADD(0, s0, r0) \
-	ADD(1, s1, r1) \
-on: \
-	GROUPON(loop)
-
-#define JOIN4(s0, s1, s2, s3, r0, r1, r2, r3, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
-	ADD(0, s0, r0) \
-	ADD(1, s1, r1) \
-	ADD(2, s2, r2) \
-	ADD(3, s3, r3) \
-	ADDBIAS(0, r0) \
-	ADDBIAS(1, r1) \
-	ADDBIAS(2, r2) \
-	ADDBIAS(3, r3) \
-	JMP  on \
-less: \
-	TAKELESS(0, s0) \
-	TAKELESS(1, s1) \
-	TAKELESS(2, s2) \
-	TAKELESS(3, s3) \
-	ADD(0, s0, r0) \
-	ADD(1, s1, r1) \
-	ADD(2, s2, r2) \
-	ADD(3, s3, r3) \
-on: \
-	GROUPON(loop)
-
-// Results of rows in memory to registers and back.
-#define RESULTS1(r0) \
-	VMOVUPS (R14), r0
-#define RESULTS2(r0, r1) \
-	VMOVUPS (R14), r0; \
-	VMOVUPS 32(R14), r1
-#define RESULTS4(r0, r1, r2, r3) \
-	RESULTS2(r0, r1); \
-	VMOVUPS 64(R14), r2; \
-	VMOVUPS 96(R14), r3
-
-#define KEEP1(r0) \
-	VMOVUPS r0, (R14); \
-	MOVQ $1, R9
-#define KEEP2(r0, r1) \
-	VMOVUPS r0, (R14); \
-	VMOVUPS r1, 32(R14); \
-	MOVQ $2, R9
-#define KEEP4(r0, r1, r2, r3) \
-	KEEP2(r0, r1); \
-	VMOVUPS r2, 64(R14); \
-	VMOVUPS r3, 96(R14); \
-	MOVQ $4, R9
-
-#define ZERO1(r0) \
-	VPXOR r0, r0, r0
-#define ZERO2(r0, r1) \
-	VPXOR r0, r0, r0; \
-	VPXOR r1, r1, r1
-#define ZERO4(r0, r1, r2, r3) \
-	ZERO2(r0, r1); \
-	ZERO2(r2, r3)

@@ -102,25 +102,31 @@ summed:
 	VMOVDQU at row0, x; \
 	VINSERTI128 $1, at row4, y, y
 
-// SCALEPAIR widens the two bf16 of each dword.
-#define SCALEPAIR(y, at) \
+// SCALEPAIR widens the two bf16 of each dword, for two groups.
+#define SCALEPAIR(y) \
 	VPSLLD $16, y, Y4; \
 	VPAND Y8, y, y; \
-	VMOVUPS Y4, at(DI); \
-	VMOVUPS y, (at+32)(DI)
+	VMOVUPS Y4, (DI); \
+	VMOVUPS y, (DI)(R12*1); \
+	LEAQ (DI)(R12*2), DI
 
-// func widenScales8(dst *float32, src *byte, stride, eights int)
+// func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
 //
-// Widens bf16 [8, groups], rows stride bytes apart, to f32 [groups, 8], for
-// groups of 8 times eights. The next 8 rows are prefetched.
-TEXT ·widenScales8(SB), NOSPLIT, $0-32
+// Widens bf16 [8, groups], rows stride bytes apart, to f32 [groups, 8], groups
+// lanes floats apart, for groups of 8 times eights. The rows lanes further on are
+// prefetched.
+TEXT ·widenScales8(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ stride+16(FP), BX
-	MOVQ eights+24(FP), CX
+	MOVQ lanes+8(FP), R12
+	MOVQ src+16(FP), SI
+	MOVQ stride+24(FP), BX
+	MOVQ eights+32(FP), CX
 	LEAQ (BX)(BX*2), R9
 	LEAQ (SI)(BX*4), R14
-	LEAQ (R14)(BX*4), R10
+	MOVQ R12, R10
+	IMULQ BX, R10
+	ADDQ SI, R10
+	SHLQ $2, R12
 	LEAQ (R10)(BX*4), R11
 	MOVL $0xFFFF0000, AX
 	VMOVD AX, X8
@@ -147,11 +153,10 @@ eight:
 	VPUNPCKHQDQ Y6, Y4, Y1
 	VPUNPCKLQDQ Y7, Y5, Y2
 	VPUNPCKHQDQ Y7, Y5, Y3
-	SCALEPAIR(Y0, 0)
-	SCALEPAIR(Y1, 64)
-	SCALEPAIR(Y2, 128)
-	SCALEPAIR(Y3, 192)
-	ADDQ $256, DI
+	SCALEPAIR(Y0)
+	SCALEPAIR(Y1)
+	SCALEPAIR(Y2)
+	SCALEPAIR(Y3)
 	ADDQ $16, SI
 	ADDQ $16, R14
 	ADDQ $16, R10
