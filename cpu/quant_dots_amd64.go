@@ -41,6 +41,9 @@ const (
 	// dotsStep is the elements of a step, half of it where a row has no whole
 	// number of them.
 	dotsStep = 256
+	// dotsSpan is the rows whose activations are packed together: the most that
+	// the assembly multiplies at once.
+	dotsSpan = 4
 	// dotsRows is the most rows that pass over a block: their activations, 128
 	// KB at 2,048 elements, should lie in an L2 of 256 KB.
 	dotsRows = 64
@@ -88,7 +91,7 @@ func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, group
 func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
 
 //go:noescape
-func widenScales16(dst *float32, src *byte, stride, eights int)
+func widenScales16(dst *float32, lanes int, src *byte, stride, eights int)
 
 // newQuantDots gives the arithmetic for t, nil where there is none.
 func newQuantDots(t *backend.Tensor, isa int) projector {
@@ -100,21 +103,7 @@ func newQuantDots(t *backend.Tensor, isa int) projector {
 }
 
 // lanes is the outputs of a block.
-func (q quantDots) lanes() int {
-	if q.isa == dotsOfAVX2 {
-		return 8
-	}
-	return 16
-}
-
-// span is the rows whose activations are packed together: the most that the
-// assembly multiplies at once.
-func (q quantDots) span() int {
-	if q.isa == dotsOfAVX512 {
-		return 8
-	}
-	return 4
-}
+func (q quantDots) lanes() int { return [...]int{8, 16, 32}[q.isa] }
 
 // evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
 var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
@@ -127,7 +116,7 @@ func (q quantDots) packSize(rows, in int) (int, int) {
 	return 2 * rows * (in / q.group), (rows*in + 1) / 2
 }
 
-func (q quantDots) packRows() int { return q.span() }
+func (q quantDots) packRows() int { return dotsSpan }
 
 // pack rounds rows to [rows, in] int8; for each span of rows it leaves scales
 // [groups, rows] and sums [groups, rows].
@@ -141,8 +130,8 @@ func (q quantDots) pack(p *packed, x []float32, r0, r1 int) {
 	if q.format == formatAffine4 {
 		order = &evenFirst
 	}
-	for r := r0; r < r1; r += q.span() {
-		n := min(q.span(), r1-r)
+	for r := r0; r < r1; r += dotsSpan {
+		n := min(dotsSpan, r1-r)
 		scales := p.f32[2*r*groups : 2*(r+n)*groups]
 		for i := range n {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
@@ -242,12 +231,12 @@ func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0
 
 // call is what does not change between blocks.
 func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall {
-	groups, span := w.in/q.group, q.span()
+	groups := w.in / q.group
 	t := dotsCall{
 		astride: w.stride(), format: q.format, elements: dotsStep,
 		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
 		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
-		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * span * groups, sxrow: 4 * groups,
+		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * dotsSpan * groups, sxrow: 4 * groups,
 		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), less: q.less,
 	}
 	if w.in%dotsStep != 0 {
@@ -279,7 +268,9 @@ func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs i
 	switch {
 	case eights == 0:
 	case q.isa == dotsOfAVX512:
-		widenScales16(&dst[0], &src[0], 2*groups, eights)
+		for i := 0; i < lanes; i += 16 {
+			widenScales16(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+		}
 	default:
 		for i := 0; i < lanes; i += 8 {
 			widenScales8(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// Vectors of 512 bits for quant_dots_amd64.h: 16 outputs, rows 0 to 3 from AX, 4
+// Vectors of 512 bits for quant_dots_amd64.h: 16 outputs at a time, rows 0 to 3 from AX, 4
 // to 7 from R14, 8 to 11 from R10 and 12 to 15 from R11.
 
 #define V0 Z0
@@ -20,9 +20,9 @@
 #define V14 Z14
 #define V15 Z15
 
-#define LANEBYTES 64
+#define LANEBYTES 128
 #define VECTORBYTES 64
-#define TILEROWS 8
+#define TILEROWS 4
 
 #define MOVU VMOVDQU32
 #define AND VPANDD
@@ -111,23 +111,24 @@
 	VPMOVDW Z6, Y6; \
 	VCVTPH2PS Y6, high
 
-// Products of unit u, 4 elements, of up to 8 rows.
+// Products of unit u, 4 elements, of up to 4 rows with the 16 outputs in Z8 and
+// the 16 in Z9; sums of row i are in Z(2i) and Z(2i+1).
+#define ROW(u, row, low, high) \
+	VPBROADCASTD (4*u)row, Z10; \
+	VPDPBUSD Z10, Z8, low; \
+	VPDPBUSD Z10, Z9, high
+
 #define UNITS1(u) \
-	VMOVDQU32 (64*u)(DX), Z8; \
-	VPDPBUSD.BCST (4*u)(SI), Z8, Z0
+	VMOVDQU32 (128*u)(DX), Z8; \
+	VMOVDQU32 (128*u+64)(DX), Z9; \
+	ROW(u, (SI), Z0, Z1)
 #define UNITS2(u) \
 	UNITS1(u); \
-	VPDPBUSD.BCST (4*u)(SI)(R10*1), Z8, Z1
+	ROW(u, (SI)(R10*1), Z2, Z3)
 #define UNITS4(u) \
 	UNITS2(u); \
-	VPDPBUSD.BCST (4*u)(SI)(R10*2), Z8, Z2; \
-	VPDPBUSD.BCST (4*u)(SI)(R11*1), Z8, Z3
-#define UNITS8(u) \
-	UNITS4(u); \
-	VPDPBUSD.BCST (4*u)(SI)(R10*4), Z8, Z4; \
-	VPDPBUSD.BCST (4*u)(SI)(R9*1), Z8, Z5; \
-	VPDPBUSD.BCST (4*u)(SI)(R11*2), Z8, Z6; \
-	VPDPBUSD.BCST (4*u)(SI)(R14*1), Z8, Z7
+	ROW(u, (SI)(R10*2), Z4, Z5); \
+	ROW(u, (SI)(R11*1), Z6, Z7)
 
 // SIXTEEN multiplies 16 elements of a group until AX of them are done.
 #define SIXTEEN(UNITS, loop) \
@@ -135,48 +136,48 @@
 	UNITS(1) \
 	UNITS(2) \
 	UNITS(3) \
-	ADDQ $256, DX \
+	ADDQ $512, DX \
 	ADDQ $16, SI \
 	SUBQ $16, AX \
 	JNZ  loop
 
-// ADD adds the sums of row i to its result, with scales in Z9; ADDBIAS the bias
-// of Z10, and TAKELESS takes from the sums what the numbers were raised by.
-#define ADD(i, sum, result) \
-	VCVTDQ2PS sum, sum; \
-	VMULPS.BCST (4*i)(R12), sum, sum; \
-	VFMADD231PS Z9, sum, result
-#define ADDBIAS(i, result) \
-	VFMADD231PS.BCST (4*i)(R13), Z10, result
-#define TAKELESS(i, sum) \
-	VPSUBD.BCST (4*i)(R13), sum, sum
+// ADD adds the sums a and b of row i to its results r and s, with scales in Z12
+// and Z13; ADDBIAS the biases of Z14 and Z15, and TAKELESS takes from the sums
+// what the numbers were raised by.
+#define ADD(i, a, b, r, s) \
+	VCVTDQ2PS a, a; \
+	VCVTDQ2PS b, b; \
+	VMULPS.BCST (4*i)(R12), a, a; \
+	VMULPS.BCST (4*i)(R12), b, b; \
+	VFMADD231PS Z12, a, r; \
+	VFMADD231PS Z13, b, s
+#define ADDBIAS(i, r, s) \
+	VFMADD231PS.BCST (4*i)(R13), Z14, r; \
+	VFMADD231PS.BCST (4*i)(R13), Z15, s
+#define TAKELESS(i, a, b) \
+	VPSUBD.BCST (4*i)(R13), a, a; \
+	VPSUBD.BCST (4*i)(R13), b, b
 
-// Each of these for 1, 2, 4 or 8 rows: sums in Z0.., results in Z16...
-#define ADDS1 ADD(0, Z0, Z16)
-#define ADDS2 ADDS1; ADD(1, Z1, Z17)
-#define ADDS4 ADDS2; ADD(2, Z2, Z18); ADD(3, Z3, Z19)
-#define ADDS8 ADDS4; ADD(4, Z4, Z20); ADD(5, Z5, Z21); ADD(6, Z6, Z22); ADD(7, Z7, Z23)
-#define BIASES1 ADDBIAS(0, Z16)
-#define BIASES2 BIASES1; ADDBIAS(1, Z17)
-#define BIASES4 BIASES2; ADDBIAS(2, Z18); ADDBIAS(3, Z19)
-#define BIASES8 BIASES4; ADDBIAS(4, Z20); ADDBIAS(5, Z21); ADDBIAS(6, Z22); ADDBIAS(7, Z23)
-#define LESS1 TAKELESS(0, Z0)
-#define LESS2 LESS1; TAKELESS(1, Z1)
-#define LESS4 LESS2; TAKELESS(2, Z2); TAKELESS(3, Z3)
-#define LESS8 LESS4; TAKELESS(4, Z4); TAKELESS(5, Z5); TAKELESS(6, Z6); TAKELESS(7, Z7)
-#define ZERO(z) VPXORD z, z, z
-#define ZERO1 ZERO(Z0)
-#define ZERO2 ZERO1; ZERO(Z1)
-#define ZERO4 ZERO2; ZERO(Z2); ZERO(Z3)
-#define ZERO8 ZERO4; ZERO(Z4); ZERO(Z5); ZERO(Z6); ZERO(Z7)
-#define RESULTS1 VMOVUPS (R14), Z16
-#define RESULTS2 RESULTS1; VMOVUPS 64(R14), Z17
-#define RESULTS4 RESULTS2; VMOVUPS 128(R14), Z18; VMOVUPS 192(R14), Z19
-#define RESULTS8 RESULTS4; VMOVUPS 256(R14), Z20; VMOVUPS 320(R14), Z21; VMOVUPS 384(R14), Z22; VMOVUPS 448(R14), Z23
-#define KEEP1 VMOVUPS Z16, (R14)
-#define KEEP2 KEEP1; VMOVUPS Z17, 64(R14)
-#define KEEP4 KEEP2; VMOVUPS Z18, 128(R14); VMOVUPS Z19, 192(R14)
-#define KEEP8 KEEP4; VMOVUPS Z20, 256(R14); VMOVUPS Z21, 320(R14); VMOVUPS Z22, 384(R14); VMOVUPS Z23, 448(R14)
+// Each of these for 1, 2 or 4 rows: sums in Z0.., results in Z16...
+#define ADDS1 ADD(0, Z0, Z1, Z16, Z17)
+#define ADDS2 ADDS1; ADD(1, Z2, Z3, Z18, Z19)
+#define ADDS4 ADDS2; ADD(2, Z4, Z5, Z20, Z21); ADD(3, Z6, Z7, Z22, Z23)
+#define BIASES1 ADDBIAS(0, Z16, Z17)
+#define BIASES2 BIASES1; ADDBIAS(1, Z18, Z19)
+#define BIASES4 BIASES2; ADDBIAS(2, Z20, Z21); ADDBIAS(3, Z22, Z23)
+#define LESS1 TAKELESS(0, Z0, Z1)
+#define LESS2 LESS1; TAKELESS(1, Z2, Z3)
+#define LESS4 LESS2; TAKELESS(2, Z4, Z5); TAKELESS(3, Z6, Z7)
+#define ZERO2(a, b) VPXORD a, a, a; VPXORD b, b, b
+#define ZEROS1 ZERO2(Z0, Z1)
+#define ZEROS2 ZEROS1; ZERO2(Z2, Z3)
+#define ZEROS4 ZEROS2; ZERO2(Z4, Z5); ZERO2(Z6, Z7)
+#define RESULTS1 VMOVUPS (R14), Z16; VMOVUPS 64(R14), Z17
+#define RESULTS2 RESULTS1; VMOVUPS 128(R14), Z18; VMOVUPS 192(R14), Z19
+#define RESULTS4 RESULTS2; VMOVUPS 256(R14), Z20; VMOVUPS 320(R14), Z21; VMOVUPS 384(R14), Z22; VMOVUPS 448(R14), Z23
+#define KEEP1 VMOVUPS Z16, (R14); VMOVUPS Z17, 64(R14)
+#define KEEP2 KEEP1; VMOVUPS Z18, 128(R14); VMOVUPS Z19, 192(R14)
+#define KEEP4 KEEP2; VMOVUPS Z20, 256(R14); VMOVUPS Z21, 320(R14); VMOVUPS Z22, 384(R14); VMOVUPS Z23, 448(R14)
 
 // GROUPROWS multiplies n rows with all groups.
 #define GROUPROWS(n, ZEROS, UNITS, ADDS, BIASES, LESSES, KEEP, group, sixteen, less, on) \
@@ -185,10 +186,12 @@ group: \
 	MOVQ GROUP(R15), AX \
 sixteen: \
 	SIXTEEN(UNITS, sixteen) \
-	VMOVUPS (DI), Z9 \
+	VMOVUPS (DI), Z12 \
+	VMOVUPS 64(DI), Z13 \
 	CMPQ LESS(R15), $0 \
 	JNE  less \
-	VMOVUPS (R8), Z10 \
+	VMOVUPS (R8), Z14 \
+	VMOVUPS 64(R8), Z15 \
 	ADDS \
 	BIASES \
 	JMP  on \
@@ -198,18 +201,15 @@ less: \
 on: \
 	ADDQ BX, R12 \
 	ADDQ BX, R13 \
-	ADDQ $64, DI \
-	ADDQ $64, R8 \
+	ADDQ $128, DI \
+	ADDQ $128, R8 \
 	DECQ CX \
 	JNZ  group \
-	MOVQ TC(R15), R14 \
 	KEEP \
 	MOVQ $n, R9 \
 	JMP  partDone
 
 #define PARTS \
-	CMPQ AX, $8; \
-	JGE  eight; \
 	CMPQ AX, $4; \
 	JGE  four; \
 	CMPQ AX, $2; \
@@ -218,64 +218,62 @@ on: \
 
 // func dotsAVX512(t *dotsCall)
 //
-// A block of 16 outputs by VPDPBUSD.
+// A block of 32 outputs by VPDPBUSD. Two vectors of outputs share a broadcast of
+// activations: 6 loads for 8 products instead of 9.
 TEXT ·dotsAVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), R15
 #include "quant_dots_amd64.h"
 
-eight:
-	RESULTS8
-	LEAQ (R10)(R10*4), R9
-	LEAQ (R11)(R10*4), R14
-	GROUPROWS(8, ZERO8, UNITS8, ADDS8, BIASES8, LESS8, KEEP8, eight1, eight16, eightLess, eightOn)
-
 four:
 	RESULTS4
-	GROUPROWS(4, ZERO4, UNITS4, ADDS4, BIASES4, LESS4, KEEP4, four1, four16, fourLess, fourOn)
+	GROUPROWS(4, ZEROS4, UNITS4, ADDS4, BIASES4, LESS4, KEEP4, four1, four16, fourLess, fourOn)
 
 two:
 	RESULTS2
-	GROUPROWS(2, ZERO2, UNITS2, ADDS2, BIASES2, LESS2, KEEP2, two1, two16, twoLess, twoOn)
+	GROUPROWS(2, ZEROS2, UNITS2, ADDS2, BIASES2, LESS2, KEEP2, two1, two16, twoLess, twoOn)
 
 one:
 	RESULTS1
-	GROUPROWS(1, ZERO1, UNITS1, ADDS1, BIASES1, LESS1, KEEP1, one1, one16, oneLess, oneOn)
+	GROUPROWS(1, ZEROS1, UNITS1, ADDS1, BIASES1, LESS1, KEEP1, one1, one16, oneLess, oneOn)
 
-// SCALEPAIR widens the two bf16 of each dword. Z8: the high halves.
-#define SCALEPAIR(z, at) \
+// SCALEPAIR widens the two bf16 of each dword, for two groups. Z8: the high halves.
+#define SCALEPAIR(z) \
 	VPSLLD $16, z, Z4; \
 	VPANDD Z8, z, z; \
-	VMOVUPS Z4, at(DI); \
-	VMOVUPS z, (at+64)(DI)
+	VMOVUPS Z4, (DI); \
+	VMOVUPS z, (DI)(DX*1); \
+	LEAQ (DI)(DX*2), DI
 
-// func widenScales16(dst *float32, src *byte, stride, eights int)
+// func widenScales16(dst *float32, lanes int, src *byte, stride, eights int)
 //
-// Widens bf16 [16, groups], rows stride bytes apart, to f32 [groups, 16], for
-// groups of 8 times eights. The next 16 rows are prefetched.
-TEXT ·widenScales16(SB), NOSPLIT, $0-32
+// widenScales8 for 16 rows.
+TEXT ·widenScales16(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), AX
-	MOVQ stride+16(FP), BX
-	MOVQ eights+24(FP), CX
+	MOVQ lanes+8(FP), DX
+	MOVQ src+16(FP), AX
+	MOVQ stride+24(FP), BX
+	MOVQ eights+32(FP), CX
 	LEAQ (BX)(BX*2), R9
 	POINTERS
-	LEAQ (R10)(BX*8), R8
+	MOVQ DX, R8
+	IMULQ BX, R8
+	ADDQ AX, R8
 	PREFETCHES
-	MOVL $0xFFFF0000, DX
-	VPBROADCASTD DX, Z8
+	SHLQ $2, DX
+	MOVL $0xFFFF0000, R15
+	VPBROADCASTD R15, Z8
 
 eight:
 	LOAD(0)
 	TRANSPOSE
-	SCALEPAIR(Z0, 0)
-	SCALEPAIR(Z1, 128)
-	SCALEPAIR(Z2, 256)
-	SCALEPAIR(Z3, 384)
+	SCALEPAIR(Z0)
+	SCALEPAIR(Z1)
+	SCALEPAIR(Z2)
+	SCALEPAIR(Z3)
 	AHEAD0(0)
 	AHEAD1(0)
 	AHEAD2(0)
 	AHEAD3(0)
-	ADDQ $512, DI
 	ADVANCE(16)
 	DECQ CX
 	JNZ  eight
