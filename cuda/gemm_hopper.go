@@ -10,7 +10,9 @@ import (
 
 // The tiles of gemm_hopper.cu. pair: two tiles of rows share one of weights.
 // wide: one block alone, for an odd tile of rows. narrow: two tiles of outputs
-// share one of x. split: two blocks take halves of k, and exchange sums.
+// share one of x. split: two blocks take halves of k, and exchange sums. The
+// costs of pair are measured; those of narrow and split are what tiles of 128
+// outputs took without partners, less what L2 then cost them.
 var (
 	hopperPair   = hopperTile("wide_pair", 4, gemmTile{name: "pair", cols: 256, tall: 2, broad: 1, split: 1, step: 0.66, edge: 3})
 	hopperWide   = hopperTile("wide", 4, gemmTile{name: "wide", cols: 256, tall: 1, broad: 1, split: 1, step: 0.70, edge: 3})

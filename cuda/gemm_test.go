@@ -18,8 +18,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// TestFastestTile checks choices on a device of 132 multiprocessors against
-// those that were the fastest when measured.
+// TestFastestTile checks choices on a device of 132 multiprocessors: few rows
+// take tiles that fill it, many the tile with the most products a byte.
 func TestFastestTile(t *testing.T) {
 	d := &device{}
 	d.info.SMs, d.info.SharedPerBlock = 132, 227<<10
