@@ -5,9 +5,28 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
+
+// sameOffsets compares the offsets that a header defines with those of a struct.
+func sameOffsets(t *testing.T, header string, want map[string]uintptr) {
+	t.Helper()
+	text, err := os.ReadFile(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^#define ([A-Z]+) +(\d+)$`).FindAllStringSubmatch(string(text), -1) {
+		found[m[1]] = m[2]
+	}
+	for name, offset := range want {
+		if found[name] != strconv.Itoa(int(offset)) {
+			t.Errorf("%s: %s is %q, in the struct %d", header, name, found[name], offset)
+		}
+	}
+}
 
 // The instructions that the NEON headers give as numbers are those of their
 // comments, in the words of an assembler that knows them.

@@ -3,6 +3,7 @@ package cpu
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -38,8 +39,14 @@ func int8Projectors(t *backend.Tensor) map[string]projector {
 			ps[p.name()] = p
 		}
 	}
+	if moreProjectors != nil {
+		maps.Copy(ps, moreProjectors(t))
+	}
 	return ps
 }
+
+// moreProjectors are those that no table of this machine has.
+var moreProjectors func(t *backend.Tensor) map[string]projector
 
 // runProjector packs x and projects outputs [o0, o1), in parts of the given
 // size.
