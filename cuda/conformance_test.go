@@ -80,3 +80,11 @@ func testLibrary(t testing.TB) string {
 	}
 	return emulator.Library(t, false)
 }
+
+// TestAttentionTimes prints what benchAttention measures on a GPU.
+func TestAttentionTimes(t *testing.T) {
+	if !onDevice {
+		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
+	}
+	testDevice(t).benchAttention(os.Stdout)
+}

@@ -19,10 +19,10 @@ type device struct {
 	modules   []*driver.Module // one a kernel
 	functions map[entry]*function
 	err       error
-	work      workspace // of decode projections
-	dry       bool      // load what launches need, and enqueue nothing
-	overlap   bool      // the launch before was a kernel: this one may start its prologue
-	prefill   prefill   // what prefill projections keep
+	tuning    tuning  // of decode projections
+	dry       bool    // load what launches need, and enqueue nothing
+	overlap   bool    // the launch before was a kernel: this one may start its prologue
+	prefill   prefill // what prefill projections keep
 
 	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
 	attendBytes int

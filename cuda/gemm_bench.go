@@ -167,7 +167,6 @@ func (b *gemmBench) free() {
 			e.Close()
 		}
 	}
-	b.d.work.free(b.d)
 	b.d.prefill.free(b.d.ctx)
 }
 

@@ -305,7 +305,6 @@ func (d *device) gemmRoutes() []gemmRoute {
 
 func testPrefillRoutes(d *device) (err error) {
 	defer d.prefill.free(d.ctx)
-	defer d.work.free(d)
 	for _, rows := range []int{130, 257} {
 		seed := gemmNoise(rows)
 		c := newGEMMCase(d, &seed, rows, 200)

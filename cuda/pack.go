@@ -9,48 +9,50 @@ import (
 )
 
 // format is how the tensor-core kernels take a weight: the file of its
-// kernels, and the sizes of kernels/packed.cuh and project.cuh.
+// kernels, and the sizes of kernels/packed.cuh and stream.cuh.
 type format struct {
 	file    string
-	inputs  int  // of a granule
-	granule int  // bytes of 16 outputs by inputs
-	sums    int  // sums of x that a unit needs a row
-	shift   int  // log2(group / inputs of a fold)
-	wide    bool // has kernels for warpgroups too
+	inputs  int // of a granule
+	granule int // bytes of 16 outputs by inputs: numbers, then scales
+	scales  int // bytes of those
+	shift   int // log2(group / inputs of a fold)
 }
 
 // bf16Format is that of bf16 rows as stored.
-var bf16Format = format{file: "project_bf16", inputs: 64, granule: 2048}
+var bf16Format = format{file: "stream_bf16", inputs: 64, granule: 2048}
 
 // formatOf is the format of a quantised dtype.
 func formatOf(dt backend.DType, group int) (format, bool) {
 	switch dt {
 	case backend.Affine4, backend.Affine8:
-		f := format{file: "project_affine4", inputs: 128}
+		f := format{file: "stream_affine4", inputs: 128}
 		if dt == backend.Affine8 {
-			f = format{file: "project_affine8", inputs: 64}
+			f = format{file: "stream_affine8", inputs: 64}
 		}
-		f.granule = 1024 + 64*max(1, f.inputs/group)
+		f.scales = 64 * max(1, f.inputs/group)
+		f.granule = 1024 + f.scales
 		fold := 64
 		if group == 32 {
 			fold = 32
 			f.file += "_32"
 		}
-		f.wide = fold == 64
-		f.sums = f.inputs / fold
 		f.shift = bits.Len(uint(group/fold)) - 1
 		return f, true
 	case backend.Q4_0:
-		return format{file: "project_q4_0", inputs: 128, granule: 1024 + 128, sums: 4}, true
+		return format{file: "stream_q4_0", inputs: 128, granule: 1024 + 128, scales: 128}, true
 	case backend.Q8_0:
-		return format{file: "project_q8_0", inputs: 64, granule: 1024 + 64}, true
+		return format{file: "stream_q8_0", inputs: 64, granule: 1024 + 64, scales: 64}, true
 	case backend.Q4_K:
-		return format{file: "project_q4_k", inputs: 128, granule: 1024 + 128 + 64, sums: 4, wide: true}, true
+		return format{file: "stream_q4_k", inputs: 128, granule: 1024 + 128 + 64, scales: 128 + 64}, true
 	case backend.Q6_K:
-		return format{file: "project_q6_k", inputs: 64, granule: 768 + 64 + 32}, true
+		return format{file: "stream_q6_k", inputs: 64, granule: 768 + 64 + 32, scales: 64 + 32}, true
 	}
 	return format{}, false
 }
+
+// unit is the bytes of 64 inputs of 16 outputs in the ring of the kernels:
+// numbers, and all scales of their granule.
+func (f format) unit() int { return (f.granule-f.scales)*64/f.inputs + f.scales }
 
 // packedMatrix is a quantised weight in the order in which the tensor-core
 // kernels read it (kernels/packed.cuh).
@@ -63,13 +65,10 @@ type packedMatrix struct {
 	bytes   int
 }
 
-// mostOutputs bounds the outputs of a weight by the counters of projections.
-const mostOutputs = tileOutputs * mostTiles / 4
-
 // packable tells whether the tensor-core kernels take a weight: bf16 rows and
 // quantised ones whose inputs are a multiple of 8.
 func packable(t backend.Tensor) bool {
-	if len(t.Shape) != 2 || t.Shape[1]%8 != 0 || t.Shape[0] > mostOutputs {
+	if len(t.Shape) != 2 || t.Shape[1]%8 != 0 {
 		return false
 	}
 	if t.DType == backend.BF16 {

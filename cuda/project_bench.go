@@ -55,13 +55,8 @@ var benchShapes = []benchShape{
 // Then all projections of a step of 36 layers. It takes 7 GB and some seconds.
 func (d *device) benchProjections(w io.Writer) {
 	b := &projectTimes{d: d, w: w, shapes: benchShapes, noise: 6 << 30, layers: 36, launches: 20, replays: 5, variants: []tuning{
-		defaultTuning, {blocks: 1, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 64 << 10, all: 100 << 10}, {blocks: 2, few: 100 << 10, all: 100 << 10}, {blocks: 1, few: 200 << 10, all: 220 << 10},
+		{}, {shared: 112 << 10}, {shared: 160 << 10}, {shared: 226 << 10}, {group: 2}, {group: 3}, {group: 6},
 	}}
-	if f, _ := formatOf(backend.Affine4, 64); d.projectsWide(f, 16) {
-		t := defaultTuning
-		t.wide = true
-		b.variants = append(b.variants, t)
-	}
 	b.run([]int{8, 16, 32, 64, 128})
 }
 
@@ -95,7 +90,7 @@ func (b *projectTimes) open() {
 	for _, s := range b.shapes {
 		in, out = max(in, s.in), max(out, s.out[0])
 	}
-	b.x, b.out = b.alloc(mostRows*in*2), b.alloc(3*mostRows*out*4)
+	b.x, b.out = b.alloc(decodeRows*in*2), b.alloc(3*decodeRows*out*4)
 	r, data := rand.New(rand.NewPCG(1, 1)), make([]byte, min(b.noise, 16<<20))
 	for i := 0; i < len(data); i += 8 {
 		binary.LittleEndian.PutUint64(data[i:], r.Uint64())
@@ -110,7 +105,7 @@ func (b *projectTimes) open() {
 	for i := 0; i < len(data); i += 2 {
 		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
 	}
-	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:mostRows*in*2]), b.d.stream.Synchronize())
+	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:decodeRows*in*2]), b.d.stream.Synchronize())
 }
 
 func (b *projectTimes) alloc(n int) driver.Ptr {
@@ -128,8 +123,7 @@ func (b *projectTimes) close() {
 			b.err = errors.Join(b.err, b.d.ctx.Free(p))
 		}
 	}
-	b.d.work.free(b.d)
-	b.d.work.tuning = tuning{}
+	b.d.tuning = tuning{}
 	if b.err != nil {
 		fmt.Fprintln(b.w, "projections:", b.err)
 	}
@@ -224,24 +218,27 @@ func (b *projectTimes) shape(dt backend.DType, group, shape, rows int) {
 	line := fmt.Sprintf("%-8v %-7s %3d rows:", dt, b.shapes[shape].name, rows)
 	best, bytes := math.Inf(1), 0
 	for _, t := range b.variants {
-		b.d.work.tuning = t
+		b.d.tuning = t
 		us := b.measure(func() {
 			for range b.launches {
 				bytes = b.launch(dt, group, shape, rows)
 			}
 		}) / float64(b.launches)
 		best = min(best, us)
-		line += fmt.Sprintf("  %s %6.2f us", t.name(rows), us)
+		line += fmt.Sprintf("  %s %6.2f us", t.name(), us)
 	}
 	b.print(line, best, bytes)
 }
 
-// name is blocks by shared memory.
-func (t tuning) name(rows int) string {
-	if t.wide {
-		return fmt.Sprintf("%d×%dK warpgroups", t.blocks, t.limit(rows)>>10)
+// name says what a variant forces.
+func (t tuning) name() string {
+	switch {
+	case t.shared > 0:
+		return fmt.Sprintf("%d KiB", t.shared>>10)
+	case t.group > 0:
+		return fmt.Sprintf("by %d", t.group)
 	}
-	return fmt.Sprintf("%d×%dK", t.blocks, t.limit(rows)>>10)
+	return "chosen"
 }
 
 // step times the projections of all layers and a head: of bf16, or of Q6_K
@@ -250,7 +247,7 @@ func (b *projectTimes) step(dt backend.DType, group, rows int) {
 	line := fmt.Sprintf("%-8v step    %3d rows:", dt, rows)
 	best, bytes := math.Inf(1), 0
 	for _, t := range b.variants {
-		b.d.work.tuning = t
+		b.d.tuning = t
 		us := b.measure(func() {
 			bytes = 0
 			for range b.layers {
@@ -265,7 +262,7 @@ func (b *projectTimes) step(dt backend.DType, group, rows int) {
 			bytes += b.launch(head, 0, len(b.shapes)-1, rows)
 		})
 		best = min(best, us)
-		line += fmt.Sprintf("  %s %6.3f ms", t.name(rows), us/1e3)
+		line += fmt.Sprintf("  %s %6.3f ms", t.name(), us/1e3)
 	}
 	b.print(line, best, bytes)
 }

@@ -19,9 +19,6 @@ func init() {
 		}
 		registerSelfTest("project/"+name, func(d *device) error { return checkProjections(d, f.dt, f.group) })
 		registerSelfTest("project/"+name+"/rows", func(d *device) error { return checkRowBits(d, f.dt, f.group) })
-		if packed, ok := formatOf(f.dt, f.group); ok && packed.wide {
-			registerSelfTest("project/"+name+"/warpgroups", func(d *device) error { return checkWide(d, f.dt, f.group) })
-		}
 		if f.dt.Quantized() {
 			registerSelfTest("pack/"+name, func(d *device) error { return checkDequantise(d, f.dt, f.group) })
 		}
@@ -60,8 +57,7 @@ func (b *projectBench) close() error {
 	for _, p := range b.held {
 		b.d.ctx.Free(p)
 	}
-	b.d.work.free(b.d)
-	b.d.work.tuning = tuning{}
+	b.d.tuning = tuning{}
 	return b.err
 }
 
@@ -239,8 +235,7 @@ func checkProjections(d *device, dt backend.DType, group int) error {
 	b := newProjectBench(d, uint64(dt)<<8|uint64(group))
 	for i, in := range shapesOf(dt, group) {
 		for _, blocks := range []int{0, 3} { // 3: rings go round
-			d.work.tuning = defaultTuning
-			d.work.tuning.most = blocks
+			d.tuning.blocks = blocks
 			b.checkThree(dt, group, in, 1+6*i+blocks)
 			b.checkGated(dt, group, in, 17-5*i+blocks)
 		}
@@ -353,44 +348,11 @@ func checkRowBits(d *device, dt backend.DType, group int) error {
 	b.note(nearProduct("128 rows", all, product(xs, widened(t), nil, rows, out, in), projectTolerance))
 	for i, n := range []int{1, 8, 9, 17, 24, 33, 47, 64, 96} {
 		first := 5 * i
-		d.work.tuning = tuning{blocks: 1, few: (40 + 20*i) << 10, all: 120 << 10} // other rings
+		d.tuning = tuning{shared: (130 + 8*i) << 10, group: []int{0, 2, 3, 6}[i%4]} // other rings
 		d.project([]target{dst}, x+driver.Ptr(2*first*in), []linear{l}, min(n, rows-first))
 		for j, v := range b.downloadF32(min(n, rows-first)*out, dst.f32) {
 			if want := all[first*out+j]; math.Float32bits(v) != math.Float32bits(want) && b.err == nil {
 				b.err = fmt.Errorf("row %d among %d: output %d is %v, among 128 it is %v", first+j/out, n, j%out, v, want)
-			}
-		}
-	}
-	return b.close()
-}
-
-// checkWide holds the kernels for warpgroups against the others, bit for bit,
-// where the device has them.
-func checkWide(d *device, dt backend.DType, group int) error {
-	const out, in = 600, 1280
-	if f, _ := formatOf(dt, group); !d.projectsWide(f, 16) {
-		return nil
-	}
-	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+3)
-	t := b.tensor(dt, group, out, in)
-	l := linear{w: b.matrix(t)}
-	x, xs := b.rows(mostRows, in)
-	dst := target{f32: b.alloc(4 * mostRows * out)}
-	if b.err != nil {
-		return b.close()
-	}
-	for _, rows := range []int{33, 64, 128} {
-		var got [2][]float32
-		for i, wide := range []bool{false, true} {
-			d.work.tuning = defaultTuning
-			d.work.tuning.most, d.work.tuning.wide = 7, wide
-			d.project([]target{dst}, x, []linear{l}, rows)
-			got[i] = b.downloadF32(rows*out, dst.f32)
-		}
-		b.note(nearProduct(fmt.Sprintf("%d rows", rows), got[1], product(xs, widened(t), nil, rows, out, in), projectTolerance))
-		for i, v := range got[1] {
-			if math.Float32bits(v) != math.Float32bits(got[0][i]) && b.err == nil {
-				b.err = fmt.Errorf("%d rows: output %d of row %d is %v, of warps it is %v", rows, i%out, i/out, v, got[0][i])
 			}
 		}
 	}

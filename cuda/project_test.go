@@ -15,7 +15,7 @@ func TestProjectionTimes(t *testing.T) {
 		return
 	}
 	var out strings.Builder
-	b := &projectTimes{d: d, w: &out, noise: 1 << 20, layers: 1, launches: 2, replays: 1, variants: []tuning{defaultTuning, {blocks: 2, few: 64 << 10, all: 100 << 10}}, shapes: []benchShape{
+	b := &projectTimes{d: d, w: &out, noise: 1 << 20, layers: 1, launches: 2, replays: 1, variants: []tuning{{}, {shared: 100 << 10}}, shapes: []benchShape{
 		{"q k v", []int{256, 64, 64}, 256, false}, {"gate up", []int{128, 128}, 256, true}, {"head", []int{300}, 256, false},
 	}}
 	b.run([]int{8, 16})

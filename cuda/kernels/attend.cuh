@@ -3,7 +3,8 @@
 #pragma once
 #include "gpu.cuh"
 
-static constexpr u32 UNIT = 64, WARPS = 4, THREADS = WARPS * 32, QUERIES = 64;
+static constexpr u32 UNIT = 64, WARPS = 4, THREADS = WARPS * 32; // threads of a team
+static constexpr u32 QUERIES = 16;               // query vectors of a team
 static constexpr u32 FANOUT = 4;                // parts that are joined at a time
 static constexpr float NONE = -__builtin_inff(); // the maximum of nothing
 enum { BF16 = 2, INT8 = 3 };                    // backend.KVType
@@ -20,10 +21,15 @@ template <u32 DIM, int KV> struct Layout {
   // Probabilities lie once, and for int8 once for each group of the head
   // dimension, times the scales of the values.
   static constexpr u32 COPIES = KV == BF16 ? 1 : GROUPS;
-  static constexpr u32 KEYS = 0, VALUES = 2 * STAGE, QUERY = 4 * STAGE, P = QUERY + QUERIES * QLINE;
-  static constexpr u32 PEAKS = P + COPIES * QUERIES * PLINE, SUMS = PEAKS + WARPS * QUERIES * 4, BYTES = SUMS + WARPS * QUERIES * 4;
+  static constexpr u32 KEYS = 0, VALUES = 2 * STAGE, TEAM = 4 * STAGE;
+  // Of each team, from TEAM on: queries, probabilities, the maxima and sums of its warps.
+  static constexpr u32 P = QUERIES * QLINE, PEAKS = P + COPIES * QUERIES * PLINE, SUMS = PEAKS + WARPS * QUERIES * 4, BYTES = SUMS + WARPS * QUERIES * 4;
   static constexpr u32 PAIRS = (DIM / 16 + WARPS - 1) / WARPS; // 16 columns of the output each, of a warp
 };
+
+// The team of a thread, and its warp there.
+DEV u32 team_of() { return tid() / THREADS; }
+DEV u32 warp_of() { return tid() / 32 % WARPS; }
 
 // fold sets the factors that join a state of maximum m with a part of maximum
 // n, and m to the maximum of both. Maxima are in log2.
@@ -59,13 +65,13 @@ DEV Column column_of(const View &v, u32 slot) {
 DEV bool sees(u32 index, const Column &c) { return index - c.from < c.many; }
 
 // copy_tile starts the copy of a tile of a page. Lines of slots that were never
-// written are zeroed: what lies there may not even be numbers.
-template <u32 DIM, int KV> DEV void copy_tile(u8 *to, u64 from, u32 lines) {
+// written are zeroed: what lies there may not even be numbers. All teams take part.
+template <u32 DIM, int KV, u32 TEAMS = 1> DEV void copy_tile(u8 *to, u64 from, u32 lines) {
   using L = Layout<DIM, KV>;
   constexpr u32 PIECES = L::VECTOR / 16;
   const u8 *tile = (const u8 *)from;
-  UNROLL for (u32 i = 0; i < UNIT * PIECES / THREADS; i++) {
-    const u32 c = i * THREADS + tid(), line = c / PIECES;
+  UNROLL for (u32 i = 0; i < UNIT * PIECES / (TEAMS * THREADS); i++) {
+    const u32 c = i * TEAMS * THREADS + tid(), line = c / PIECES;
     copy_async(to + line * L::LINE + c % PIECES * 16, tile + c * 16, line < lines ? 16 : 0);
   }
   if (KV == INT8 && tid() < UNIT * L::GROUPS / 4) copy_async(to + L::SCALES + tid() * 16, tile + UNIT * DIM + tid() * 16);
@@ -90,100 +96,86 @@ DEV u32x4 words(const f32x4 &x) {
   return {__builtin_bit_cast(u32, x.x), __builtin_bit_cast(u32, x.y), __builtin_bit_cast(u32, x.z), __builtin_bit_cast(u32, x.w)};
 }
 
-// load_queries fills the query tiles of a block: query i of a span is row
-// i / group, head i % group; q is its row 0, head 0. Places
-// past count take the first query's. With int8 keys, dimensions 4t, 4t+2, 4t+1, 4t+3 of each 16 take
+// load_queries fills the query tile of a team: query i of a span is row
+// i / group, head i % group; q is its row 0, head 0. Places past count take the
+// first query's. With int8 keys, dimensions 4t, 4t+2, 4t+1, 4t+3 of each 16 take
 // places 2t, 2t+1, 2t+8, 2t+9, where widen puts those of the keys.
-template <u32 DIM, int KV> DEV void load_queries(u8 *to, const u16 *q, u32 first, u32 count, u32 tiles, u32 group, u32 width) {
+template <u32 DIM, int KV> DEV void load_queries(u8 *to, const u16 *q, u32 first, u32 count, u32 group, u32 width) {
   using L = Layout<DIM, KV>;
-  for (u32 c = tid(); c < tiles * DIM; c += THREADS) { // 16 queries · DIM / 16 blocks
-    const u32 i = c / (DIM / 16), block = c % (DIM / 16), n = first + (i < count ? i : 0);
-    const float *from = (const float *)(q + (u64)(n / group) * width + n % group * DIM + block * 16);
-    const u32x4 x = words(load_l2_x4(from)), y = words(load_l2_x4(from + 4));
-    u32x4 *at = (u32x4 *)(to + i * L::QLINE + block * 32);
-    if (KV == BF16) {
-      at[0] = x;
-      at[1] = y;
-    } else {
-      at[0] = {low_halves(x.x, x.y), low_halves(x.z, x.w), low_halves(y.x, y.y), low_halves(y.z, y.w)};
-      at[1] = {high_halves(x.x, x.y), high_halves(x.z, x.w), high_halves(y.x, y.y), high_halves(y.z, y.w)};
-    }
+  const u32 c = tid() % THREADS; // of 16 queries · DIM / 16 blocks
+  if (c >= DIM) return;
+  const u32 i = c / (DIM / 16), block = c % (DIM / 16), n = first + (i < count ? i : 0);
+  const float *from = (const float *)(q + (u64)(n / group) * width + n % group * DIM + block * 16);
+  const u32x4 x = words(load_l2_x4(from)), y = words(load_l2_x4(from + 4));
+  u32x4 *at = (u32x4 *)(to + i * L::QLINE + block * 32);
+  if (KV == BF16) {
+    at[0] = x;
+    at[1] = y;
+  } else {
+    at[0] = {low_halves(x.x, x.y), low_halves(x.z, x.w), low_halves(y.x, y.y), low_halves(y.z, y.w)};
+    at[1] = {high_halves(x.x, x.y), high_halves(x.z, x.w), high_halves(y.x, y.y), high_halves(y.z, y.w)};
   }
 }
 
 // scores: queries · keysᵀ of this warp's 16 slots.
-template <u32 DIM, int KV, int TILES> DEV void scores(float (&s)[TILES][2][4], const u8 *keys, const u8 *query) {
+template <u32 DIM, int KV> DEV void scores(float (&s)[2][4], const u8 *keys, const u8 *query) {
   using L = Layout<DIM, KV>;
-  const u32 lane = tid() % 32, slot = tid() / 32 * 16;
+  const u32 lane = tid() % 32, slot = warp_of() * 16;
   const u8 *a_at = query + (lane % 16) * L::QLINE + lane / 16 * 16;
-  UNROLL for (int i = 0; i < TILES; i++)
-    UNROLL for (int n = 0; n < 2; n++)
-      UNROLL for (int j = 0; j < 4; j++) s[i][n][j] = 0;
+  UNROLL for (int n = 0; n < 2; n++)
+    UNROLL for (int j = 0; j < 4; j++) s[n][j] = 0;
   if constexpr (KV == BF16) {
     const u8 *b_at = keys + (slot + lane / 16 * 8 + lane % 8) * L::LINE + lane / 8 % 2 * 16;
     UNROLL for (u32 k = 0; k < DIM / 16; k++) {
-      u32 b[4];
+      u32 a[4], b[4];
       load_matrix(b, b_at + k * 32);
-      UNROLL for (int i = 0; i < TILES; i++) {
-        u32 a[4];
-        load_matrix(a, a_at + i * 16 * L::QLINE + k * 32);
-        mma_bf16(s[i][0], a, {b[0], b[1]});
-        mma_bf16(s[i][1], a, {b[2], b[3]});
-      }
+      load_matrix(a, a_at + k * 32);
+      mma_bf16(s[0], a, {b[0], b[1]});
+      mma_bf16(s[1], a, {b[2], b[3]});
     }
   } else {
     const u8 *b_at = keys + (slot + lane / 4) * L::LINE + lane % 4 * 4;
     const float *scale = (const float *)(keys + L::SCALES) + (slot + lane % 4 * 2) * L::GROUPS;
     UNROLL for (u32 g = 0; g < L::GROUPS; g++) {
-      float sum[TILES][2][4] = {};
+      float sum[2][4] = {};
       UNROLL for (u32 k = 4 * g; k < (4 * g + 4 < DIM / 16 ? 4 * g + 4 : DIM / 16); k++) {
-        u32 b[2][2];
+        u32 a[4], b[2][2];
         UNROLL for (int n = 0; n < 2; n++) widen(*(const u32 *)(b_at + n * 8 * L::LINE + k * 16), b[n][0], b[n][1]);
-        UNROLL for (int i = 0; i < TILES; i++) {
-          u32 a[4];
-          load_matrix(a, a_at + i * 16 * L::QLINE + k * 32);
-          mma_bf16(sum[i][0], a, b[0]);
-          mma_bf16(sum[i][1], a, b[1]);
-        }
+        load_matrix(a, a_at + k * 32);
+        mma_bf16(sum[0], a, b[0]);
+        mma_bf16(sum[1], a, b[1]);
       }
       UNROLL for (int n = 0; n < 2; n++)
-        UNROLL for (int j = 0; j < 4; j++) {
-          const float of = scale[(n * 8 + j % 2) * L::GROUPS + g];
-          UNROLL for (int i = 0; i < TILES; i++) s[i][n][j] = fma(sum[i][n][j], of, s[i][n][j]);
-        }
+        UNROLL for (int j = 0; j < 4; j++) s[n][j] = fma(sum[n][j], scale[(n * 8 + j % 2) * L::GROUPS + g], s[n][j]);
     }
   }
 }
 
 // weigh: probabilities · values of this warp's columns.
-template <u32 DIM, int KV, int TILES, int N> DEV void weigh(float (&o)[TILES][N][4], const u8 *values, const u8 *p) {
+template <u32 DIM, int KV, int N> DEV void weigh(float (&o)[N][4], const u8 *values, const u8 *p) {
   using L = Layout<DIM, KV>;
-  const u32 lane = tid() % 32, pair = tid() / 32 * L::PAIRS;
-  UNROLL for (int i = 0; i < TILES; i++)
-    UNROLL for (int n = 0; n < N; n++)
-      UNROLL for (int j = 0; j < 4; j++) o[i][n][j] = 0;
+  const u32 lane = tid() % 32, pair = warp_of() * L::PAIRS;
+  UNROLL for (int n = 0; n < N; n++)
+    UNROLL for (int j = 0; j < 4; j++) o[n][j] = 0;
   const u8 *a_at = p + (KV == INT8 ? pair / 4 * QUERIES * L::PLINE : 0) + (lane % 16) * L::PLINE + lane / 16 * 16;
   if constexpr (KV == BF16) {
     const u8 *b_at = values + (lane % 16) * L::LINE + pair * 32 + lane / 16 * 16;
     UNROLL for (u32 k = 0; k < UNIT / 16; k++) {
-      u32 a[TILES][4];
-      UNROLL for (int i = 0; i < TILES; i++) load_matrix(a[i], a_at + i * 16 * L::PLINE + k * 32);
+      u32 a[4];
+      load_matrix(a, a_at + k * 32);
       UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
         if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
         u32 b[4];
         load_matrix_transposed(b, b_at + k * 16 * L::LINE + n * 32);
-        UNROLL for (int i = 0; i < TILES; i++) {
-          mma_bf16(o[i][2 * n], a[i], {b[0], b[1]});
-          mma_bf16(o[i][2 * n + 1], a[i], {b[2], b[3]});
-        }
+        mma_bf16(o[2 * n], a, {b[0], b[1]});
+        mma_bf16(o[2 * n + 1], a, {b[2], b[3]});
       }
     }
   } else { // pairs of bytes are transposed together: the even columns make one tile, the odd ones the other
     const u8 *b_at = values + lane * L::LINE + pair * 16;
     UNROLL for (u32 k = 0; k < UNIT / 16; k += 2) {
-      u32 a[2][TILES][4];
-      UNROLL for (int h = 0; h < 2; h++)
-        UNROLL for (int i = 0; i < TILES; i++) load_matrix(a[h][i], a_at + i * 16 * L::PLINE + (k + h) * 32);
+      u32 a[2][4];
+      UNROLL for (int h = 0; h < 2; h++) load_matrix(a[h], a_at + (k + h) * 32);
       UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
         if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
         u32 x[4];
@@ -192,10 +184,8 @@ template <u32 DIM, int KV, int TILES, int N> DEV void weigh(float (&o)[TILES][N]
           u32 even[2], odd[2];
           widen(x[2 * h], even[0], odd[0]);
           widen(x[2 * h + 1], even[1], odd[1]);
-          UNROLL for (int i = 0; i < TILES; i++) {
-            mma_bf16(o[i][2 * n], a[h][i], even);
-            mma_bf16(o[i][2 * n + 1], a[h][i], odd);
-          }
+          mma_bf16(o[2 * n], a[h], even);
+          mma_bf16(o[2 * n + 1], a[h], odd);
         }
       }
     }
