@@ -60,7 +60,7 @@ func (b *Backend) emitRows(y *plan, a *action) {
 	case opRotate:
 		d.rotateStore(src.f32, a.src[1].f32, a.src[2].f32, dst.bf16, rotation{
 			qHeads: src.width / y.kv.HeadDim, kvHeads: y.kv.KVHeads, dim: y.kv.HeadDim,
-			qNorm: a.norm[0], kNorm: a.norm[1], eps: a.eps, kv: y.kv.DType, layers: y.kv.Layers,
+			qNorm: a.norm[0], kNorm: a.norm[1], eps: a.eps, kv: y.kv.DType, layers: y.kv.Layers, narrowOnly: dst.f32 == 0,
 		}, step, a.layer, bucket)
 	case opAttend:
 		at := attention{qHeads: src.width / y.kv.HeadDim, kvHeads: y.kv.KVHeads, dim: y.kv.HeadDim, scale: a.scale, kv: y.kv.DType, layers: y.kv.Layers}

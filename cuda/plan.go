@@ -254,7 +254,7 @@ func (p *pass) writes(o *op, forms form) form {
 		}
 		return asF32 | forms&asBF16 // the activation kernel writes both
 	case opRotate:
-		return asF32 | forms&asBF16
+		return forms
 	}
 	return asF32
 }
