@@ -28,6 +28,7 @@ func attendTakes(a attention) bool {
 const (
 	chunkSlots      = 64 // of a unit, the least that a block of decode attention takes: a page
 	attendQueries   = 64 // query vectors of a block, at most
+	teamQueries     = 16 // of a team of attendThreads
 	attendThreads   = 128
 	mergeThreads    = 128
 	log2e           = 1.4426950408889634
@@ -35,17 +36,17 @@ const (
 	attendMostUnits = 16 // units of a block, at most
 )
 
-// attendKernel is the decode kernel of a shape, with its dynamic shared memory
-// (struct Layout of attend.cuh).
-func attendKernel(a attention) kernel {
+// attendKernel is the decode kernel of a shape for so many teams a block, with
+// its dynamic shared memory (struct Layout of attend.cuh).
+func attendKernel(a attention, teams int) kernel {
 	n := a.dim
-	query, p, state := attendQueries*(2*n+16), attendQueries*(2*chunkSlots+16), 2*4*attendQueries*4
+	stage, p := chunkSlots*(2*n+16), teamQueries*(2*chunkSlots+16)
 	if a.kv == backend.KVInt8 {
 		groups := (n + backend.KVGroup - 1) / backend.KVGroup
-		stage := chunkSlots*(n+16) + chunkSlots*groups*4
-		return kernel{file: "attend", name: fmt.Sprintf("attend_int8_%d", n), shared: 4*stage + query + groups*p + state}
+		stage, p = chunkSlots*(n+16)+chunkSlots*groups*4, groups*p
 	}
-	return kernel{file: "attend", name: fmt.Sprintf("attend_bf16_%d", n), shared: 4*chunkSlots*(2*n+16) + query + p + state}
+	team := teamQueries*(2*n+16) + p + 2*4*teamQueries*4
+	return kernel{file: "attend", name: fmt.Sprintf("attend_%v_%d_%d", a.kv, n, teams), shared: 4*stage + teams*team}
 }
 
 var kernelMerge = kernel{file: "attend", name: "attend_merge"}
@@ -70,10 +71,17 @@ func (d *device) splitOf(qHeads, spans, chunks int) attendSplit {
 	return attendSplit{1, attendQueries / 2}
 }
 
+// teams is how many teams of a block's the longest span of a decode pass of
+// bucket rows may need.
+func (s attendSplit) teams(bucket, group int) int {
+	return powerOfTwo((min(s.queries, min(bucket, invariantRows)*group) + teamQueries - 1) / teamQueries)
+}
+
 // blocks is how many blocks share the query vectors of a KV head of the longest
 // span that a decode pass of bucket rows may have.
 func (s attendSplit) blocks(bucket, group int) int {
-	return (min(bucket, invariantRows)*group + s.queries - 1) / s.queries
+	queries := teamQueries * s.teams(bucket, group)
+	return (min(bucket, invariantRows)*group + queries - 1) / queries
 }
 
 // attendRoom is the bytes of the parts of a pass.
@@ -128,16 +136,20 @@ func (d *device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a attenti
 		d.err = fmt.Errorf("cuda: attention needs %d bytes of room, has %d", need, d.attendBytes)
 		return
 	}
-	parts, blocks := (chunks+s.units-1)/s.units, s.blocks(bucket, a.group())
+	parts, blocks, teams := (chunks+s.units-1)/s.units, s.blocks(bucket, a.group()), s.teams(bucket, a.group())
 	marks := d.attendWork + driver.Ptr(4*bucket*a.qHeads*parts*a.dim)
-	d.launch(attendKernel(a), dim{parts * blocks, a.kvHeads, spans}, attendThreads,
+	d.launch(attendKernel(a, teams), dim{a.kvHeads, parts * blocks, spans}, teams*attendThreads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks), uint64(s.queries))
+		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks))
 	if parts == 1 {
 		return
 	}
-	total := bucket * a.qHeads * a.dim / 4
-	d.launch(kernelMerge, dim{x: (total + mergeThreads - 1) / mergeThreads}, mergeThreads,
+	vectors := bucket * a.qHeads
+	merges := vectors
+	if parts <= attendFanout {
+		merges = (vectors*a.dim/4 + mergeThreads - 1) / mergeThreads
+	}
+	d.launch(kernelMerge, dim{x: merges}, mergeThreads,
 		uint64(out32), uint64(out16), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(a.qHeads), uint64(a.dim), uint64(s.units), uint64(parts), uint64(total))
+		uint64(a.qHeads), uint64(a.dim), uint64(s.units), uint64(parts), uint64(vectors))
 }

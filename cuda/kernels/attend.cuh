@@ -70,8 +70,10 @@ template <u32 DIM, int KV, u32 TEAMS = 1> DEV void copy_tile(u8 *to, u64 from, u
   using L = Layout<DIM, KV>;
   constexpr u32 PIECES = L::VECTOR / 16;
   const u8 *tile = (const u8 *)from;
-  UNROLL for (u32 i = 0; i < UNIT * PIECES / (TEAMS * THREADS); i++) {
-    const u32 c = i * TEAMS * THREADS + tid(), line = c / PIECES;
+  constexpr u32 ALL = UNIT * PIECES, AT_ONCE = TEAMS * THREADS;
+  UNROLL for (u32 i = 0; i < (ALL + AT_ONCE - 1) / AT_ONCE; i++) {
+    const u32 c = i * AT_ONCE + tid(), line = c / PIECES;
+    if (ALL % AT_ONCE != 0 && c >= ALL) break;
     copy_async(to + line * L::LINE + c % PIECES * 16, tile + c * 16, line < lines ? 16 : 0);
   }
   if (KV == INT8 && tid() < UNIT * L::GROUPS / 4) copy_async(to + L::SCALES + tid() * 16, tile + UNIT * DIM + tid() * 16);
