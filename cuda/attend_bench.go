@@ -198,7 +198,7 @@ func (b *attendBench) prefill(a attention, rows int) {
 	step, shape := b.step(a, 1, 0, rows)
 	variants := []flashVariant{flashPlain(a)}
 	if b.d.hopperAttends(a) {
-		variants = append(variants, flashHopper(2), flashHopper(3))
+		variants = append(variants, flashHopper())
 	}
 	for _, v := range variants {
 		us := b.measure(func(layer int) {

@@ -40,12 +40,7 @@ func checkFlashHopper(d *device) error {
 	if !d.hopperAttends(a) {
 		return d.flash.refused
 	}
-	for _, stages := range []int{2, 3} {
-		if err := checkAttendPrefill(d, a.kv, hopperCases, func(attention) flashVariant { return flashHopper(stages) }); err != nil {
-			return fmt.Errorf("%d stages: %w", stages, err)
-		}
-	}
-	return nil
+	return checkAttendPrefill(d, a.kv, hopperCases, func(attention) flashVariant { return flashHopper() })
 }
 
 // checkAttendPrefill: the probabilities are rounded to bf16, and with int8 the

@@ -104,6 +104,15 @@ DEV void soften(float (&x)[16][4], float (&m)[2], float (&l)[2], float (&shrink)
 // hide masks the scores of the tile that starts at slot: the rows are those of
 // indices index and index + 8. The warp is whole again behind it.
 DEV void hide(float (&x)[16][4], const View &view, u32 slot, u32 index) {
+  if (view.window == 0) { // slots are indices
+    const u32 first = slot + tid() % 4 * 2;
+    UNROLL for (int n = 0; n < 16; n++)
+      UNROLL for (int j = 0; j < 2; j++) {
+        x[n][j] = first + n * 8 + j > index ? NONE : x[n][j];
+        x[n][2 + j] = first + n * 8 + j > index + 8 ? NONE : x[n][2 + j];
+      }
+    return;
+  }
   UNROLL for (int n = 0; n < 16; n++)
     UNROLL for (int j = 0; j < 2; j++) {
       const Column c = column_of(view, slot + n * 8 + tid() % 4 * 2 + j);
@@ -128,48 +137,45 @@ struct Part {
 
 // copy_part is the copying warpgroup: queries, then keys 0, keys 1, values 0,
 // keys 2, values 1 and so on. A copy is announced when two more are on their
-// way.
+// way. It has few registers, so its loops are short.
 template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, u32 full, u32 empty, const u16 *q, u32 rows, u32 width) {
-  const u32 t = tid() % 128;
+  const u32 t = tid() % 128, line0 = t / 16, piece = t % 16;
+#pragma unroll 2
   for (u32 i = 0; i < ROWS / 8; i++) {
-    const u32 line = i * 8 + t / 16, piece = t % 16;
+    const u32 line = i * 8 + line0;
     copy_piece(shared, line, piece, q + (u64)(line < rows ? line : 0) * width + piece * 8, true);
   }
   copy_commit();
-  // Item 2u is the keys of tile u, item 2u + 3 its values; the stages of the
-  // keys come before those of the values in the lists of barriers.
-  auto barrier_of = [&](u32 list, u32 item) {
-    const u32 values = item & 1, u = values ? (item - 3) / 2 : item / 2;
-    return list + (values * STAGES + u % STAGES) * 8;
-  };
-  auto issue = [&](u32 item) {
-    const u32 values = item & 1, u = values ? (item - 3) / 2 : item / 2;
+  // Item 2u is the keys of tile u, item 2u + 3 its values, and item 1 does not
+  // exist; the stages of the keys come before those of the values in the lists
+  // of barriers.
+  auto item_of = [&](u32 n) { return n ? n + 1 : 0; };
+  auto tile_of = [&](u32 item) { return item & 1 ? (item - 3) / 2 : item / 2; };
+  auto stage_of = [&](u32 item) { return (item & 1) * STAGES + tile_of(item) % STAGES; };
+#pragma unroll 1
+  for (u32 n = 0; n < 2 * w.tiles + 3; n++) {
+    const u32 item = item_of(n), u = tile_of(item), stage = stage_of(item);
     if (u < w.tiles) {
-      wait_phase(barrier_of(empty, item), u / STAGES % 2 ^ 1);
-      const u32 to = shared + KEYS + (values * STAGES + u % STAGES) * 2 * HALF, lines = w.held - u * TILE;
-      const u64 offset = values ? w.values : w.keys;
-      const u64 page0 = w.pages[2 * u] + offset, page1 = (lines > 64 ? w.pages[2 * u + 1] : w.pages[2 * u]) + offset;
-      UNROLL for (u32 i = 0; i < TILE / 8; i++) {
-        const u32 line = i * 8 + t / 16, piece = t % 16;
-        copy_piece(to, line, piece, (const u8 *)(i < 8 ? page0 : page1) + (line % 64 * 16 + piece) * 16, line < lines);
+      wait_phase(empty + stage * 8, u / STAGES % 2 ^ 1);
+      const u64 offset = (item & 1 ? w.values : w.keys) + t * 16;
+      const u32 lines = w.held - u * TILE;
+#pragma unroll 1
+      for (u32 half = 0; half < 2; half++) { // a page each
+        const u32 line = half * UNIT + line0;
+        const u8 *from = (const u8 *)w.pages[2 * u + (lines > UNIT ? half : 0)] + offset;
+        UNROLL for (u32 i = 0; i < UNIT / 8; i++)
+          copy_piece(shared + KEYS + stage * 2 * HALF, line + i * 8, piece, from + i * 2048, line + i * 8 < lines);
       }
     }
     copy_commit();
-  };
-  // The order of items: 0, 2, 3, 4, 5, ... (item 1 does not exist).
-  issue(0);
-  issue(2);
-  copy_wait<2>();
-  written(full_q);
-  const u32 last = 2 * w.tiles + 1;
-  u32 before = 0, between = 2;
-  for (u32 item = 3; item <= last + 2; item++) {
-    issue(item);
+    if (n == 0) continue;
     copy_wait<2>();
-    const u32 u = before & 1 ? (before - 3) / 2 : before / 2;
-    if (u < w.tiles) written(barrier_of(full, before));
-    before = between;
-    between = item;
+    if (n == 1) {
+      written(full_q);
+      continue;
+    }
+    const u32 before = item_of(n - 2);
+    if (tile_of(before) < w.tiles) written(full + stage_of(before) * 8);
   }
 }
 
@@ -199,11 +205,11 @@ template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, con
   const u64 row0 = (u64)(s.first + first) * width + head * DIM;
   dependency_wait();
   if (group == 2) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
     copy_part<STAGES>(w, shared, full_q, full, empty, q + row0, rows, width);
     return;
   }
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
   const u32 lane = tid() % 32, row = group * 64 + tid() / 32 % 4 * 16 + lane / 4; // and row + 8
   const u32 index = s.base + first + row, least = s.base + first + group * 64;
   const u64 queries = descriptor(shared + group * (HALF / 2), 16);
@@ -266,6 +272,5 @@ template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, con
     DYNAMIC_SHARED(name, shared);                                                                                                                       \
     flash<stages>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                                      \
   }
-FLASH(flash_hopper_2, 2)
-FLASH(flash_hopper_3, 3)
+FLASH(flash_hopper, 2)
 #endif
