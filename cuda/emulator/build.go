@@ -31,7 +31,7 @@ type builder struct {
 // oldest is how long builds are kept that nobody has used.
 const oldest = 7 * 24 * time.Hour
 
-var commonFlags = []string{"-std=gnu++20", "-O2", "-g1", "-fPIC", "-march=x86-64-v3", "-fvisibility=hidden", "-Wall"}
+var commonFlags = []string{"-std=gnu++20", "-O2", "-g1", "-fPIC", "-fno-plt", "-march=x86-64-v3", "-fvisibility=hidden", "-Wall"}
 
 // kernelFlags: contraction as for PTX (../kernels/build.sh), and 16-bit floats
 // rounded after each operation as a GPU does.

@@ -43,7 +43,8 @@ struct Barrier {
 Barrier barriers[max_barriers];
 
 // emulator_switch stores where this stack continues and goes on with another.
-// It jumps instead of returning: returns to other stacks are never predicted.
+// It ends by a return, to where the other lane called it: mostly the
+// same place as this one, and so predicted.
 extern "C" void emulator_switch(void **save, void *load);
 asm(R"(
 .text
@@ -64,8 +65,7 @@ emulator_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  popq %rcx
-  jmp *%rcx
+  ret
 )");
 
 unsigned draw() {
@@ -82,7 +82,7 @@ const char *base_name(const char *path) {
 
 void describe(char *out, size_t size, const Lane &l) {
   const Wave &w = *l.wave;
-  uint32_t bit = 1u << l.lane;
+  uint32_t bit = l.bit;
   if (w.done & bit)
     snprintf(out, size, "thread %u has exited (it last waited at %s:%d)", l.index, base_name(l.file), l.line);
   else
@@ -109,7 +109,7 @@ void go(Lane *from, Lane *to) {
   emulator_switch(&from->stack, to->stack);
 }
 
-Lane *lane_of(Wave &w, unsigned after) { return w.lanes + pick(w.ready, after); }
+Lane *lane_of(Wave &w, unsigned after) { return w.lanes + pick(w.ready(), after); }
 
 // stuck finds out why no lane can run.
 [[noreturn]] void stuck() {
@@ -135,7 +135,7 @@ Lane *lane_of(Wave &w, unsigned after) { return w.lanes + pick(w.ready, after); 
 // that keeps the wave together.
 void pass(Lane *me) {
   Wave &w = *me->wave;
-  if (w.ready) return go(me, lane_of(w, me->lane));
+  if (w.ready()) return go(me, lane_of(w, me->lane));
   if (w.meeting) {
     Lane *in = nullptr, *out = nullptr;
     for (unsigned i = 0; i < wave_lanes; i++) (w.meeting >> i & 1 ? in : out) = w.lanes + i;
@@ -151,8 +151,7 @@ void begin_lane() {
   launch->kernel->run(launch->arguments);
   Lane *me = current;
   Wave &w = *me->wave;
-  w.done |= 1u << me->lane;
-  w.ready &= ~(1u << me->lane);
+  w.done |= me->bit;
   if (++done_count == group.lanes) emulator_switch(&me->stack, host_stack);
   pass(me);
   __builtin_trap();
@@ -165,7 +164,6 @@ void prepare_lanes() {
   memset(barriers, 0, sizeof barriers);
   for (unsigned i = 0; i < wave_count; i++) {
     Wave &w = waves[i];
-    w.all = w.ready = ~0u;
     w.meeting = w.blocked = w.done = 0;
     w.index = i;
     w.lanes = lanes + i * wave_lanes;
@@ -178,7 +176,8 @@ void prepare_lanes() {
     *--s = nullptr;
     *--s = (void *)begin_lane;
     for (int r = 0; r < 6; r++) *--s = nullptr;
-    lanes[i] = Lane{s, i, i % wave_lanes, &waves[i / wave_lanes], nullptr, 0, false};
+    unsigned first = i - i % wave_lanes;
+    lanes[i] = Lane{s, &waves[i / wave_lanes], &lanes[first + (i + 1) % wave_lanes], i, i % wave_lanes, 1u << i % wave_lanes, nullptr, 0, false};
   }
 }
 
@@ -216,34 +215,46 @@ void fail(const char *format, ...) {
   __builtin_trap();
 }
 
-void meet(void (*operation)(Wave &), const char *file, int line) {
-  Lane *me = current;
+[[noreturn]] __attribute__((noinline)) static void mismatch(Lane *me) {
   Wave &w = *me->wave;
-  uint32_t bit = 1u << me->lane;
-  me->file = file;
-  me->line = line;
-  if (!w.meeting) {
-    w.operation = operation;
-    w.file = file;
-    w.line = line;
-  } else if (w.operation != operation || w.line != line) {
-    w.meeting |= bit;
-    diverged("divergence: two operations in one warp", *me, w.lanes[__builtin_ctz(w.meeting & ~bit)]);
-  }
-  w.meeting |= bit;
-  if (w.meeting != w.all) {
-    w.ready &= ~bit;
-    pass(me);
-    return;
-  }
-  operation(w);
+  Lane &other = w.lanes[__builtin_ctz(w.meeting)];
+  w.meeting |= me->bit;
+  diverged("divergence: two operations in one warp", *me, other);
+}
+
+// complete does the operation that all lanes have come to.
+__attribute__((noinline)) static void complete(Lane *me, Wave &w) {
+  w.meeting = ~0u;
+  w.operation(w);
   w.turn ^= 1;
   w.meeting = 0;
-  w.ready = w.all;
   if (random_state && draw() % 4 == 0) { // let another wave overtake this one
     Wave &other = waves[pick(ready_waves, w.index)];
     go(me, lane_of(other, me->lane));
   }
+}
+
+// meet and its switch are most of what running a kernel costs: hence no calls
+// before the last one, which is a jump.
+void meet(void (*operation)(Wave &), const char *file, int line) {
+  Lane *me = current;
+  Wave &w = *me->wave;
+  me->file = file;
+  me->line = line;
+  uint32_t meeting = w.meeting;
+  if (!meeting) {
+    w.operation = operation;
+    w.line = line;
+  } else if (__builtin_expect(w.operation != operation || w.line != line, 0)) {
+    mismatch(me);
+  }
+  meeting |= me->bit;
+  if (meeting == ~0u) return complete(me, w);
+  w.meeting = meeting;
+  Lane *next = me->next;
+  if (__builtin_expect((w.ready() & next->bit) == 0 || random_state, 0)) return pass(me);
+  current = next;
+  emulator_switch(&me->stack, next->stack);
 }
 
 void barrier(unsigned id, unsigned count, const char *file, int line) {
@@ -265,12 +276,10 @@ void barrier(unsigned id, unsigned count, const char *file, int line) {
   b.count = count;
   b.lanes[w.index] |= bit;
   w.blocked |= bit;
-  w.ready &= ~bit;
   if (++b.arrived < count) return pass(me);
   check::join(b.lanes, wave_count);
   for (unsigned i = 0; i < wave_count; i++) {
     if (!b.lanes[i]) continue;
-    waves[i].ready |= b.lanes[i];
     waves[i].blocked &= ~b.lanes[i];
     ready_waves |= 1u << i;
     b.lanes[i] = 0;

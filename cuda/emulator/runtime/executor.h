@@ -14,8 +14,10 @@ typedef unsigned long long Slot; // of an argument
 
 struct Lane {
   void *stack; // where it continues
-  unsigned index, lane; // in the group, in the wave
   Wave *wave;
+  Lane *next; // the one after it in the wave; the first after the last
+  unsigned index, lane; // in the group, in the wave
+  uint32_t bit; // in the masks of the wave
   const char *file; // where it last waited
   int line;
   bool waited; // for the launch before (programmatic overlap of launches)
@@ -28,14 +30,14 @@ struct Lane {
 struct alignas(64) Wave {
   uint8_t exchange[2][2048];
   unsigned turn;
-  uint32_t all, ready, meeting, blocked, done;
+  uint32_t meeting, blocked, done;
   void (*operation)(Wave &);
-  const char *file;
   int line;
   unsigned index;
   Lane *lanes;
 
   uint8_t *operands() { return exchange[turn]; }
+  uint32_t ready() const { return ~(meeting | blocked | done); }
 };
 
 // Group describes the running group to its lanes.

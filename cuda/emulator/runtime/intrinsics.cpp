@@ -67,7 +67,7 @@ template <class F> void butterfly(Wave &w, F join) {
 void operation_sync([[maybe_unused]] Wave &w) {
 #ifdef CHECKED
   uint32_t masks[max_waves] = {};
-  masks[w.index] = w.all;
+  masks[w.index] = ~0u;
   check::join(masks, max_waves);
 #endif
 }
