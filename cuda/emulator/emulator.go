@@ -3,6 +3,20 @@
 // compiled for the CPU and run one lane at a time. It is built with clang on
 // first use and kept in the user's cache folder.
 //
+// Streams work as late as the API allows, when something waits for them;
+// shared memory, new device memory and the targets of asynchronous copies that
+// nobody waited for hold NaN; blocks run one after another.
+//
+// The checked build finds races between threads and between blocks, accesses out
+// of bounds, misaligned vectors, shared memory read before it is written, and
+// device memory used before dependency_wait() while an earlier kernel may use
+// it. Any build finds divergence at barriers and warp operations.
+//
+// Neither says anything of speed, of registers, of assembly in a kernel (files
+// *_hopper.cu are not built at all), of the rounding inside a tensor core, or of
+// device memory read before anybody wrote it; and a block that waits for a later
+// one hangs here, where a GPU might run both.
+//
 // The library reads the environment at each use:
 //
 //	WINDROW_EMULATED_CC       compute capability (8.0)

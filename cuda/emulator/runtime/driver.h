@@ -59,7 +59,7 @@ struct Work {
   const Function *function = nullptr;
   std::vector<Slot> arguments;
   u32 grid[3] = {}, lanes = 0, shared = 0;
-  bool overlap = false;
+  bool pageable = false; // a copy to memory that is not page-locked, which the caller waits for
   void *to = nullptr;
   const void *from = nullptr;
   std::shared_ptr<std::vector<u8>> kept; // what from points at, where the caller may change it

@@ -55,6 +55,7 @@ int transfer(const char *what, Stream *stream, void *to, const void *from, size_
     w.from = w.kept->data();
     return enqueue(what, stream, w);
   }
+  w.pageable = true;
   if (int r = enqueue(what, stream, w)) return r;
   return finish_all();
 }

@@ -58,7 +58,7 @@ static int run_work(const Work &w) {
     return run_launch(w);
   case Work::copy:
     if (!w.kept && !on_device(w.from, w.bytes) && !pinned(w.from, w.bytes)) return refuse(INVALID_VALUE, "a queued copy of %zu bytes: its source has been freed", w.bytes);
-    if (!on_device(w.to, w.bytes) && !pinned(w.to, w.bytes) && on_device(w.from, w.bytes) && w.ticket != 1) return refuse(INVALID_VALUE, "a queued copy of %zu bytes: its target has been freed", w.bytes);
+    if (!on_device(w.to, w.bytes) && !pinned(w.to, w.bytes) && on_device(w.from, w.bytes) && !w.pageable) return refuse(INVALID_VALUE, "a queued copy of %zu bytes: its target has been freed", w.bytes);
     memcpy(w.to, w.from, w.bytes);
     return SUCCESS;
   case Work::fill:
@@ -204,7 +204,7 @@ API cuEventDestroy_v2(Event *e) {
   return r;
 }
 
-static int launch(const char *what, const Function *f, const u32 *grid, const u32 *block, u32 shared, Stream *s, void **parameters, void **extra, bool overlap) {
+static int launch(const char *what, const Function *f, const u32 *grid, const u32 *block, u32 shared, Stream *s, void **parameters, void **extra) {
   if (extra) return refuse(INVALID_VALUE, "%s: arguments as one buffer are not emulated", what);
   if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535) return refuse(INVALID_VALUE, "%s of %s: grid %ux%ux%u", what, f->kernel->name, grid[0], grid[1], grid[2]);
   if (block[1] != 1 || block[2] != 1 || !block[0] || block[0] % wave_lanes) return refuse(INVALID_VALUE, "%s of %s: a block of %ux%ux%u threads is not one row of whole warps", what, f->kernel->name, block[0], block[1], block[2]);
@@ -220,14 +220,13 @@ static int launch(const char *what, const Function *f, const u32 *grid, const u3
   memcpy(w.grid, grid, sizeof w.grid);
   w.lanes = block[0];
   w.shared = shared;
-  w.overlap = overlap;
   return enqueue(what, s, std::move(w));
 }
 
 API cuLaunchKernel(const Function *f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, Stream *s, void **parameters, void **extra) {
   ENTER;
   u32 grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-  return launch("cuLaunchKernel", f, grid, block, shared, s, parameters, extra, false);
+  return launch("cuLaunchKernel", f, grid, block, shared, s, parameters, extra);
 }
 
 struct LaunchAttribute {
@@ -251,7 +250,7 @@ API cuLaunchKernelEx(const LaunchConfig *c, const Function *f, void **parameters
     overlap = c->attributes[i].value[0];
   }
   if (overlap && major < 9) return refuse(NOT_SUPPORTED, "cuLaunchKernelEx: launches overlap on devices of 9.0 and later");
-  return launch("cuLaunchKernelEx", f, c->grid, c->block, c->shared, c->stream, parameters, extra, overlap);
+  return launch("cuLaunchKernelEx", f, c->grid, c->block, c->shared, c->stream, parameters, extra);
 }
 
 API cuStreamBeginCapture_v2(Stream *s, int mode) {
