@@ -78,11 +78,18 @@ func (b *Backend) Launches() int { return b.graphs.nodes }
 // Name is "cuda".
 func (b *Backend) Name() string { return "cuda" }
 
-// Passes of more rows than prefillRows a sequence gain nothing.
-const (
-	prefillRows   = 2048
-	invariantRows = 32
-)
+// invariantRows is how many rows of a sequence a decode pass may have.
+const invariantRows = 32
+
+// prefillRows is how many rows of a prompt one pass should carry: large
+// products are the faster the larger they are, but activations take about
+// 200 KB a row of an 8B model.
+func (b *Backend) prefillRows() int {
+	if b.device.info.Memory >= 40<<30 {
+		return 8192
+	}
+	return 2048
+}
 
 // Features describes the device.
 func (b *Backend) Features() backend.Features {
@@ -90,7 +97,7 @@ func (b *Backend) Features() backend.Features {
 	f := backend.Features{
 		Description:        fmt.Sprintf("%s, compute capability %d.%d, driver %s", i.Name, i.Major, i.Minor, i.DriverVersion),
 		Kernels:            "cuda-bf16",
-		PrefillRows:        prefillRows,
+		PrefillRows:        b.prefillRows(),
 		BatchInvariantRows: invariantRows,
 	}
 	if b.exact {

@@ -102,7 +102,7 @@ func (d *device) streamLimit(f format, s streamShape) int {
 	switch {
 	case d.tuning.shared != 0:
 		limit = d.tuning.shared
-	case f == bf16Format || s.strips > 4:
+	case f == bf16Format || s.strips > 4 && s.tiles == 1:
 	case s.tiles == 1:
 		limit = 112 << 10
 	default:

@@ -52,6 +52,7 @@ var faults = []struct {
 	{"ok_barriers", []int{256, 128}, 2, 0, "race: write"}, // two blocks, one output
 	{"ok_barriers", []int{256, 128}, 1, 0, ""},
 	{"ok_copies", []int{2048, 128}, 1, 4096, ""},
+	{"ok_unwritten", []int{128}, 1, 0, ""},
 	{"ok_atomic", []int{1}, 5, 0, ""},
 	{"ok_bytes", []int{32}, 1, 0, ""},
 }

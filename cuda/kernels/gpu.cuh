@@ -114,6 +114,9 @@ DEV void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); 
 DEV void launch_dependents() {}
 DEV void dependency_wait() {}
 #endif
+// allow_unwritten tells the emulator that these bytes of shared memory may be
+// read though nobody has written them: what is made of them is dropped.
+DEV void allow_unwritten(const void *, u32) {}
 #else
 #include "../emulator/runtime/emulated.h"
 #endif

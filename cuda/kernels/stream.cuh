@@ -90,7 +90,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
   static constexpr u32 perGranule = W::inputs / 64, numberBytes = W::bytes / perGranule;
 
   const Projection &p;
-  u32 warps, warp, lane, g, t;
+  u32 warp, lane, g, t;
   u32 depth;        // granules of a strip
   u32 begin, units; // this warp's
   u32 first, end;   // this block's strips
@@ -232,6 +232,12 @@ template <class W, u32 NT, u32 G> struct Streamer {
   // finish adds up the warps' sums of a pass, two strips at a time, and stores
   // them.
   METHOD void finish(float (&total)[G][NT][4], u32 pass) const {
+    if (mostThreads == 256 || bdim() == 256) finishOf<8>(total, pass);
+    else finishOf<16>(total, pass);
+  }
+
+  // finishOf is that of so many warps.
+  template <u32 warps> METHOD void finishOf(float (&total)[G][NT][4], u32 pass) const {
     constexpr u32 strip = 16 * rowsTile; // floats: [rowsTile][16]
     UNROLL for (u32 pair = 0; pair < G; pair += 2) {
       if (pass * G + pair >= end - first) break;
@@ -240,13 +246,15 @@ template <class W, u32 NT, u32 G> struct Streamer {
         UNROLL for (u32 nt = 0; nt < NT; nt++)
           UNROLL for (u32 i = 0; i < 4; i++) mine[j * strip + (nt * 8 + t * 2 + i % 2) * 16 + g + i / 2 * 8] = total[pair + j][nt][i];
       sync();
-      _Pragma("nounroll") for (u32 at = tid(); at < strip; at += warps * 32) {
+      UNROLL for (u32 item = 0; item < strip; item += warps * 32) {
+        u32 at = item + tid(); // of a strip
+        if (strip % (warps * 32) != 0 && at >= strip) break;
         u32 row = rowFirst + at / 16;
         if (row >= p.rows) continue;
         float v[2];
         UNROLL for (u32 j = 0; j < 2; j++) {
           v[j] = sums[j * strip + at];
-          _Pragma("unroll 8") for (u32 w = 1; w < warps; w++) v[j] += sums[(w * 2 + j) * strip + at];
+          UNROLL for (u32 w = 1; w < warps; w++) v[j] += sums[(w * 2 + j) * strip + at];
         }
         u32 index = first + pass * G + pair;
         if (p.gated) {
@@ -287,8 +295,8 @@ template <class W, u32 NT, u32 G> struct Streamer {
     first = block * p.strips;
     end = first + p.strips < strips ? first + p.strips : strips;
     depth = (p.in + W::inputs - 1) / W::inputs;
-    begin = warp * depth * perGranule / warps;
-    units = (warp + 1) * depth * perGranule / warps - begin;
+    begin = warp * depth * perGranule / (bdim() / 32);
+    units = (warp + 1) * depth * perGranule / (bdim() / 32) - begin;
     if (first >= end) return;
     u32 passes = (end - first + G - 1) / G, all = passes * units, stages = p.stages;
     loadPass = loadUnit = 0;
@@ -348,7 +356,7 @@ template <class W, u32 NT, u32 G> DEV void stream(const Projection &p, u8 *share
   using S = Streamer<W, NT, G>;
   u32 lane = tid() % 32, warp = tid() / 32, warps = bdim() / 32;
   u32 scales = p.granule - W::bytes, unit = S::numberBytes + scales, stage = G * unit + S::xBytes;
-  S s{p, warps, warp, lane, lane / 4, lane % 4};
+  S s{p, warp, lane, lane / 4, lane % 4};
   s.scaleBytes = scales;
   s.unitBytes = unit;
   s.stageBytes = stage;

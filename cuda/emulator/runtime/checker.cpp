@@ -100,16 +100,21 @@ std::string place(const void *from) {
   }
   Dl_info info;
   if (!dladdr(from, &info)) return "?";
-  snprintf(text, sizeof text, "addr2line -e '%s' 0x%lx 2>/dev/null", info.dli_fname, (unsigned long)((uintptr_t)from - (uintptr_t)info.dli_fbase - 1));
-  std::string line;
+  snprintf(text, sizeof text, "addr2line -i -e '%s' 0x%lx 2>/dev/null", info.dli_fname, (unsigned long)((uintptr_t)from - (uintptr_t)info.dli_fbase - 1));
+  std::string found = "an unknown line";
   if (FILE *f = popen(text, "r")) {
-    if (fgets(text, sizeof text, f)) line = text;
+    bool own = true; // an intrinsic or a vector type: its user says more
+    while (own && fgets(text, sizeof text, f)) {
+      std::string line = text;
+      line = line.substr(0, line.find('\n'));
+      line = line.substr(0, line.find(" ("));
+      if (line.empty() || line[0] == '?') break;
+      found = line.substr(line.rfind('/') + 1);
+      own = found.starts_with("gpu.cuh:") || found.starts_with("emulated.h:");
+    }
     pclose(f);
   }
-  line = line.substr(0, line.find('\n'));
-  line = line.substr(0, line.find(" ("));
-  if (line.empty() || line[0] == '?') return "an unknown line";
-  return line.substr(line.rfind('/') + 1);
+  return found;
 }
 
 void open(Region &r, Range range, bool shared, const char *name) {
@@ -326,6 +331,18 @@ static void mark(const void *address, unsigned bytes, bool flight) {
     c->lane = uint16_t(current->index);
     c->when = clocks.now();
     c->flags = flight ? written | flying : written | initialised;
+  }
+}
+
+void allow_unwritten(const void *address, unsigned bytes) {
+  auto *p = (const uint8_t *)address;
+  Region *r = on ? region_of(p) : nullptr;
+  if (!r || !r->shared || p + bytes > r->range.end) fail("allow_unwritten of %u bytes at %p, which are not in shared memory of this kernel", bytes, address);
+  for (unsigned part; bytes; p += part, bytes -= part) {
+    part = 1u << std::min(unsigned(__builtin_ctzl((uintptr_t)p | page_bytes)), 31 - unsigned(__builtin_clz(bytes)));
+    unsigned count;
+    Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, part, count);
+    for (Cell *c = first; c < first + count; c++) c->flags |= initialised;
   }
 }
 

@@ -21,6 +21,8 @@ EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, con
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.
 void in_flight(const void *address, unsigned bytes);
 void arrived(const void *address, unsigned bytes);
+// allow_unwritten: the bytes of shared memory may be read though nobody has written them.
+void allow_unwritten(const void *address, unsigned bytes);
 // serialised: what follows begins after everything before has ended.
 void serialised();
 // forget: the memory at the address is freed.
@@ -34,6 +36,7 @@ inline void fence() {}
 inline void access(const void *, unsigned, unsigned, const void *) {}
 inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
+inline void allow_unwritten(const void *, unsigned) {}
 inline void serialised() {}
 inline void forget(const void *) {}
 #endif

@@ -26,6 +26,7 @@ EMULATOR_API void copy_wait(u32 pending);
 EMULATOR_API void fence();
 EMULATOR_API u32 atomic_add(u32 *, u32, const char *file, int line);
 EMULATOR_API void dependency_wait();
+EMULATOR_API void allow_unwritten(const void *, u32 bytes);
 // load copies 4 or 16 bytes to the lane; l2: past L1.
 #ifdef CHECKED
 EMULATOR_API void check_load(const void *, u32 bytes, bool l2, const char *file, int line);
@@ -167,4 +168,5 @@ DEV u32 round_bf16(float v) {
 DEV u32 pack_bf16(float lo, float hi) { return round_bf16(lo) | round_bf16(hi) << 16; }
 DEV void launch_dependents() {}
 DEV void dependency_wait() { emulator::dependency_wait(); }
+DEV void allow_unwritten(const void *shared, u32 bytes) { emulator::allow_unwritten(shared, bytes); }
 #undef CALLER

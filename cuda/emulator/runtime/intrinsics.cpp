@@ -168,6 +168,8 @@ void dependency_wait() {
   current->waited = any_waited = true;
 }
 
+void allow_unwritten(const void *shared, u32 bytes) { check::allow_unwritten(shared, bytes); }
+
 #ifdef CHECKED
 void check_load(const void *p, u32 bytes, bool l2, const char *file, int line) {
   if ((uintptr_t)p % bytes) fail("misaligned: a load of %u bytes at %s:%d of %p", bytes, where(file), line, p);

@@ -326,6 +326,17 @@ FAULTY(ok_copies, const float *in, float *out) {
   out[tid()] = sum;
 }
 
+// Reads what nobody has written, and says that it does not matter.
+FAULTY(ok_unwritten, float *out) {
+  dependency_wait();
+  SHARED(ok_unwritten) float s[160];
+  if (tid() < 100) s[tid()] = 1;
+  sync();
+  allow_unwritten(s + 100, 28 * 4);
+  float v = s[tid()];
+  out[tid()] = tid() < 100 ? v : 0;
+}
+
 FAULTY(ok_atomic, u32 *out) {
   dependency_wait();
   atomic_add(out, 1);
@@ -385,6 +396,7 @@ REGISTER(never_waits)
 REGISTER(shift_too_far)
 REGISTER(ok_barriers)
 REGISTER(ok_copies)
+REGISTER(ok_unwritten)
 REGISTER(ok_atomic)
 REGISTER(ok_bytes)
 REGISTER(ok_constants_before_wait)
