@@ -2,6 +2,7 @@
 # make test    everything that CI runs: build, vet, staticcheck, tests, race, arm64, fuzz, cross-builds
 #
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
+# make cuda-test       the CUDA backend's tests on this machine's GPU 0
 #
 # Parts of make test that need a tool which is not there (qemu-aarch64 for arm64,
 # a C compiler for the race detector, clang-22 for CUDA kernels on the CPU) are left out with a line that says so;
@@ -11,7 +12,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow cuda-kernels clean
+.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow cuda-kernels cuda-test clean
 
 build:
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
@@ -29,8 +30,9 @@ vet:
 staticcheck:
 	$(GO) tool staticcheck ./...
 
+# CUDA kernels run on the CPU here: minutes.
 unit:
-	$(GO) test ./...
+	$(GO) test -timeout 45m ./...
 
 race:
 	@if command -v gcc >/dev/null || command -v cc >/dev/null; then \
@@ -55,6 +57,9 @@ slow:
 
 cuda-kernels:
 	sh cuda/kernels/build.sh
+
+cuda-test:
+	WINDROW_CUDA_DEVICE=0 $(GO) test -count 1 ./cuda
 
 clean:
 	rm -rf bin dist

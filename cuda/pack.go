@@ -105,9 +105,6 @@ func (d *device) pack(t backend.Tensor, raw, scales, biases driver.Ptr) (*packed
 
 func (m *packedMatrix) granules() int { return ceil(m.out, 16) * ceil(m.in, m.inputs) }
 
-// free gives back the packed form.
-func (m *packedMatrix) free(d *device) error { return d.ctx.Free(m.data) }
-
 // dequantise writes a packed weight as rows of bf16 [out, in], each weight
 // rounded once.
 func (d *device) dequantise(dst driver.Ptr, w *matrix) {

@@ -133,7 +133,10 @@ template <class W, u32 NT, u32 G> struct Streamer {
       u32 numbers = k / perGranule * p.granule + k % perGranule * numberBytes, scales = k / perGranule * p.granule + W::bytes;
       to += lane * 16;
       UNROLL for (u32 j = 0; j < G; j++) {
-        if (!(there >> j & 1)) continue;
+        if (!(there >> j & 1)) {
+          allow_unwritten(ring + slot * stageBytes + j * unitBytes, unitBytes); // multiplied, and dropped
+          continue;
+        }
         constexpr u32 whole = numberBytes / 512;
         UNROLL for (u32 c = 0; c < whole; c++) copy_to(to + j * unitBytes + c * 512, source[j] + numbers + c * 512, true);
         if (numberBytes % 512 != 0 && lane < numberBytes % 512 / 16) copy_to(to + j * unitBytes + whole * 512, source[j] + numbers + whole * 512, true);
@@ -143,7 +146,10 @@ template <class W, u32 NT, u32 G> struct Streamer {
       bool inside = k * 64 + lane % 8 * 8 < p.in;
       u64 row = (u64)p.in * 8; // bytes of four rows
       UNROLL for (u32 j = 0; j < G; j++) {
-        if (!(there >> j & 1)) continue;
+        if (!(there >> j & 1)) {
+          allow_unwritten(ring + slot * stageBytes + j * unitBytes, unitBytes); // multiplied, and dropped
+          continue;
+        }
         const u8 *from = source[j] + k * 128;
         UNROLL for (u32 i = 0; i < 4; i++) {
           bool here = inside && i * 4 + lane / 8 < left[j];
