@@ -37,14 +37,14 @@ func init() {
 	if make, ok := kernelTables["avx512"]; ok {
 		kernelTables["avx512"] = func() *kernels {
 			k := withDots(make(), bestDots())
-			k.quantRow = avx512QuantRow
+			k.quantRow = avx512Rows.row
 			return k
 		}
 	}
 	if make, ok := kernelTables["avx2"]; ok {
 		avx2 := func() *kernels {
 			k := withDots(make(), dotsOfAVX2)
-			k.quantRow = avx2QuantRow
+			k.quantRow = avx2Rows.row
 			return k
 		}
 		kernelTables["avx2"] = avx2

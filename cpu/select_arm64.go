@@ -37,7 +37,7 @@ func neonKernels() *kernels {
 	k := genericKernels()
 	k.name = "neon"
 	k.exact = neonProjector{}
-	k.quantRow = neonQuantRow
+	k.quantRow = neonRows.row
 	k.vectorKernels = vectorKernels{
 		widenBF16:    neonWidenBF16,
 		widenF16:     neonWidenF16,
