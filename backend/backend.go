@@ -8,6 +8,8 @@
 // and End wait for the device.
 package backend
 
+import "fmt"
+
 // Backend is one device with one documented arithmetic order per operation.
 //
 // A Backend may be used by one goroutine at a time.
@@ -143,6 +145,24 @@ type Want struct {
 	// log-sum-exp or Logits: ids ≥ Limit (0: no limit), and id Except (negative: none).
 	// They bar the mask id and the ids past the tokenizer's size.
 	Limit, Except int32
+}
+
+// Check holds the wanted rows against a pass of rows rows, and returns the
+// limit of ids in a vocabulary of that size: at least one id must be left.
+func (w *Want) Check(rows, vocabulary int) (limit int, err error) {
+	limit = int(w.Limit)
+	if limit <= 0 || limit > vocabulary {
+		limit = vocabulary
+	}
+	if limit == 1 && w.Except == 0 {
+		return 0, fmt.Errorf("results: no id may be chosen")
+	}
+	for _, r := range w.Rows {
+		if r < 0 || int(r) >= rows {
+			return 0, fmt.Errorf("results: row %d of %d", r, rows)
+		}
+	}
+	return limit, nil
 }
 
 // Result is what a forward tells of one wanted row.

@@ -51,6 +51,20 @@ type KVLayout struct {
 	Window, Keep int
 }
 
+// Check refuses layouts that no backend can hold.
+func (l KVLayout) Check() error {
+	if l.Layers <= 0 || l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.Slots <= 0 {
+		return fmt.Errorf("kv layout %+v: layers, heads, an even head dimension and slots must be positive", l)
+	}
+	if l.Window != 0 && (l.Keep < 0 || l.Keep >= l.Window || l.Slots <= l.Window) {
+		return fmt.Errorf("kv layout %+v: want 0 ≤ keep < window < slots", l)
+	}
+	if l.BytesPerToken() == 0 {
+		return fmt.Errorf("kv dtype %v: want f32, bf16 or int8", l.DType)
+	}
+	return nil
+}
+
 // BytesPerToken is 2 · layers · KV heads · bytes of one head's vector; 0
 // for an unknown element type.
 func (l KVLayout) BytesPerToken() int64 {
@@ -83,6 +97,27 @@ func (l KVLayout) Visible(index int) (from int) {
 		return 0
 	}
 	return max(l.Keep, index+1-(l.Window-l.Keep))
+}
+
+// CheckSpans holds the spans of a pass of rows rows against their storage:
+// they cover the rows in order, and fit.
+func CheckSpans(rows int, spans []Span, layer int) error {
+	next := 0
+	for i, s := range spans {
+		l := s.KV.Layout()
+		limit := l.Slots - s.Base
+		if l.Window != 0 {
+			limit = l.Slots - l.Window
+		}
+		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit || layer < 0 || layer >= l.Layers {
+			return fmt.Errorf("span %d (base %d, rows %d from %d, layer %d) does not fit kv %+v", i, s.Base, s.Rows, s.First, layer, l)
+		}
+		next += s.Rows
+	}
+	if next != rows || len(spans) == 0 {
+		return fmt.Errorf("spans cover %d of %d rows", next, rows)
+	}
+	return nil
 }
 
 // KV is the key and value storage of one sequence.

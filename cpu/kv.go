@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"windrow/backend"
@@ -26,16 +25,10 @@ type kv struct {
 
 // NewKV reserves nothing yet but the page table.
 func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
-	if l.Layers <= 0 || l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.Slots <= 0 {
-		return nil, fmt.Errorf("kv layout %+v: layers, heads, an even head dimension and slots must be positive", l)
-	}
-	if l.Window != 0 && (l.Keep < 0 || l.Keep >= l.Window || l.Slots <= l.Window) {
-		return nil, fmt.Errorf("kv layout %+v: want 0 ≤ keep < window < slots", l)
+	if err := l.Check(); err != nil {
+		return nil, err
 	}
 	per := l.BytesPerToken() / int64(2*l.Layers*l.KVHeads)
-	if per == 0 {
-		return nil, fmt.Errorf("kv dtype %v: want f32, bf16 or int8", l.DType)
-	}
 	return &kv{layout: l, row: int(per), pages: make([][]byte, (l.Slots+pageSlots-1)/pageSlots)}, nil
 }
 

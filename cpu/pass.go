@@ -198,26 +198,14 @@ func spanOf(spans []backend.Span, row int) *backend.Span {
 
 // checkSpans holds the spans against the pass and the storage.
 func (p *pass) checkSpans(op string, spans []backend.Span, layer int) bool {
-	next := 0
 	for i, s := range spans {
-		c, ok := s.KV.(*kv)
-		if !ok || c.pages == nil {
+		if c, ok := s.KV.(*kv); !ok || c.pages == nil {
 			p.fail("%s: span %d has no open cpu kv", op, i)
 			return false
 		}
-		l := c.layout
-		limit := l.Slots - s.Base
-		if l.Window != 0 {
-			limit = l.Slots - l.Window
-		}
-		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit || layer < 0 || layer >= l.Layers {
-			p.fail("%s: span %d (base %d, rows %d from %d, layer %d) does not fit kv %+v", op, i, s.Base, s.Rows, s.First, layer, l)
-			return false
-		}
-		next += s.Rows
 	}
-	if next != p.rows || len(spans) == 0 {
-		p.fail("%s: spans cover %d of %d rows", op, next, p.rows)
+	if err := backend.CheckSpans(p.rows, spans, layer); err != nil {
+		p.fail("%s: %w", op, err)
 		return false
 	}
 	return true

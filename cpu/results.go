@@ -32,12 +32,9 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 		p.fail("results: norm %d and head %d for width %d", len(nw), h.in, xb.width)
 		return nil, p.err
 	}
-	limit := int(w.Limit)
-	if limit <= 0 || limit > h.out {
-		limit = h.out
-	}
-	if barred := h.out - limit; barred >= h.out || (barred == h.out-1 && w.Except == 0) {
-		p.fail("results: no id may be chosen")
+	limit, err := w.Check(p.rows, h.out)
+	if err != nil {
+		p.fail("%w", err)
 		return nil, p.err
 	}
 	results := make([]backend.Result, 0, len(w.Rows))
@@ -61,9 +58,6 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 	b := p.b
 	normed := p.scratchBuffer(len(rows) * x.width)
 	for i, r := range rows {
-		if r < 0 || int(r) >= p.rows {
-			return nil, fmt.Errorf("results: row %d of %d", r, p.rows)
-		}
 		b.k.rmsNorm(normed.data[i*x.width:(i+1)*x.width], x.data[int(r)*x.width:int(r+1)*x.width], norm, eps)
 	}
 	var all []float32 // logits [rows, vocabulary]

@@ -24,19 +24,10 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 		p.fail("results: norm %d and head %d for width %d", nw.n, h.in, xb.width)
 		return nil, p.err
 	}
-	limit := int(w.Limit)
-	if limit <= 0 || limit > h.out {
-		limit = h.out
-	}
-	if w.Except == 0 && limit == 1 {
-		p.fail("results: no id may be chosen")
+	limit, err := w.Check(p.rows, h.out)
+	if err != nil {
+		p.fail("%w", err)
 		return nil, p.err
-	}
-	for _, r := range w.Rows {
-		if r < 0 || int(r) >= p.rows {
-			p.fail("results: row %d of %d", r, p.rows)
-			return nil, p.err
-		}
 	}
 	results := make([]backend.Result, 0, len(w.Rows))
 	for rows := w.Rows; len(rows) > 0; {

@@ -41,14 +41,11 @@ func pageBytes(l backend.KVLayout) int {
 
 // NewKV makes storage that takes its pages as they are written.
 func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
-	if l.Layers <= 0 || l.KVHeads <= 0 || l.HeadDim <= 0 || l.HeadDim%2 != 0 || l.Slots <= 0 || l.BytesPerToken() == 0 {
-		return nil, fmt.Errorf("cuda: kv %+v: want positive sizes, an even head dimension and a known type", l)
+	if err := l.Check(); err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
 	}
 	if l.HeadDim > maxHeadDim {
 		return nil, fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)
-	}
-	if l.Window != 0 && (l.Window < 0 || l.Keep < 0 || l.Keep >= l.Window || l.Slots <= l.Window) {
-		return nil, fmt.Errorf("cuda: kv window %d that keeps %d of %d slots: want keep < window < slots", l.Window, l.Keep, l.Slots)
 	}
 	return &kv{b: b, layout: l, open: true}, nil
 }

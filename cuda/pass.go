@@ -225,30 +225,20 @@ func (p *pass) GatedProject(dst, x backend.Buffer, gate, up backend.Linear) {
 // setSpans takes the spans of this pass; other ones than before flush first,
 // since a step block has room for one list.
 func (p *pass) setSpans(what string, spans []backend.Span, layer int) bool {
-	next := 0
 	for i, s := range spans {
 		c, ok := s.KV.(*kv)
 		if !ok || !c.open || c.b != p.b {
 			p.fail("%s: span %d has no open kv of this backend", what, i)
 			return false
 		}
-		l := c.layout
-		limit := l.Slots - s.Base
-		if l.Window != 0 {
-			limit = l.Slots - l.Window
-		}
-		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit || layer < 0 || layer >= l.Layers {
-			p.fail("%s: span %d (base %d, rows %d from %d, layer %d) does not fit kv %+v", what, i, s.Base, s.Rows, s.First, layer, l)
-			return false
-		}
-		if f := spans[0].KV.(*kv).layout; l.Layers != f.Layers || l.KVHeads != f.KVHeads || l.HeadDim != f.HeadDim || l.DType != f.DType {
+		l, f := c.layout, spans[0].KV.(*kv).layout
+		if l.Layers != f.Layers || l.KVHeads != f.KVHeads || l.HeadDim != f.HeadDim || l.DType != f.DType {
 			p.fail("%s: span %d has kv %+v, the first %+v", what, i, l, f)
 			return false
 		}
-		next += s.Rows
 	}
-	if next != p.rows || len(spans) == 0 {
-		p.fail("%s: spans cover %d of %d rows", what, next, p.rows)
+	if err := backend.CheckSpans(p.rows, spans, layer); err != nil {
+		p.fail("%s: %w", what, err)
 		return false
 	}
 	if slices.Equal(p.values.spans, spans) {
