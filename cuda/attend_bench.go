@@ -131,40 +131,13 @@ func (b *attendBench) measure(launch func(layer int)) float64 {
 	if b.err != nil {
 		return 0
 	}
-	d := b.d
-	d.dry = true
-	launch(0)
-	d.dry, d.overlap = false, false
-	if b.err = d.stream.BeginCapture(); b.err != nil {
-		return 0
-	}
-	for layer := range b.layers {
-		launch(layer)
-	}
-	g, err := d.stream.EndCapture()
-	if b.err = errors.Join(err, d.take()); b.err != nil {
-		return 0
-	}
-	defer g.Close()
-	var event [2]*driver.Event
-	for i := range event {
-		if event[i], b.err = d.ctx.NewEvent(); b.err != nil {
-			return 0
+	least, err := b.d.timeGraph(b.replays, func() {
+		for layer := range b.layers {
+			launch(layer)
 		}
-		defer event[i].Close()
-	}
-	least := math.Inf(1)
-	for range b.replays {
-		if b.err = errors.Join(event[0].Record(d.stream), g.Launch(d.stream), g.Launch(d.stream), event[1].Record(d.stream), d.stream.Synchronize()); b.err != nil {
-			return 0
-		}
-		took, err := driver.Elapsed(event[0], event[1])
-		if b.err = err; err != nil {
-			return 0
-		}
-		least = min(least, took.Seconds()*1e6/float64(2*b.layers))
-	}
-	return least
+	})
+	b.err = err
+	return least.Seconds() * 1e6 / float64(b.layers)
 }
 
 // decode prints the time by units and queries of a block, the choice of splitOf

@@ -27,7 +27,6 @@ type Options struct {
 
 // Backend is one GPU as a backend.Backend.
 type Backend struct {
-	driver   *driver.Driver
 	device   *device
 	uploader *driver.Uploader
 	exact    bool
@@ -53,14 +52,11 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{driver: drv, device: dev, exact: o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
+	b := &Backend{device: dev, exact: o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
 	dev.ctx.Enter()
 	defer dev.ctx.Leave()
 	if b.uploader, err = dev.ctx.NewUploader(); err != nil {
 		return nil, errors.Join(err, dev.close())
-	}
-	if !o.Exact {
-		dev.findBLAS()
 	}
 	return b, nil
 }
@@ -128,7 +124,7 @@ func (b *Backend) Close() error {
 	b.device = nil
 	d.ctx.Enter()
 	defer d.ctx.Leave()
-	err := errors.Join(b.uploader.Flush(), d.stream.Synchronize(), b.uploader.Close())
+	err := errors.Join(b.uploader.Close(), d.stream.Synchronize())
 	b.graphs.clear()
 	for _, p := range b.owned {
 		d.ctx.Free(p)

@@ -9,14 +9,13 @@ import (
 	"windrow/cuda/kernels"
 )
 
-// device is one GPU with its stream and the modules loaded so far. Launchers
+// device is one GPU with its stream and the kernels loaded so far. Launchers
 // are its methods; the first error is kept, and later launches do nothing.
 type device struct {
 	ctx       *driver.Context
 	info      driver.DeviceInfo
 	stream    *driver.Stream
-	blas      *cublas          // nil where cuBLASLt is not found
-	modules   []*driver.Module // one a kernel
+	blas      *cublas // nil where cuBLASLt is not found
 	functions map[entry]*function
 	err       error
 	tuning    tuning  // of decode projections
@@ -91,7 +90,7 @@ func (d *device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.ctx.Load(withClusters(image))
+	m, err := d.ctx.Load(image)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}
@@ -99,7 +98,6 @@ func (d *device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	d.modules = append(d.modules, m)
 	return &function{Function: f}, nil
 }
 

@@ -27,9 +27,9 @@ func (d *device) rateRoom() (int, error) {
 	return n, nil
 }
 
-// measureCopy is the rate of a copy within the device, bytes read and bytes
-// written both counted.
-func (d *device) measureCopy(c *Check) error {
+// copying calls run with what enqueues a copy within the device, and with the
+// bytes of one, read and written both counted.
+func (d *device) copying(run func(enqueue func() error, bytes int) error) error {
 	n, err := d.rateRoom()
 	if err != nil {
 		return err
@@ -44,9 +44,16 @@ func (d *device) measureCopy(c *Check) error {
 		return err
 	}
 	defer d.ctx.Free(dst)
-	c.Detail = fmt.Sprintf("read and written, %d MiB", n>>20)
-	c.Rate, err = bestRate(4, 2*n, func() error { return errors.Join(d.stream.Copy(dst, src, n), d.stream.Synchronize()) })
-	return err
+	return run(func() error { return d.stream.Copy(dst, src, n) }, 2*n)
+}
+
+// measureCopy is the rate of a copy within the device.
+func (d *device) measureCopy(c *Check) error {
+	return d.copying(func(enqueue func() error, bytes int) (err error) {
+		c.Detail = fmt.Sprintf("read and written, %d MiB", bytes>>21)
+		c.Rate, err = bestRate(4, bytes, func() error { return errors.Join(enqueue(), d.stream.Synchronize()) })
+		return err
+	})
 }
 
 // measureUpload is the rate at which a file that is in the page cache comes to

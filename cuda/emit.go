@@ -63,7 +63,7 @@ func (b *Backend) emitRows(y *plan, a *action) {
 			qNorm: a.norm[0], kNorm: a.norm[1], eps: a.eps, kv: y.kv.DType, layers: y.kv.Layers, narrowOnly: dst.f32 == 0,
 		}, step, a.layer, bucket)
 	case opAttend:
-		at := attention{qHeads: src.width / y.kv.HeadDim, kvHeads: y.kv.KVHeads, dim: y.kv.HeadDim, scale: a.scale, kv: y.kv.DType, layers: y.kv.Layers}
+		at := attentionOf(src.width, y.kv, a.scale)
 		switch {
 		case src.bf16 == 0:
 			d.simtAttend(dst.f32, src.f32, at, step, a.layer, bucket)
@@ -75,48 +75,20 @@ func (b *Backend) emitRows(y *plan, a *action) {
 	}
 }
 
-// decodeRows bounds the rows of one launch of the decode projections.
-const decodeRows = 128
-
-// slices calls body for at most decodeRows rows at a time.
-func decodeSlices(bucket int, body func(first, rows int)) {
-	for r := 0; r < bucket; r += decodeRows {
-		body(r, min(decodeRows, bucket-r))
-	}
-}
-
-// past is an address that many elements on; 0 stays 0.
-func past(p driver.Ptr, elements, size int) driver.Ptr {
-	if p == 0 {
-		return 0
-	}
-	return p + driver.Ptr(elements*size)
-}
-
-// rowsOf is an operand from row first on.
-func (o operand) rowsOf(first int) target {
-	return target{f32: past(o.f32, first*o.width, 4), bf16: past(o.bf16, first*o.width, 2)}
-}
+// target is where an operand's rows go.
+func (o operand) target(add bool) target { return target{o.f32, o.bf16, add} }
 
 // project enqueues up to three weights of one format.
 func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, add bool) {
-	d := b.device
 	var targets [3]target
-	if !y.decode {
-		for i, o := range dst {
-			targets[i] = o.rowsOf(0)
-			targets[i].add = add
-		}
-		d.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
-		return
+	for i, o := range dst {
+		targets[i] = o.target(add)
 	}
-	decodeSlices(y.shape.bucket, func(first, rows int) {
-		for i, o := range dst {
-			targets[i] = o.rowsOf(first)
-			targets[i].add = add
-		}
-		d.project(targets[:len(dst)], past(src.bf16, first*src.width, 2), w, rows)
-	})
+	if y.decode {
+		b.device.project(targets[:len(dst)], src.bf16, w, y.shape.bucket)
+	} else {
+		b.device.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
+	}
 }
 
 func (b *Backend) emitProject(y *plan, a *action) {
@@ -147,13 +119,11 @@ func (b *Backend) emitProjectAdd(y *plan, a *action) {
 func (b *Backend) emitGated(y *plan, a *action) {
 	d, bucket, dst := b.device, y.shape.bucket, a.dst[0]
 	if a.scratch[0] == 0 {
-		if !y.decode {
-			d.prefillGated(dst.rowsOf(0), a.src[0].bf16, a.w[0], a.w[1], bucket)
-			return
+		if y.decode {
+			d.projectGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
+		} else {
+			d.prefillGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
 		}
-		decodeSlices(bucket, func(first, rows int) {
-			d.projectGated(dst.rowsOf(first), past(a.src[0].bf16, first*a.src[0].width, 2), a.w[0], a.w[1], rows)
-		})
 		return
 	}
 	for i, w := range a.w[:2] {

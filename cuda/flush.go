@@ -26,7 +26,9 @@ func (p *pass) flushWanting(want *buffer) {
 
 func (p *pass) run(want *buffer) error {
 	b := p.b
-	if err := b.uploader.Flush(); err != nil {
+	// The weights are there: the uploader's threads and buffers have done their
+	// work. A later weight starts them again.
+	if err := b.uploader.Close(); err != nil {
 		return err
 	}
 	if err := p.make(want); err != nil {

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -95,30 +94,6 @@ func (d *device) openHopper() *hopperGEMM {
 		return nil
 	}
 	return &hopperGEMM{encode: encode, maps: map[mapKey]driver.Ptr{}, used: slabMaps}
-}
-
-// withClusters marks the entries whose names end in _pair as kernels of
-// clusters of two blocks: clang has no attribute for the size of a cluster.
-func withClusters(image []byte) []byte {
-	const entry, bound = ".entry ", ".minnctapersm 1"
-	var out []byte
-	for {
-		i := bytes.Index(image, []byte(entry))
-		if i < 0 {
-			return append(out, image...)
-		}
-		i += len(entry)
-		name, _, _ := bytes.Cut(image[i:], []byte("("))
-		out, image = append(out, image[:i]...), image[i:]
-		if !bytes.HasSuffix(bytes.TrimSpace(name), []byte("_pair")) {
-			continue
-		}
-		if i = bytes.Index(image, []byte(bound)); i >= 0 {
-			i += len(bound)
-			out = append(append(out, image[:i]...), "\n.explicitcluster\n.reqnctapercluster 2, 1, 1"...)
-			image = image[i:]
-		}
-	}
 }
 
 // tensorMap is the device address of a matrix's map, in boxes of 64 columns.

@@ -12,7 +12,7 @@ type prefill struct {
 	size    int
 	route   gemmRoute // forced by tests and benchmarks
 	hopper  *hopperGEMM
-	tried   bool // hopper has been looked for
+	tried   bool // what can multiply has been looked for
 }
 
 // gemmRoute is who multiplies.
@@ -59,7 +59,9 @@ func aligned(n int) int { return (n + gemmAlign - 1) &^ (gemmAlign - 1) }
 func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 	if !d.prefill.tried {
 		d.prefill.tried = true
-		d.prefill.hopper = d.openHopper()
+		if d.prefill.hopper = d.openHopper(); d.prefill.hopper == nil && d.blas == nil {
+			d.findBLAS()
+		}
 	}
 	used := make([]linear, 0, 3)
 	for _, l := range w {

@@ -7,17 +7,6 @@ import (
 	"testing"
 )
 
-// TestClusters checks the marks that clang has no attribute for.
-func TestClusters(t *testing.T) {
-	const image = ".version 8.0\n.visible .entry one(\n.param .u32 a\n)\n.maxntid 384\n.minnctapersm 1\n{\n}\n" +
-		".visible .entry two_pair(\n.param .u32 a\n)\n.maxntid 384\n.minnctapersm 1 // @two\n{\n}\n"
-	got := string(withClusters([]byte(image)))
-	want := strings.Replace(image, ".minnctapersm 1 // @two", ".minnctapersm 1\n.explicitcluster\n.reqnctapercluster 2, 1, 1 // @two", 1)
-	if got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
-}
-
 // TestFastestTile checks choices on a device of 132 multiprocessors: few rows
 // take tiles that fill it, many the tile with the most products a byte.
 func TestFastestTile(t *testing.T) {

@@ -52,6 +52,7 @@ type op struct {
 	w          [3]linear
 	n          int // how many of dst and w are in use
 	norm       [2]driver.Ptr
+	forms      form // while planning: what later operations want of dst[0]
 }
 
 // pass records the operations of one forward and runs them when something is

@@ -11,6 +11,18 @@ type operand struct {
 	f32, bf16 driver.Ptr
 }
 
+// operand is the buffer in the forms f.
+func (b *buffer) operand(f form) operand {
+	o := operand{width: b.width}
+	if f&asF32 != 0 {
+		o.f32 = b.f32
+	}
+	if f&asBF16 != 0 {
+		o.bf16 = b.bf16
+	}
+	return o
+}
+
 // action is one operation with its addresses. Two plans of equal actions and
 // equal geometry make equal launches.
 type action struct {
@@ -61,15 +73,13 @@ func (p *pass) make(want *buffer) error {
 	if want != nil {
 		want.want = asF32
 	}
-	forms := make([]form, 0, 512)
 	for i := len(p.ops) - 1; i >= 0; i-- {
-		o := &p.ops[i]
-		forms = append(forms, p.wanted(o))
+		p.ops[i].forms = p.wanted(&p.ops[i])
 	}
 
 	// Forward: give addresses.
 	for i := range p.ops {
-		if err := p.resolve(&p.ops[i], forms[len(p.ops)-1-i]); err != nil {
+		if err := p.resolve(&p.ops[i]); err != nil {
 			return err
 		}
 	}
@@ -122,14 +132,13 @@ func (p *pass) reads(o *op) form {
 	return asF32
 }
 
-// attentionOf is the shape of an attention operation.
-func (p *pass) attentionOf(o *op) attention {
-	l := p.layout
-	return attention{qHeads: o.src[0].width / l.HeadDim, kvHeads: l.KVHeads, dim: l.HeadDim, scale: o.scale, kv: l.DType, layers: l.Layers}
+// attentionOf is the shape of attention of queries of that width over a layout.
+func attentionOf(width int, l backend.KVLayout, scale float32) attention {
+	return attention{qHeads: width / l.HeadDim, kvHeads: l.KVHeads, dim: l.HeadDim, scale: scale, kv: l.DType, layers: l.Layers}
 }
 
 func (p *pass) attendFast(o *op) bool {
-	return !p.b.exact && p.layout.DType != backend.KVF32 && attendTakes(p.attentionOf(o))
+	return !p.b.exact && attendTakes(attentionOf(o.src[0].width, p.layout, o.scale))
 }
 
 // geometry rounds this pass's sizes up to those of its graphs.
@@ -187,8 +196,8 @@ func (p *pass) take(n int) (driver.Ptr, error) {
 }
 
 // resolve appends the actions of one operation, conversions of its inputs
-// first. forms is what later operations want of its target.
-func (p *pass) resolve(o *op, forms form) error {
+// first.
+func (p *pass) resolve(o *op) error {
 	a := action{kind: o.kind, layer: o.layer, eps: o.eps, scale: o.scale, w: o.w, n: o.n, norm: o.norm}
 	reads := p.reads(o)
 	for i, s := range o.src {
@@ -198,15 +207,9 @@ func (p *pass) resolve(o *op, forms form) error {
 		if err := p.convert(s, reads); err != nil {
 			return err
 		}
-		a.src[i] = operand{width: s.width}
-		if reads&asF32 != 0 {
-			a.src[i].f32 = s.f32
-		}
-		if reads&asBF16 != 0 {
-			a.src[i].bf16 = s.bf16
-		}
+		a.src[i] = s.operand(reads)
 	}
-	writes := p.writes(o, forms)
+	writes := p.writes(o)
 	for i, d := range o.dst {
 		if d == nil {
 			continue
@@ -219,13 +222,7 @@ func (p *pass) resolve(o *op, forms form) error {
 		if err := p.place(d, writes); err != nil {
 			return err
 		}
-		a.dst[i] = operand{width: d.width}
-		if writes&asF32 != 0 {
-			a.dst[i].f32 = d.f32
-		}
-		if writes&asBF16 != 0 {
-			a.dst[i].bf16 = d.bf16
-		}
+		a.dst[i] = d.operand(writes)
 		d.valid = writes
 	}
 	if err := p.scratch(o, &a); err != nil {
@@ -237,7 +234,8 @@ func (p *pass) resolve(o *op, forms form) error {
 
 // writes returns the forms that an operation's kernel produces, given those
 // that are wanted.
-func (p *pass) writes(o *op, forms form) form {
+func (p *pass) writes(o *op) form {
+	forms := o.forms
 	if forms == 0 {
 		forms = asF32
 	}
@@ -272,12 +270,7 @@ func (p *pass) convert(b *buffer, f form) error {
 		b.valid = missing
 		return nil
 	}
-	a := action{kind: opConvert, dst: [3]operand{{width: b.width}}, src: [3]operand{{width: b.width}}}
-	if missing&asBF16 != 0 {
-		a.dst[0].bf16, a.src[0].f32 = b.bf16, b.f32
-	} else {
-		a.dst[0].f32, a.src[0].bf16 = b.f32, b.bf16
-	}
+	a := action{kind: opConvert, dst: [3]operand{b.operand(missing)}, src: [3]operand{b.operand(b.valid)}}
 	b.valid |= missing
 	p.plan.actions = append(p.plan.actions, a)
 	return nil

@@ -29,8 +29,10 @@ type projectTimes struct {
 	err      error
 }
 
-// benchPeak is the bytes a second that shares are of: an H100's.
-const benchPeak = 3.35e12
+const (
+	benchPeak = 3.35e12 // bytes a second that shares are of: an H100's
+	benchRows = 128     // at most
+)
 
 // benchShape is projections that share a launch.
 type benchShape struct {
@@ -90,7 +92,7 @@ func (b *projectTimes) open() {
 	for _, s := range b.shapes {
 		in, out = max(in, s.in), max(out, s.out[0])
 	}
-	b.x, b.out = b.alloc(decodeRows*in*2), b.alloc(3*decodeRows*out*4)
+	b.x, b.out = b.alloc(benchRows*in*2), b.alloc(3*benchRows*out*4)
 	r, data := rand.New(rand.NewPCG(1, 1)), make([]byte, min(b.noise, 16<<20))
 	for i := 0; i < len(data); i += 8 {
 		binary.LittleEndian.PutUint64(data[i:], r.Uint64())
@@ -105,7 +107,7 @@ func (b *projectTimes) open() {
 	for i := 0; i < len(data); i += 2 {
 		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
 	}
-	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:decodeRows*in*2]), b.d.stream.Synchronize())
+	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:benchRows*in*2]), b.d.stream.Synchronize())
 }
 
 func (b *projectTimes) alloc(n int) driver.Ptr {
@@ -173,45 +175,12 @@ func (b *projectTimes) launch(dt backend.DType, group, shape, rows int) int {
 
 // measure is the least time of a graph's replays, in microseconds.
 func (b *projectTimes) measure(launches func()) float64 {
-	d := b.d
 	if b.err != nil {
 		return 0
 	}
-	d.dry = true
-	launches()
-	d.dry, d.overlap = false, false
-	if b.err = d.take(); b.err != nil {
-		return 0
-	}
-	if b.err = d.stream.BeginCapture(); b.err != nil {
-		return 0
-	}
-	launches()
-	g, err := d.stream.EndCapture()
-	if b.err = errors.Join(err, d.take()); b.err != nil {
-		return 0
-	}
-	defer g.Close()
-	var event [2]*driver.Event
-	for i := range event {
-		if event[i], b.err = d.ctx.NewEvent(); b.err != nil {
-			return 0
-		}
-		defer event[i].Close()
-	}
-	least := math.Inf(1)
-	for range b.replays {
-		b.err = errors.Join(event[0].Record(d.stream), g.Launch(d.stream), g.Launch(d.stream), event[1].Record(d.stream), d.stream.Synchronize())
-		if b.err != nil {
-			return 0
-		}
-		took, err := driver.Elapsed(event[0], event[1])
-		if b.err = err; err != nil {
-			return 0
-		}
-		least = min(least, took.Seconds()*1e6/2)
-	}
-	return least
+	least, err := b.d.timeGraph(b.replays, launches)
+	b.err = err
+	return least.Seconds() * 1e6
 }
 
 func (b *projectTimes) shape(dt backend.DType, group, shape, rows int) {

@@ -62,6 +62,14 @@ func (d *device) elementwise(k kernel, n, perThread int, args func(first, n int)
 	}
 }
 
+// past is an address that many elements on; 0 stays 0.
+func past(p driver.Ptr, elements, size int) driver.Ptr {
+	if p == 0 {
+		return 0
+	}
+	return p + driver.Ptr(elements*size)
+}
+
 // toBF16 rounds n elements, to nearest even.
 func (d *device) toBF16(dst16, src32 driver.Ptr, n int) {
 	d.elementwise(kernelToBF16, n, 8, func(first, n int) []uint64 {

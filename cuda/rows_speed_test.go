@@ -30,41 +30,15 @@ func (s *speed) launches(what string, bytes int, body func(i int)) {
 	if s.scale > 1 {
 		n, rounds = 2, 1
 	}
-	check := func(err error) {
-		s.t.Helper()
-		if err == nil {
-			err = s.d.take()
+	least, err := s.d.timeGraph(rounds, func() {
+		for i := range n {
+			body(i)
 		}
-		if err != nil {
-			s.t.Fatalf("%s: %v", what, err)
-		}
+	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
 	}
-	s.d.dry = true
-	body(0)
-	s.d.dry = false
-	check(s.d.stream.BeginCapture())
-	for i := range n {
-		body(i)
-	}
-	g, err := s.d.stream.EndCapture()
-	check(err)
-	defer g.Close()
-	start, err := s.d.ctx.NewEvent()
-	check(err)
-	defer start.Close()
-	end, err := s.d.ctx.NewEvent()
-	check(err)
-	defer end.Close()
-	check(g.Launch(s.d.stream)) // starts clocks
-	check(start.Record(s.d.stream))
-	for range rounds {
-		check(g.Launch(s.d.stream))
-	}
-	check(end.Record(s.d.stream))
-	check(end.Synchronize())
-	took, err := driver.Elapsed(start, end)
-	check(err)
-	each := took / time.Duration(n*rounds)
+	each := least / time.Duration(n)
 	s.t.Logf("%-44s %9.2f µs %8.0f GB/s", what, float64(each.Nanoseconds())/1e3, float64(bytes)/max(each.Seconds(), 1e-9)/1e9)
 }
 

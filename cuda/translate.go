@@ -73,7 +73,6 @@ func (d *device) adopt(t *translation) (detail string, err error) {
 	var slowest translated
 	for range t.kernels {
 		r := <-t.results
-		d.modules = append(d.modules, r.by.modules...)
 		maps.Copy(d.functions, r.by.functions)
 		if r.took > slowest.took {
 			slowest = r

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -114,17 +113,17 @@ func (u *Uploader) Registered() bool {
 	return !u.Staged && !u.refused
 }
 
-// Close waits for the copies, ends the workers and frees their buffers.
+// Close waits for the copies, ends the workers and frees their buffers, until
+// another Upload.
 func (u *Uploader) Close() error {
-	err := u.Flush()
-	if u.jobs != nil {
-		close(u.jobs)
-		u.workers.Wait()
-		u.jobs = nil
+	if u.jobs == nil {
+		return u.failure()
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return errors.Join(err, u.err)
+	u.Flush() // its error is kept
+	close(u.jobs)
+	u.workers.Wait()
+	u.jobs = nil
+	return u.failure()
 }
 
 func (u *Uploader) failure() error {

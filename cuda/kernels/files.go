@@ -24,11 +24,7 @@ func Files(major, minor int) []string {
 
 // Names lists the kernels of a file's image for a compute capability.
 func Names(file string, major, minor int) ([]string, error) {
-	name, err := imageName(file, major, minor)
-	if err != nil {
-		return nil, err
-	}
-	text, err := read(name)
+	text, _, err := image(file, major, minor)
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,20 @@ var images embed.FS
 // device. The image holds that kernel alone, since the driver translates all
 // that it is given.
 func PTX(file, kernel string, major, minor int) ([]byte, error) {
-	name, err := imageName(file, major, minor)
-	if err != nil {
-		return nil, err
-	}
-	text, err := read(name)
+	text, name, err := image(file, major, minor)
 	if err != nil {
 		return nil, err
 	}
 	return extract(text, kernel, name)
+}
+
+// image is the text and the name of the image of a file for a compute
+// capability.
+func image(file string, major, minor int) (text []byte, name string, err error) {
+	if name, err = imageName(file, major, minor); err == nil {
+		text, err = read(name)
+	}
+	return text, name, err
 }
 
 // imageName finds the image of a file for a compute capability.

@@ -133,6 +133,37 @@ func unzip(t *testing.T, data []byte) []byte {
 	return text
 }
 
+// TestClusters wants the marks of clusters of two blocks, which clang has no
+// attribute for, at the kernels whose names end in _pair and at no other.
+func TestClusters(t *testing.T) {
+	const marks = ".minnctapersm 1\n.explicitcluster\n.reqnctapercluster 2, 1, 1"
+	entries, err := images.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := 0
+	for _, e := range entries {
+		text, err := read(strings.TrimSuffix(e.Name(), ".gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range bytes.Split(text, entry)[1:] {
+			name, body, _ := bytes.Cut(part, []byte("("))
+			want := 0
+			if bytes.HasSuffix(name, []byte("_pair")) {
+				pairs++
+				want = 1
+			}
+			if got := bytes.Count(body, []byte(marks)); got != want || bytes.Count(body, []byte("cluster 2, 1, 1")) != want {
+				t.Errorf("%s: kernel %s is marked %d times, want %d", e.Name(), name, got, want)
+			}
+		}
+	}
+	if pairs == 0 {
+		t.Error("no kernel runs in clusters")
+	}
+}
+
 // TestImageContents holds the images against what a driver's translator takes:
 // no calls and no symbols of a device library, no doubles (slow), and no
 // paths of the machine that made them.
