@@ -4,19 +4,17 @@
 // shared memory; two others have 64 rows each, and take the scores of a tile
 // while the values of the tile before are multiplied. Runs on a GPU only.
 #include "attend.cuh"
+#include "hopper.cuh"
 #ifdef __NVPTX__
 
 static constexpr u32 DIM = 128, ROWS = 128, TILE = 128;
 static constexpr u32 HALF = 128 * 128;                                   // bytes of 128 rows of 64 elements
 static constexpr u32 KEYS = 2 * HALF;                                    // behind the queries; then as many stages of values
 
-#define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
-#define N64 "{" N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63}"
-#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define F16(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3)
 #define F64(c) F16(c, 0), F16(c, 4), F16(c, 8), F16(c, 12)
 #define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
-#define WGMMA "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " N64 ", "
+#define WGMMA "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" N64 "}, "
 
 // start_scores starts s = queries[64, 128] · keys[128, 128]ᵀ: 8 steps of 16
 // dimensions, 32 bytes apart in the swizzled lines, in halves of 64 dimensions.
@@ -49,23 +47,7 @@ template <int n> DEV void finish(float (&c)[16][4]) {
   else asm volatile("wgmma.wait_group.sync.aligned 1;" : F64(c)::"memory");
 }
 
-// descriptor of lines of 128 bytes in the 128-byte swizzle, in groups of 8 that
-// are 1024 bytes apart. Where lines run along k, lead is the distance of the
-// halves of the other dimension.
-DEV u64 descriptor(u32 address, u32 lead) { return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(lead >> 4) << 16 | (address & 0x3ffff) >> 4; }
-
-DEV void barrier_init(u32 barrier, u32 arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
-DEV void arrive(u32 barrier, bool yes) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
-}
-DEV void wait_phase(u32 barrier, u32 parity) {
-  u32 done;
-  do {
-    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-  } while (!done);
-}
-
-// copy_line_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
+// copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
 // its place in the swizzle: lines of 128 bytes, the second halves behind all
 // first ones, pieces turned by the line's number.
 DEV void copy_piece(u32 to, u32 line, u32 piece, const void *from, bool there) {

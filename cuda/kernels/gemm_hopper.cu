@@ -5,13 +5,11 @@
 // under the stores of this one. The kernels that end in _pair run in clusters
 // of two blocks (enum Way). Runs on a GPU only.
 #include "gemm.cuh"
+#include "hopper.cuh"
 #ifdef __NVPTX__
 
-// Operand lists of the assembly below: N10(3) names %30 to %39, F4(c, j) binds c[j], F32(c, j) eight of them.
-#define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
-#define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
+// Operand lists of the assembly below; F32(c, j) binds eight of c.
 #define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
-#define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define F32(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3), F4(c, j + 4), F4(c, j + 5), F4(c, j + 6), F4(c, j + 7)
 
 // One stage: c[64, n] (+)= a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
@@ -41,26 +39,9 @@ DEV void finish(float (&c)[16][4]) { asm volatile("wgmma.wait_group.sync.aligned
 // finish_before waits for all stages but the newest.
 DEV void finish_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
-// descriptor of k-contiguous rows of 128 bytes in the 128-byte swizzle: groups
-// of 8 rows are 1024 bytes apart.
-DEV u64 descriptor(u32 address) { return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)1 << 16 | (address & 0x3ffff) >> 4; }
-
-// Barriers in shared memory (mbarrier), by their 32-bit shared address.
-DEV void barrier_init(u32 barrier, u32 arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
 // expect arrives, and makes the phase wait for so many bytes of copies.
 DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
-// wait_phase waits until the phase of that parity is over.
-DEV void wait_phase(u32 barrier, u32 parity) {
-  u32 done;
-  do {
-    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-  } while (!done);
-}
-// arrive is of the lanes where yes is set; arrive_at is at the same barrier of
-// a block of the cluster. A branch around them would leave the warp diverged.
-DEV void arrive(u32 barrier, bool yes) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
-}
+// arrive_at arrives at the same barrier of a block of the cluster.
 DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
                "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
