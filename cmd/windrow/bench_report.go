@@ -198,8 +198,12 @@ func (r *benchReport) table(out io.Writer) error {
 	if r.Exact {
 		exact = ", exact"
 	}
-	fmt.Fprintf(out, "%s %s on %s (%s%s), %d threads, KV %s; median of %d (least–largest)\n\n",
-		r.Model, r.DType, r.Backend, r.Kernels, exact, r.Threads, r.KVDType, r.Repetitions)
+	threads := ""
+	if r.Threads > 0 { // of a CPU
+		threads = fmt.Sprintf("%d threads, ", r.Threads)
+	}
+	fmt.Fprintf(out, "%s %s on %s (%s%s), %sKV %s; median of %d (least–largest)\n\n",
+		r.Model, r.DType, r.Backend, r.Kernels, exact, threads, r.KVDType, r.Repetitions)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	what := "read"
 	if r.Backend != backendCPU {
