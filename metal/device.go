@@ -1,0 +1,4 @@
+package metal
+
+// device runs dispatches on one GPU.
+type device struct{}
