@@ -21,7 +21,8 @@ import (
 // Deviation is how far one entry of a golden file is from what we computed.
 type Deviation struct {
 	// Entry is the entry's name; a window's carries "(cold)" where prefix and
-	// rows went in one forward, "(cached)" where the prefix was cached first.
+	// rows went in one forward, "(cached)" where the prefix was cached first; a
+	// prompt's "(per token)" where each forward had one row.
 	Entry string `json:"entry"`
 	// RelativeNorm is |ours − golden| / |golden|, MaxDifference the largest
 	// difference of one element.
@@ -39,20 +40,26 @@ type ValidateOptions struct {
 	KV backend.KVType
 	// Chunk is how many rows a forward of the prompt carries; 0: all at once.
 	Chunk int
+	// PerToken runs each prompt a second time, one row a forward: the kernels of
+	// decoding then have to agree with those of prefill.
+	PerToken bool
 }
 
 // Validate recomputes every entry of a golden file and reports how far off
 // each is, in the order prompt, hidden states, windows.
 func (m *Model) Validate(ctx context.Context, golden *Safetensors, o ValidateOptions) ([]Deviation, error) {
 	v := validator{m: m, golden: golden, o: o}
-	if _, ok := golden.Lookup("ids"); ok {
-		if err := v.prompt(ctx, ""); err != nil {
+	for _, prefix := range []string{"", "prompt."} {
+		if _, ok := golden.Lookup(prefix + "ids"); !ok {
+			continue
+		}
+		if err := v.prompt(ctx, prefix, o.Chunk, ""); err != nil {
 			return nil, err
 		}
-	}
-	if _, ok := golden.Lookup("prompt.ids"); ok {
-		if err := v.prompt(ctx, "prompt."); err != nil {
-			return nil, err
+		if o.PerToken {
+			if err := v.prompt(ctx, prefix, 1, " (per token)"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for i := 0; ; i++ {
@@ -128,12 +135,12 @@ func argmax(x []float32) (best int) {
 	return best
 }
 
-func (v *validator) prompt(ctx context.Context, prefix string) error {
+// prompt compares one prompt's entries; how follows their names.
+func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how string) error {
 	ids, err := v.ints(prefix + "ids")
 	if err != nil {
 		return err
 	}
-	chunk := v.o.Chunk
 	if chunk <= 0 || chunk > len(ids) {
 		chunk = len(ids)
 	}
@@ -157,12 +164,12 @@ func (v *validator) prompt(ctx context.Context, prefix string) error {
 	for i := range v.m.config.Layers + 1 {
 		name := fmt.Sprintf("%shidden.%d", prefix, i)
 		if _, ok := v.golden.Lookup(name); ok {
-			if err := v.compare(name, name, hidden[i], v.m.config.HiddenSize); err != nil {
+			if err := v.compare(name, name+how, hidden[i], v.m.config.HiddenSize); err != nil {
 				return err
 			}
 		}
 	}
-	return v.compare(prefix+"logits", prefix+"logits", logits, v.m.config.VocabSize)
+	return v.compare(prefix+"logits", prefix+"logits"+how, logits, v.m.config.VocabSize)
 }
 
 func (v *validator) window(ctx context.Context, prefix string) error {

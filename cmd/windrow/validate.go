@@ -40,6 +40,7 @@ func validateCommand() *cli.Command {
 			"difference and its largest element. The exit code is 1 if one is past the tolerance.",
 		Flags: append(flags,
 			&cli.Float64Flag{Name: "tolerance", Category: categoryOutput, DefaultText: fmt.Sprintf("%g, or %g where values are rounded", exactTolerance, roundedTolerance), Usage: "largest `SHARE` of the golden values that may differ"},
+			&cli.BoolFlag{Name: "per-token", Category: categoryOutput, Usage: "run each prompt a second time, one token a forward: prefill and decoding must agree"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
 		Action: validate,
@@ -99,7 +100,7 @@ func validate(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	deviations, err := e.model.Validate(c.Context, golden, model.ValidateOptions{KV: machine.kv})
+	deviations, err := e.model.Validate(c.Context, golden, model.ValidateOptions{KV: machine.kv, PerToken: c.Bool("per-token")})
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(name), err)
 	}
