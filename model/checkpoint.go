@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/edsrzf/mmap-go"
+
 	"windrow/backend"
 )
 
@@ -43,6 +45,7 @@ type Checkpoint struct {
 	names      []string
 	others     map[string]bool // tensors that are no weights: position ids and the like
 	packed     map[string]packedTensor
+	mapped     []mmap.MMap // the files that tensors lie in; none where they are in memory
 }
 
 // packedTensor is a tensor of quantised weights that waits for its scales.

@@ -34,7 +34,13 @@ func OpenFolder(dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model folder: %w", err)
 	}
-	return newCheckpoint(&folder{dir: dir, resolved: resolved})
+	d := &folder{dir: dir, resolved: resolved}
+	c, err := newCheckpoint(d)
+	if err != nil {
+		return nil, err
+	}
+	c.mapped = d.maps
+	return c, nil
 }
 
 // folder reads files of one directory.

@@ -60,6 +60,7 @@ func OpenGGUF(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
 	}
+	c.mapped = d.maps
 	return c, nil
 }
 

@@ -25,6 +25,7 @@ type randomSource struct {
 	config  *Config
 	names   []string
 	tensors map[string]backend.Tensor
+	memory  []byte
 }
 
 // RandomSource makes random weights in the shape of a config: norms are 1,
@@ -42,10 +43,7 @@ type randomSource struct {
 func RandomSource(c *Config, dt backend.DType, seed uint64) Source {
 	list := c.weightShapes()
 	s := &randomSource{config: c, tensors: make(map[string]backend.Tensor, len(list))}
-	float := dt
-	if dt.Quantized() {
-		float = backend.BF16
-	}
+	float := floatBeside(dt)
 	type part struct {
 		bytes int
 		fill  func(dst []byte) // nil: the tensor's block from a place of its own
@@ -58,7 +56,7 @@ func RandomSource(c *Config, dt backend.DType, seed uint64) Source {
 		switch {
 		case strings.HasSuffix(w.name, "norm.weight"):
 			parts[i] = []part{{w.elements() * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
-		case dt.Quantized() && strings.HasSuffix(w.name, "proj.weight"):
+		case w.quantized(dt):
 			t.DType = dt
 			parts[i] = []part{{w.elements() / dt.BlockSize() * dt.BlockBytes(), nil}}
 			if dt.Affine() {
@@ -79,6 +77,7 @@ func RandomSource(c *Config, dt backend.DType, seed uint64) Source {
 		s.tensors[w.name] = t
 	}
 	memory := reserve(total)
+	s.memory = memory
 	blocks := map[backend.DType][]byte{float: normalBlock(float, seed)}
 	if dt.Quantized() {
 		blocks[dt] = quantizedBlock(dt, seed)

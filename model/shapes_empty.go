@@ -1,0 +1,67 @@
+package model
+
+import (
+	"strings"
+
+	"windrow/backend"
+)
+
+// floatBeside is the type of the embedding, the head and the norms beside
+// projections of a dtype.
+func floatBeside(dt backend.DType) backend.DType {
+	if dt.Quantized() {
+		return backend.BF16
+	}
+	return dt
+}
+
+// quantized tells whether the selective policy quantises a weight to dt.
+func (w weightShape) quantized(dt backend.DType) bool {
+	return dt.Quantized() && strings.HasSuffix(w.name, "proj.weight")
+}
+
+// emptySource is a model without weights.
+type emptySource struct {
+	config  *Config
+	names   []string
+	tensors map[string]backend.Tensor
+}
+
+// EmptySource makes the tensors of RandomSource without their values: all of
+// them are zero and share one piece of memory, which nothing has to touch. It
+// is for backends that only count.
+func EmptySource(c *Config, dt backend.DType) Source {
+	s := &emptySource{config: c, tensors: map[string]backend.Tensor{}}
+	most := 0
+	for _, w := range c.weightShapes() {
+		t := backend.Tensor{Name: w.name, DType: floatBeside(dt), Shape: w.shape}
+		if w.quantized(dt) {
+			t.DType = dt
+		}
+		if t.DType.Affine() {
+			t.Group = affineRandomGroup
+		}
+		s.names = append(s.names, w.name)
+		s.tensors[w.name] = t
+		most = max(most, w.elements()/t.DType.BlockSize()*t.DType.BlockBytes())
+	}
+	zero := make([]byte, most)
+	for name, t := range s.tensors {
+		t.Data = zero[:t.Elements()/t.DType.BlockSize()*t.DType.BlockBytes()]
+		if t.DType.Affine() {
+			n := 2 * t.Elements() / t.Group
+			t.Scales, t.Biases = zero[:n], zero[:n]
+		}
+		s.tensors[name] = t
+	}
+	return s
+}
+
+func (s *emptySource) Config() *Config { return s.config }
+
+func (s *emptySource) Tensor(name string) (backend.Tensor, bool) {
+	t, ok := s.tensors[name]
+	return t, ok
+}
+
+func (s *emptySource) Names() []string { return s.names }
