@@ -1,0 +1,81 @@
+package metal
+
+import "windrow/backend"
+
+// rotation is what queries and keys are normed with and rotated by.
+type rotation struct {
+	qNorm, kNorm view // f32 [headDim]; without a buffer: no norm
+	eps          float32
+	cos, sin     view // f32 [rows, headDim/2], at the span's first row
+	// headDim is even.
+	heads, kvHeads, headDim int
+}
+
+// kvView is one sequence's keys and values at one layer: [kv heads][capacity]
+// [head dim] elements each; int8 has f32 scales [kv heads][capacity][groups].
+type kvView struct {
+	k, v, kScales, vScales view
+	// dtype is the type of the elements, unless k.elem is elemF16.
+	dtype backend.KVType
+	// capacity is the slots that are there, at most the layout's slots.
+	capacity, slots, window, keep int
+}
+
+// name is how the host names of kernels have the type of the elements.
+func (kv kvView) name() string {
+	if kv.k.elem == elemF16 {
+		return "f16"
+	}
+	return kv.dtype.String()
+}
+
+// lineBytes is what the vector of one head at one slot takes, scales included.
+func (kv kvView) lineBytes(headDim int) int {
+	if kv.k.elem == elemF16 {
+		return 2 * headDim
+	}
+	l := backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: headDim, DType: kv.dtype}
+	return int(l.BytesPerToken() / 2)
+}
+
+// rotateParams is rotate.metal's RotateParams.
+type rotateParams struct {
+	rows, heads, kvHeads, dim           uint32
+	base, capacity, slots, window, keep uint32
+	qNorm, kNorm                        uint32
+	eps                                 float32
+}
+
+// rotateStore norms and rotates rows of q, f32 [rows, heads·headDim], into
+// dst, f32 or bf16 of that shape, which may be q; and stores the rows of k
+// (normed and rotated) and of v, f32 [rows, kvHeads·headDim], at the indices
+// from base on. Views are at the span's first row.
+func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows int) {
+	const simdgroups = 8 // of a threadgroup; each takes a head of a row
+	p := rotateParams{
+		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim),
+		base: uint32(base), capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
+		eps: r.eps,
+	}
+	if r.qNorm.buffer != nil {
+		p.qNorm = 1
+	}
+	if r.kNorm.buffer != nil {
+		p.kNorm = 1
+	}
+	items := rows * (r.heads + 2*r.kvHeads)
+	n, queries := int64(items)*int64(r.headDim), int64(rows*r.heads)*int64(r.headDim)
+	e.dispatch(dispatch{
+		file: "rotate", kernel: "rotate_store_" + dst.elem.name() + "_" + kv.name(),
+		args: []arg{
+			bind(dst), bind(q), bind(k), bind(v), bind(r.qNorm), bind(r.kNorm), bind(r.cos), bind(r.sin),
+			bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), params(&p),
+		},
+		groups: size3{(items + simdgroups - 1) / simdgroups, 1, 1}, threads: size3{32 * simdgroups, 1, 1},
+		cost: cost{
+			read:    4*n + 4*int64(rows*r.headDim) + 4*int64(r.headDim)*int64(p.qNorm+p.kNorm),
+			written: queries*int64(dst.elem.size()) + int64(2*rows*r.kvHeads)*int64(kv.lineBytes(r.headDim)),
+			flops:   7 * n, // 3 of a rotation, 4 of a norm
+		},
+	})
+}
