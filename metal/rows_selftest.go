@@ -1,0 +1,154 @@
+package metal
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+func init() {
+	registerSelfTest("rms norm", checkRMSNorm)
+	registerSelfTest("rms norm of wanted rows", checkRMSNormWanted)
+	registerSelfTest("convert", checkConvert)
+}
+
+// rowWidths are around runs of 4, simdgroups and threadgroups; 9000 does not
+// fit in the registers of rms_norm.
+var rowWidths = []int{1, 3, 5, 33, 64, 130, 384, 1027, 9000}
+
+// normTolerance is that of f32 arithmetic with Metal's fast square root and
+// division, of some ulp each, by relative norm.
+const normTolerance = 2e-6
+
+// normed is RMSNorm of one row in float64.
+func normed(x, w []float32, eps float64) []float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	scale := 1 / math.Sqrt(sum/float64(len(x))+eps)
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v) * scale
+		if w != nil {
+			y[i] *= float64(w[i])
+		}
+	}
+	return y
+}
+
+func checkRMSNorm(d *device) error {
+	const rows, eps = 3, 1e-6
+	r := rand.New(rand.NewPCG(2, 1))
+	for _, width := range rowWidths {
+		n := rows * width
+		x, w := normals(r, n), normals(r, width)
+		var want []float64
+		for i := range rows {
+			want = append(want, normed(x[i*width:(i+1)*width], w, eps)...)
+		}
+		if err := withBed(d, func(b *bed) error {
+			px, pw := b.floats(x), b.floats(w)
+			whole, half, alone := b.empty(n, elemF32), b.empty(n, elemBF16), b.empty(width, elemF32)
+			b.run(func(e encoder) {
+				rmsNorm(e, whole, px, pw, rows, width, eps)
+				rmsNorm(e, half, px, pw, rows, width, eps)
+				rmsNorm(e, alone, px.at(4*2*width), pw, 1, width, eps)
+				rmsNorm(e, px, px, pw, rows, width, eps)
+			})
+			got := b.read(whole, n)
+			if err := near(got, want, normTolerance); err != nil {
+				return err
+			}
+			if err := each(b.read(half, n), want, roundoff(elemBF16)+2*normTolerance); err != nil {
+				return fmt.Errorf("bf16: %w", err)
+			}
+			if err := equal(b.read(alone, width), got[2*width:]); err != nil {
+				return fmt.Errorf("row 2 alone and among %d rows: %w", rows, err)
+			}
+			if err := equal(b.read(px, n), got); err != nil {
+				return fmt.Errorf("in place: %w", err)
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("width %d: %w", width, err)
+		}
+	}
+	return nil
+}
+
+func checkRMSNormWanted(d *device) error {
+	const rows, eps = 4, 1e-6
+	r := rand.New(rand.NewPCG(3, 1))
+	want := []uint32{3, 0, 3}
+	for _, width := range []int{1, 30, 256, 1025} {
+		x, w := normals(r, rows*width), normals(r, width)
+		n := len(want) * width
+		if err := withBed(d, func(b *bed) error {
+			px, pw, pick := b.floats(x), b.floats(w), b.words(want)
+			all, whole, half := b.empty(rows*width, elemF32), b.empty(n, elemF32), b.empty(n, elemBF16)
+			b.run(func(e encoder) {
+				rmsNorm(e, all, px, pw, rows, width, eps)
+				rmsNormWanted(e, whole, px, pw, pick, len(want), width, eps)
+				rmsNormWanted(e, half, px, pw, pick, len(want), width, eps)
+			})
+			every := b.read(all, rows*width)
+			for i, row := range want {
+				from := int(row) * width
+				if err := near(b.read(whole.at(4*i*width), width), normed(x[from:from+width], w, eps), normTolerance); err != nil {
+					return fmt.Errorf("row %d: %w", row, err)
+				}
+				if err := each(b.read(half.at(2*i*width), width), normed(x[from:from+width], w, eps), roundoff(elemBF16)+2*normTolerance); err != nil {
+					return fmt.Errorf("row %d in bf16: %w", row, err)
+				}
+				if err := equal(b.read(whole.at(4*i*width), width), every[from:from+width]); err != nil {
+					return fmt.Errorf("row %d as a wanted one and as one of all: %w", row, err)
+				}
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("width %d: %w", width, err)
+		}
+	}
+	return nil
+}
+
+func checkConvert(d *device) error {
+	r := rand.New(rand.NewPCG(4, 1))
+	for _, n := range []int{1, 7, 8, 2049} {
+		x := normals(r, n)
+		// A tie that rounds down, one that rounds up, the largest bf16, and -0.
+		for i, v := range []uint32{0x3f808000, 0x3f818000, 0x7f7f0000, 0x80000000} {
+			if i < n {
+				x[i] = math.Float32frombits(v)
+			}
+		}
+		if err := withBed(d, func(b *bed) error {
+			px, half, whole := b.floats(x), b.empty(n, elemBF16), b.empty(n, elemF32)
+			odd := b.empty(n, elemBF16) // from element 1 on: not at a run of 4
+			b.run(func(e encoder) {
+				convertRows(e, half, px, n)
+				convertRows(e, whole, half, n)
+				if n > 1 {
+					convertRows(e, odd.at(2), px.at(4), n-1)
+				}
+			})
+			want := rounded(x, elemBF16)
+			if err := equal(b.read(half, n), want); err != nil {
+				return err
+			}
+			if n > 1 {
+				if err := equal(b.read(odd.at(2), n-1), want[1:]); err != nil {
+					return fmt.Errorf("from element 1 on: %w", err)
+				}
+			}
+			if err := untouched(odd.bytes()[:2]); err != nil {
+				return err
+			}
+			return equal(b.read(whole, n), want)
+		}); err != nil {
+			return fmt.Errorf("%d elements: %w", n, err)
+		}
+	}
+	return nil
+}
