@@ -29,16 +29,12 @@ package emulator
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
-)
 
-// compiler is the only one that is known to make the same of the kernels'
-// dialect for both targets.
-const compiler = "clang-22"
+	"windrow/emulation"
+)
 
 var (
 	mu    sync.Mutex
@@ -60,15 +56,7 @@ func Library(t testing.TB, checked bool) string {
 // libraryOf is Library for the *.cu of a folder of the module.
 func libraryOf(t testing.TB, folder string, checked bool) string {
 	t.Helper()
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		t.Skipf("the emulated CUDA driver runs on linux/amd64 only")
-	}
-	if _, err := exec.LookPath(compiler); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("the emulated CUDA driver needs %s", compiler)
-		}
-		t.Skipf("left out: the emulated CUDA driver needs %s", compiler)
-	}
+	emulation.Available(t, "the emulated CUDA driver")
 	mu.Lock()
 	defer mu.Unlock()
 	key := folder
@@ -82,15 +70,11 @@ func libraryOf(t testing.TB, folder string, checked bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
-	}
 	b := builder{
 		runtime: filepath.Join(root, "cuda/emulator/runtime"),
 		include: filepath.Join(root, "cuda/kernels"),
 		kernels: filepath.Join(root, folder),
-		cache:   filepath.Join(cache, "windrow-emulator"),
+		cache:   emulation.OpenCache(),
 		checked: checked,
 	}
 	path, err := b.build()

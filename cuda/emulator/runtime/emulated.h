@@ -74,8 +74,8 @@ DEV u32 bid_z() { return emulator::group.index[2]; }
 DEV u32 bdim() { return emulator::group.lanes; }
 DEV u32 gdim() { return emulator::group.grid[0]; }
 DEV u32 gdim_y() { return emulator::group.grid[1]; }
-DEV void sync(CALLER) { emulator::barrier(0, emulator::group.lanes, file, line); }
-DEV void sync_group(u32 id, u32 threads, CALLER) { emulator::barrier(id, threads, file, line); }
+DEV void sync(CALLER) { emulator::barrier(0, emulator::group.lanes, emulator::of_all, file, line); }
+DEV void sync_group(u32 id, u32 threads, CALLER) { emulator::barrier(id, threads, emulator::of_all, file, line); }
 DEV void sync_warp(CALLER) { emulator::meet(emulator::operation_sync, file, line); }
 DEV void fence() { emulator::fence(); }
 

@@ -15,6 +15,9 @@ struct alignas(16) f32x4 { float x, y, z, w; };
 
 namespace emulator {
 
+static const char *const headers[] = {"gpu.cuh", "emulated.h", nullptr};
+const Dialect dialect = {"warp", "block", false, false, false, false, true, false, headers};
+
 namespace {
 
 // Copies of a lane that have not arrived: a copy is done when it is waited
@@ -68,7 +71,7 @@ void operation_sync([[maybe_unused]] Wave &w) {
 #ifdef CHECKED
   uint32_t masks[max_waves] = {};
   masks[w.index] = ~0u;
-  check::join(masks, max_waves);
+  check::join(masks, max_waves, of_all);
 #endif
 }
 

@@ -78,7 +78,7 @@ namespace emulator {
 bool on_device(const void *p, size_t n) { return within(device_memory, p, n, block_bytes); }
 bool pinned(const void *p, size_t n) { return within(host_memory, p, n, plain_bytes) || within(registered, p, n, plain_bytes); }
 
-bool check::allocation(const void *p, Range &r) {
+bool check::allocation(const void *p, Range &r, const char *&) {
   auto i = device_memory.upper_bound((const u8 *)p);
   if (i != device_memory.begin()) {
     --i;

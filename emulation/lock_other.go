@@ -1,5 +1,5 @@
 //go:build !linux
 
-package emulator
+package emulation
 
 func lock(string) (unlock func(), err error) { return func() {}, nil }

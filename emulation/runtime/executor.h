@@ -12,6 +12,22 @@ constexpr unsigned wave_lanes = 32, max_lanes = 1024, max_waves = max_lanes / wa
 struct Wave;
 typedef unsigned long long Slot; // of an argument
 
+// Dialect is how one GPU interface differs from another; each emulator has one.
+struct Dialect {
+  const char *wave, *group; // what messages call them
+  bool may_leave;     // a lane that has exited has no part in later operations of its wave; else it is missed
+  bool one_barrier;   // all lanes of a group wait at the same line
+  bool memory_flags;  // a barrier orders the memory that it names, and no other
+  bool relaxed;       // atomics order nothing
+  bool overlap;       // a launch may begin before the one before it has ended, until it waits for that
+  bool matrix_lanes;  // matrices are loaded and stored by lanes of the wave's own, ordered by barriers alone
+  const char *const *headers; // files that messages do not name while there is a user of them; ends in null
+};
+extern const Dialect dialect;
+
+// Memory that a barrier orders.
+enum Memory : unsigned { of_device = 1, of_group = 2, of_all = 3 };
+
 struct Lane {
   void *stack; // where it continues
   Wave *wave;
@@ -21,6 +37,7 @@ struct Lane {
   const char *file; // where it last waited
   int line;
   bool waited; // for the launch before (programmatic overlap of launches)
+  uint64_t trail; // of what the lane has followed
 };
 
 // Wave: the masks have a bit a lane. exchange[turn] holds the operands, then the
@@ -35,9 +52,12 @@ struct alignas(64) Wave {
   int line;
   unsigned index;
   Lane *lanes;
+  uint64_t trail; // of the lanes that are meeting
+  Lane *left;     // one that has exited, or null
 
   uint8_t *operands() { return exchange[turn]; }
   uint32_t ready() const { return ~(meeting | blocked | done); }
+  uint32_t active() const { return ~done; }
 };
 
 // Group describes the running group to its lanes.
@@ -69,7 +89,9 @@ struct Launch {
   void (*begin_group)(unsigned lanes); // called before each group
 };
 
+#ifndef EMULATOR_API
 #define EMULATOR_API __attribute__((visibility("default")))
+#endif
 
 extern EMULATOR_API Lane *current; // the running lane; null outside of kernels
 extern EMULATOR_API Group group;
@@ -92,7 +114,10 @@ extern char failure[2048];
 // which finds every lane's operands in Wave::operands() and leaves the results
 // there.
 EMULATOR_API void meet(void (*operation)(Wave &), const char *file, int line);
-// barrier waits until count lanes of the group have arrived at barrier id.
-EMULATOR_API void barrier(unsigned id, unsigned count, const char *file, int line);
+// follow notes a step that all lanes of the wave have to take alike, without
+// waiting for them: they are compared where they next wait, or exit.
+static inline __attribute__((always_inline)) void follow(uint64_t step) { current->trail = (current->trail ^ step) * 0x9E3779B97F4A7C15ull; }
+// barrier waits until count lanes of the group have arrived at barrier id; it orders the memory.
+EMULATOR_API void barrier(unsigned id, unsigned count, unsigned memory, const char *file, int line);
 
 } // namespace emulator

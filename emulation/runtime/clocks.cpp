@@ -23,22 +23,26 @@ void Clocks::begin_group(uint32_t g) {
   time = 1;
   floor = 0;
   fences = false;
-  seen.assign(count, Times(count, 0));
+  seen.assign(count, nullptr);
   fenced.assign(count, {});
   known.assign(count, {});
   known_plain.assign(count, {});
 }
 
-void Clocks::join(const uint32_t *masks, unsigned waves) {
+void Clocks::join(const uint32_t *masks, unsigned waves, bool everyone) {
   std::vector<unsigned> lanes;
   for (unsigned w = 0; w < waves; w++)
     for (uint32_t m = masks[w]; m; m &= m - 1) lanes.push_back(w * wave_lanes + unsigned(__builtin_ctz(m)));
-  if (lanes.size() == count) {
+  if (everyone) {
     floor = time + 1;
   } else {
-    Times all = seen[lanes[0]];
-    for (unsigned l : lanes) take(all, seen[l]);
-    for (unsigned l : lanes) all[l] = time;
+    auto all = std::make_shared<Times>(count, 0);
+    const Times *last = nullptr; // lanes that met before share what they have seen
+    for (unsigned l : lanes) {
+      if (seen[l] && seen[l].get() != last) take(*all, *seen[l]);
+      last = seen[l].get();
+    }
+    for (unsigned l : lanes) (*all)[l] = time;
     for (unsigned l : lanes) seen[l] = all;
   }
   if (fences) {
@@ -64,7 +68,7 @@ void Clocks::fence(unsigned lane) {
   fences = true;
   Times &f = fenced[lane];
   f.resize(count);
-  for (unsigned i = 0; i < count; i++) f[i] = std::max({f[i], seen[lane][i], floor ? floor - 1 : 0});
+  for (unsigned i = 0; i < count; i++) f[i] = std::max({f[i], seen[lane] ? (*seen[lane])[i] : 0, floor ? floor - 1 : 0});
   f[lane] = time;
   known_plain[lane] = known[lane];
   time++;
@@ -93,7 +97,7 @@ void Clocks::atomic(unsigned lane, const void *address) {
 }
 
 bool Clocks::before(uint32_t other_group, unsigned other, uint32_t when, unsigned lane, bool plain) const {
-  if (other_group == group && (other == lane || when < floor || when <= seen[lane][other])) return true;
+  if (other_group == group && (other == lane || when < floor || (seen[lane] && when <= (*seen[lane])[other]))) return true;
   auto list = by_group.find(other_group);
   if (list == by_group.end()) return false;
   auto &k = plain && other_group != group ? known_plain[lane] : known[lane];

@@ -1,4 +1,4 @@
-package emulator
+package emulation
 
 import (
 	"os"

@@ -22,7 +22,8 @@ namespace {
 // Reads of one group since the last write: their time, waves, and, where that
 // is one wave, its lanes.
 struct Reads {
-  uint32_t group, when, waves, lanes;
+  uint32_t group, when, lanes;
+  uint64_t waves;
 };
 
 enum : uint8_t { written = 1, by_atomic = 2, initialised = 4, flying = 8 };
@@ -53,10 +54,11 @@ struct Region {
 };
 
 std::map<const uint8_t *, Region> memory; // device memory that kernels have used
-Region static_shared, dynamic_shared;
+std::vector<Region> shared;
 Region *last_region;
 Range stacks, own, arguments;
-Clocks clocks;
+Clocks device_clocks, shared_clocks; // all in the first where barriers order all memory
+unsigned real_lanes, wave_count; // of a group; matrix lanes come after the real ones, from wave_count * wave_lanes on
 std::vector<std::vector<Reads>> other_reads;
 uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch that this one may overlap
 uint32_t running; // number of the group
@@ -110,7 +112,8 @@ std::string place(const void *from) {
       line = line.substr(0, line.find(" ("));
       if (line.empty() || line[0] == '?') break;
       found = line.substr(line.rfind('/') + 1);
-      own = found.starts_with("gpu.cuh:") || found.starts_with("emulated.h:");
+      own = false;
+      for (auto *h = dialect.headers; *h; h++) own |= found.starts_with(std::string(*h) + ":");
     }
     pclose(f);
   }
@@ -128,17 +131,18 @@ void open(Region &r, Range range, bool shared, const char *name) {
 
 Region *region_of(const uint8_t *p) {
   if (last_region && in(last_region->range, p)) return last_region;
-  for (Region *r : {&static_shared, &dynamic_shared})
-    if (in(r->range, p)) return last_region = r;
+  for (Region &r : shared)
+    if (in(r.range, p)) return last_region = &r;
   auto i = memory.upper_bound(p);
   if (i != memory.begin()) {
     --i;
     if (in(i->second.range, p)) return last_region = &i->second;
   }
   Range found;
-  if (!allocation(p, found)) return nullptr;
+  const char *name = "device memory";
+  if (!allocation(p, found, name)) return nullptr;
   Region &r = memory[found.begin];
-  open(r, found, false, "device memory");
+  open(r, found, false, name);
   return last_region = &r;
 }
 
@@ -168,17 +172,25 @@ Cell *cells(Region &r, Page &page, const uint8_t *p, unsigned bytes, unsigned &c
 [[noreturn]] void race(const char *what, const Region &r, const uint8_t *p, unsigned bytes, const void *from, const char *did, uint32_t group, unsigned lane, const std::string &where) {
   char other[600];
   char block[40] = "";
-  if (group != running) snprintf(block, sizeof block, "block %u ", group - 1);
-  snprintf(other, sizeof other, ": %s by %sthread %u%s%s, and nothing orders the two", did, block, lane, where.empty() ? "" : " at ", where.c_str());
+  if (group != running) snprintf(block, sizeof block, "%s %u ", dialect.group, group - 1);
+  char who[60];
+  unsigned matrix = wave_count * wave_lanes;
+  if (lane < matrix)
+    snprintf(who, sizeof who, "thread %u", lane);
+  else
+    snprintf(who, sizeof who, "the matrices of %s %u", dialect.wave, (lane - matrix) / wave_lanes);
+  snprintf(other, sizeof other, ": %s by %s%s%s%s, and nothing orders the two", did, block, who, where.empty() ? "" : " at ", where.c_str());
   char first[60];
   snprintf(first, sizeof first, "race: %s", what);
   report(first, r, p, bytes, from, other);
 }
 
+Clocks &clocks_of(const Region &r) { return dialect.memory_flags && r.shared ? shared_clocks : device_clocks; }
+
 // reads_before tells whether all of the reads happened before what lane does now; else it names a lane.
-bool reads_before(const Reads &reads, unsigned lane, unsigned &culprit) {
-  for (uint32_t waves = reads.waves; waves; waves &= waves - 1) {
-    unsigned wave = unsigned(__builtin_ctz(waves));
+bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsigned &culprit) {
+  for (uint64_t waves = reads.waves; waves; waves &= waves - 1) {
+    unsigned wave = unsigned(__builtin_ctzl(waves));
     for (uint32_t lanes = reads.lanes; lanes; lanes &= lanes - 1) {
       culprit = wave * wave_lanes + unsigned(__builtin_ctz(lanes));
       if (!clocks.before(reads.group, culprit, reads.when, lane, false)) return false;
@@ -187,8 +199,9 @@ bool reads_before(const Reads &reads, unsigned lane, unsigned &culprit) {
   return true;
 }
 
-void add_read(Cell &c, unsigned lane) {
-  uint32_t wave = 1u << (lane / wave_lanes), bit = 1u << (lane % wave_lanes);
+void add_read(const Clocks &clocks, Cell &c, unsigned lane) {
+  uint64_t wave = 1ull << (lane / wave_lanes);
+  uint32_t bit = 1u << (lane % wave_lanes);
   if (c.reads.group != running) {
     if (c.reads.group) {
       if (!c.others) {
@@ -197,7 +210,7 @@ void add_read(Cell &c, unsigned lane) {
       }
       other_reads[c.others].push_back(c.reads);
     }
-    c.reads = {running, clocks.now(), wave, bit};
+    c.reads = {running, clocks.now(), bit, wave};
     return;
   }
   c.reads.when = clocks.now();
@@ -211,7 +224,7 @@ void add_read(Cell &c, unsigned lane) {
 
 // check_overlap: a kernel may begin before the one before it has ended, until it waits for that.
 void check_overlap(Region &r, Page &page, const uint8_t *p, unsigned bytes, bool writing, const void *from) {
-  if (r.shared) return;
+  if (r.shared || !dialect.overlap) return;
   touched = true;
   if (!current->waited) {
     uint64_t other = page.written_in > chain && page.written_in != launch_stamp ? page.written_in : writing && page.read_in > chain && page.read_in != launch_stamp ? page.read_in : 0;
@@ -220,8 +233,9 @@ void check_overlap(Region &r, Page &page, const uint8_t *p, unsigned bytes, bool
   (writing ? page.written_in : page.read_in) = launch_stamp;
 }
 
-void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, const void *from) {
-  unsigned lane = current->index, count;
+void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, unsigned lane, const void *from) {
+  unsigned count;
+  Clocks &clocks = clocks_of(r);
   Page &page = r.pages[(uintptr_t)p / page_bytes - (uintptr_t)r.range.begin / page_bytes];
   bool writing = kind & write, atomically = kind & atomic;
   check_overlap(r, page, p, bytes, writing, from);
@@ -229,26 +243,26 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, con
   for (Cell *c = first; c < first + count; c++) {
     const char *what = writing ? "write" : "read";
     if (c->flags & flying) race(what, r, p, bytes, from, "an asynchronous copy", c->group, c->lane, c->from ? place(c->from) : "");
-    if (r.shared && !writing && !(c->flags & initialised)) report("read", r, p, bytes, from, ", which nobody has written");
+    if (r.shared && (!writing || kind & update) && !(c->flags & initialised)) report("read", r, p, bytes, from, ", which nobody has written");
     if (c->flags & written && !(atomically && c->flags & by_atomic)) {
       bool ordered = clocks.before(c->group, c->lane, c->when, lane, !writing && !(kind & at_l2));
       if (!ordered && c->flags & by_atomic) ordered = clocks.before_atomic(c->group, c->when, lane, p);
       if (!ordered) race(what, r, p, bytes, from, "written", c->group, c->lane, place(c->from));
     }
     if (!writing) {
-      add_read(*c, lane);
+      add_read(clocks, *c, lane);
       continue;
     }
     unsigned culprit;
-    if (c->reads.group && !reads_before(c->reads, lane, culprit)) race(what, r, p, bytes, from, "read", c->reads.group, culprit, "");
+    if (c->reads.group && !reads_before(clocks, c->reads, lane, culprit)) race(what, r, p, bytes, from, "read", c->reads.group, culprit, "");
     if (c->others) {
       for (const Reads &o : other_reads[c->others])
-        if (!reads_before(o, lane, culprit)) race(what, r, p, bytes, from, "read", o.group, culprit, "");
+        if (!reads_before(clocks, o, lane, culprit)) race(what, r, p, bytes, from, "read", o.group, culprit, "");
       other_reads[c->others].clear();
     }
     *c = Cell{from, running, clocks.now(), uint16_t(lane), uint8_t(written | initialised | (atomically ? by_atomic : 0)), {}, c->others};
   }
-  if (atomically) clocks.atomic(lane, p);
+  if (atomically && !dialect.relaxed) clocks.atomic(lane, p);
 }
 
 } // namespace
@@ -261,17 +275,26 @@ void begin_launch(const Launch &l, Range stack_range, Range dynamic) {
   launch_stamp = ++stamp;
   other_reads.assign(1, {});
   last_region = nullptr;
-  clocks.begin_launch(l.lanes);
-  open(static_shared, l.kernel->shared, true, "static shared memory");
-  open(dynamic_shared, dynamic, true, "dynamic shared memory");
+  real_lanes = l.lanes;
+  wave_count = (l.lanes + wave_lanes - 1) / wave_lanes;
+  for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_launch(wave_count * wave_lanes * (dialect.matrix_lanes ? 2 : 1));
+  shared.clear();
+  if (l.kernel->shared.begin) share(l.kernel->shared, "static shared memory");
+  if (l.shared) share(dynamic, "dynamic shared memory");
   on = true;
   touched = false;
+}
+
+void share(Range range, const char *name) {
+  shared.emplace_back();
+  open(shared.back(), range, true, name);
+  last_region = nullptr; // they have moved
 }
 
 bool end_launch(bool ok) {
   on = false;
   if (!ok) return false;
-  if (any_waited || !touched) return true;
+  if (!dialect.overlap || any_waited || !touched) return true;
   snprintf(failure, sizeof failure, "%s: no thread calls dependency_wait()", current_launch->kernel->name);
   return false;
 }
@@ -279,11 +302,23 @@ bool end_launch(bool ok) {
 void begin_group() {
   running = 1 + group.index[0] + group.grid[0] * (group.index[1] + group.grid[1] * group.index[2]);
   group_stamp = ++stamp;
-  clocks.begin_group(running);
+  for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_group(running);
 }
 
-void join(const uint32_t *masks, unsigned waves) { clocks.join(masks, waves); }
-void fence() { clocks.fence(current->index); }
+void join(const uint32_t *masks, unsigned waves, unsigned ordered) {
+  uint32_t all[2 * max_waves] = {};
+  unsigned lanes = 0;
+  for (unsigned w = 0; w < waves; w++) {
+    all[w] = masks[w];
+    lanes += unsigned(__builtin_popcount(masks[w]));
+    if (dialect.matrix_lanes && masks[w]) all[wave_count + w] = ~0u;
+  }
+  unsigned count = dialect.matrix_lanes ? 2 * wave_count : wave_count;
+  if (ordered & of_device) device_clocks.join(all, count, lanes == real_lanes);
+  if (ordered & of_group && dialect.memory_flags) shared_clocks.join(all, count, lanes == real_lanes);
+}
+
+void fence() { device_clocks.fence(current->index); }
 void serialised() { chain = stamp; }
 
 void forget(const void *address) {
@@ -291,9 +326,9 @@ void forget(const void *address) {
   last_region = nullptr;
 }
 
-void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
+static void access_by(unsigned lane, const void *address, unsigned bytes, unsigned kind, const void *from) {
   auto *p = (const uint8_t *)address;
-  if (!on || !current || in(stacks, p) || in(own, p)) return;
+  if (!on || in(stacks, p) || in(own, p)) return;
   Region *r = region_of(p);
   if (!r) {
     if (in(arguments, p)) return;
@@ -303,8 +338,9 @@ void access(const void *address, unsigned bytes, unsigned kind, const void *from
       fail("write to a variable that is neither the thread's nor SHARED of this kernel, %s", place(from).c_str());
     }
     Range near{};
-    for (const uint8_t *q = p; q > p - 4096 && !near.begin; q -= 64) allocation(q, near);
-    if (near.begin) fail("out of bounds: %s of %u bytes, %zu past the end of %zu of device memory, %s", kind & write ? "write" : "read", bytes, size_t(p - near.end), size_t(near.end - near.begin), place(from).c_str());
+    const char *name = "device memory";
+    for (const uint8_t *q = p; q > p - 4096 && !near.begin; q -= 64) allocation(q, near, name);
+    if (near.begin) fail("out of bounds: %s of %u bytes, %zu past the end of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(p - near.end), size_t(near.end - near.begin), name, place(from).c_str());
     fail("out of bounds: %s of %u bytes at %p, which is no memory of the device, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
   }
   if (p + bytes > r->range.end) fail("out of bounds: %s of %u bytes at byte %zu of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(p - r->range.begin), size_t(r->range.end - r->range.begin), r->name, place(from).c_str());
@@ -312,10 +348,18 @@ void access(const void *address, unsigned bytes, unsigned kind, const void *from
     unsigned part = std::min(bytes, unsigned(page_bytes - (uintptr_t)p % page_bytes));
     // A part whose size is no power of two is looked at in powers of two.
     part = 1u << (31 - __builtin_clz(part));
-    access_page(*r, p, part, kind, from);
+    access_page(*r, p, part, kind, lane, from);
     p += part;
     bytes -= part;
   }
+}
+
+void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
+  if (current) access_by(current->index, address, bytes, kind, from);
+}
+
+void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from) {
+  access_by((wave_count + current->wave->index) * wave_lanes + lane, address, bytes, kind, from);
 }
 
 static void mark(const void *address, unsigned bytes, bool flight) {
@@ -323,13 +367,13 @@ static void mark(const void *address, unsigned bytes, bool flight) {
   if (!on) return;
   Region *r = region_of(p);
   if (!r || !r->shared || p + bytes > r->range.end) fail("copy_async to %p, which is no shared memory of this kernel, %s", address, place(nullptr).c_str());
-  if (flight) access_page(*r, p, bytes, write, nullptr);
+  if (flight) access_page(*r, p, bytes, write, current->index, nullptr);
   unsigned count;
   Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, bytes, count);
   for (Cell *c = first; c < first + count; c++) {
     c->group = running;
     c->lane = uint16_t(current->index);
-    c->when = clocks.now();
+    c->when = clocks_of(*r).now();
     c->flags = flight ? written | flying : written | initialised;
   }
 }

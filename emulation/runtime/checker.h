@@ -4,20 +4,25 @@
 
 namespace emulator::check {
 
-enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4 };
+// update: a write that reads what was there.
+enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8 };
 
 #ifdef CHECKED
 // begin_launch: accesses to the ignored ranges are not looked at.
 void begin_launch(const Launch &, Range stacks, Range dynamic_shared);
+// share adds memory that the group shares; it stays for the launch.
+void share(Range, const char *name);
 // end_launch returns false, with a message in failure, when the launch as a whole did something wrong.
 bool end_launch(bool ok);
 void begin_group();
-// join: the lanes of the masks (one a wave) see what each of them did before.
-void join(const uint32_t *masks, unsigned waves);
+// join: the lanes of the masks (one a wave) see what each of them did before to the memory.
+void join(const uint32_t *masks, unsigned waves, unsigned memory);
 void fence();
 // access checks one access of the running lane; from is the instruction after it, or null
 // where the lane's last place in the source tells it.
 EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, const void *from);
+// matrix_access is an access by the matrix lane of that number of the running lane's wave.
+void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from);
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.
 void in_flight(const void *address, unsigned bytes);
 void arrived(const void *address, unsigned bytes);
@@ -31,9 +36,11 @@ void forget(const void *address);
 inline void begin_launch(const Launch &, Range, Range) {}
 inline bool end_launch(bool ok) { return ok; }
 inline void begin_group() {}
-inline void join(const uint32_t *, unsigned) {}
+inline void join(const uint32_t *, unsigned, unsigned) {}
+inline void share(Range, const char *) {}
 inline void fence() {}
 inline void access(const void *, unsigned, unsigned, const void *) {}
+inline void matrix_access(const void *, unsigned, unsigned, unsigned, const void *) {}
 inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
 inline void allow_unwritten(const void *, unsigned) {}
@@ -41,7 +48,7 @@ inline void serialised() {}
 inline void forget(const void *) {}
 #endif
 
-// allocation finds the device memory around an address; the driver defines it.
-bool allocation(const void *p, Range &r);
+// allocation finds the device memory around an address, and what to call it; the emulator defines it.
+bool allocation(const void *p, Range &r, const char *&name);
 
 } // namespace emulator::check

@@ -2,7 +2,7 @@
 //
 // Every access carries the group's time. A lane knows, of each lane of its
 // group, up to which time its accesses happened before; a barrier joins what
-// its lanes know. Groups run one after another but are not ordered by that:
+// its lanes know (of the memory that it orders: there are clocks for each). Groups run one after another but are not ordered by that:
 // only what a lane released (a fence, then an atomic) to a lane that later did
 // an atomic at the same address is, and what both know by then.
 #pragma once
@@ -19,7 +19,8 @@ class Clocks {
 public:
   void begin_launch(unsigned lanes);
   void begin_group(uint32_t group);
-  void join(const uint32_t *masks, unsigned waves);
+  // join: everyone, or the lanes of the masks, know what each of them did before.
+  void join(const uint32_t *masks, unsigned waves, bool everyone);
   void fence(unsigned lane);
   // atomic releases what the lane has fenced, and acquires what others released at the address.
   void atomic(unsigned lane, const void *address);
@@ -50,7 +51,8 @@ private:
   uint32_t group = 0, time = 1;
   uint32_t floor = 0; // accesses before this time are known to all lanes
   bool fences = false;
-  std::vector<Times> seen, fenced; // by lane
+  std::vector<std::shared_ptr<const Times>> seen; // by lane; null: nothing
+  std::vector<Times> fenced;                      // by lane
   // Knowledge of releases: how many of each place, as atomics gave it and as a fence after made it good for L1.
   std::vector<std::vector<uint32_t>> known, known_plain; // by lane
   std::map<const void *, Place> places;

@@ -38,6 +38,7 @@ uint64_t random_state; // 0: no permutation
 
 struct Barrier {
   unsigned arrived, count;
+  const Lane *first;
   uint32_t lanes[max_waves];
 };
 Barrier barriers[max_barriers];
@@ -86,14 +87,19 @@ void describe(char *out, size_t size, const Lane &l) {
   if (w.done & bit)
     snprintf(out, size, "thread %u has exited (it last waited at %s:%d)", l.index, base_name(l.file), l.line);
   else
-    snprintf(out, size, "thread %u waits %s at %s:%d", l.index, w.meeting & bit ? "for its warp" : "at a barrier", base_name(l.file), l.line);
+    snprintf(out, size, "thread %u waits %s%s at %s:%d", l.index, w.meeting & bit ? "for its " : "at a barrier", w.meeting & bit ? dialect.wave : "", base_name(l.file), l.line);
 }
 
-[[noreturn]] void diverged(const char *what, const Lane &a, const Lane &b) {
+// diverged: before, of a wave or a group, after.
+[[noreturn]] void diverged(const char *before, const char *of, const char *after, const Lane &a, const Lane &b) {
   char first[300], second[300];
   describe(first, sizeof first, a);
   describe(second, sizeof second, b);
-  fail("%s: %s, %s", what, first, second);
+  fail("divergence: %s one %s%s: %s, %s", before, of, after, first, second);
+}
+
+[[noreturn]] void diverged_trail(const Lane &a, const Lane &b) {
+  fail("divergence: the threads of one %s load, multiply or store different matrices: thread %u last at %s:%d, thread %u at %s:%d", dialect.wave, a.index, base_name(a.file), a.line, b.index, base_name(b.file), b.line);
 }
 
 unsigned pick(uint32_t mask, unsigned after) {
@@ -131,34 +137,56 @@ Lane *lane_of(Wave &w, unsigned after) { return w.lanes + pick(w.ready(), after)
   fail("divergence: no thread can go on");
 }
 
+[[noreturn]] void part_ways(Wave &w) {
+  Lane *in = nullptr, *out = nullptr;
+  for (unsigned i = 0; i < wave_lanes; i++)
+    if (w.meeting >> i & 1)
+      in = w.lanes + i;
+    else if (!dialect.may_leave || w.blocked >> i & 1)
+      out = w.lanes + i;
+  diverged("threads of", dialect.wave, " part ways", *in, *out);
+}
+
 // pass gives the CPU to another lane: of the same wave while one can run, as
 // that keeps the wave together.
 void pass(Lane *me) {
   Wave &w = *me->wave;
   if (w.ready()) return go(me, lane_of(w, me->lane));
-  if (w.meeting) {
-    Lane *in = nullptr, *out = nullptr;
-    for (unsigned i = 0; i < wave_lanes; i++) (w.meeting >> i & 1 ? in : out) = w.lanes + i;
-    diverged("divergence: threads of one warp part ways", *in, *out);
-  }
+  if (w.meeting) part_ways(w);
   ready_waves &= ~(1u << w.index);
   if (!ready_waves) stuck();
   Wave &next = waves[pick(ready_waves, w.index)];
   go(me, lane_of(next, wave_lanes - 1));
 }
 
+// complete does the operation that all lanes have come to.
+__attribute__((noinline)) void complete(Lane *me, Wave &w, uint32_t meeting) {
+  w.meeting = meeting;
+  if (w.done && !dialect.may_leave) part_ways(w);
+  w.operation(w);
+  w.turn ^= 1;
+  w.meeting = 0;
+  if (random_state && draw() % 4 == 0) { // let another wave overtake this one
+    Wave &other = waves[pick(ready_waves, w.index)];
+    go(me, lane_of(other, me->lane));
+  }
+}
+
 void begin_lane() {
   launch->kernel->run(launch->arguments);
   Lane *me = current;
   Wave &w = *me->wave;
+  if (w.left && w.left->trail != me->trail) diverged_trail(*w.left, *me);
+  w.left = me;
   w.done |= me->bit;
   if (++done_count == group.lanes) emulator_switch(&me->stack, host_stack);
+  if (w.meeting && (w.meeting | w.done) == ~0u) complete(me, w, w.meeting); // it was the last to be waited for
   pass(me);
   __builtin_trap();
 }
 
 void prepare_lanes() {
-  wave_count = group.lanes / wave_lanes;
+  wave_count = (group.lanes + wave_lanes - 1) / wave_lanes;
   ready_waves = wave_count == 32 ? ~0u : (1u << wave_count) - 1;
   done_count = 0;
   memset(barriers, 0, sizeof barriers);
@@ -167,7 +195,9 @@ void prepare_lanes() {
     w.meeting = w.blocked = w.done = 0;
     w.index = i;
     w.lanes = lanes + i * wave_lanes;
+    w.left = nullptr;
   }
+  if (unsigned rest = group.lanes % wave_lanes) waves[wave_count - 1].done = ~0u << rest; // lanes that are not there
   for (unsigned i = 0; i < group.lanes; i++) {
     // Stacks start at different offsets of a page, or all of a wave's frames
     // would fall into the same few lines of the cache.
@@ -177,13 +207,13 @@ void prepare_lanes() {
     *--s = (void *)begin_lane;
     for (int r = 0; r < 6; r++) *--s = nullptr;
     unsigned first = i - i % wave_lanes;
-    lanes[i] = Lane{s, &waves[i / wave_lanes], &lanes[first + (i + 1) % wave_lanes], i, i % wave_lanes, 1u << i % wave_lanes, nullptr, 0, false};
+    lanes[i] = Lane{s, &waves[i / wave_lanes], &lanes[first + (i + 1) % wave_lanes], i, i % wave_lanes, 1u << i % wave_lanes, nullptr, 0, false, 0};
   }
 }
 
 bool run_group() {
   const Range &shared = launch->kernel->shared;
-  memset(shared.begin, 0xff, size_t(shared.end - shared.begin)); // NaN: nothing may be read before it is written
+  if (shared.begin) memset(shared.begin, 0xff, size_t(shared.end - shared.begin)); // NaN: nothing may be read before it is written
   memset(group.shared, 0xff, launch->shared);
   prepare_lanes();
   launch->begin_group(group.lanes);
@@ -205,7 +235,7 @@ void fail(const char *format, ...) {
   if (!failed) {
     const char *name = launch ? launch->kernel->name : "?";
     if (current)
-      snprintf(failure, sizeof failure, "%s: %s [block %u,%u,%u thread %u]", name, text, group.index[0], group.index[1], group.index[2], current->index);
+      snprintf(failure, sizeof failure, "%s: %s [%s %u,%u,%u thread %u]", name, text, dialect.group, group.index[0], group.index[1], group.index[2], current->index);
     else
       snprintf(failure, sizeof failure, "%s: %s", name, text);
   }
@@ -219,19 +249,8 @@ void fail(const char *format, ...) {
   Wave &w = *me->wave;
   Lane &other = w.lanes[__builtin_ctz(w.meeting)];
   w.meeting |= me->bit;
-  diverged("divergence: two operations in one warp", *me, other);
-}
-
-// complete does the operation that all lanes have come to.
-__attribute__((noinline)) static void complete(Lane *me, Wave &w) {
-  w.meeting = ~0u;
-  w.operation(w);
-  w.turn ^= 1;
-  w.meeting = 0;
-  if (random_state && draw() % 4 == 0) { // let another wave overtake this one
-    Wave &other = waves[pick(ready_waves, w.index)];
-    go(me, lane_of(other, me->lane));
-  }
+  if (other.line == me->line && w.trail != me->trail) diverged_trail(*me, other);
+  diverged("two operations in", dialect.wave, "", *me, other);
 }
 
 // meet and its switch are most of what running a kernel costs: hence no calls
@@ -245,11 +264,12 @@ void meet(void (*operation)(Wave &), const char *file, int line) {
   if (!meeting) {
     w.operation = operation;
     w.line = line;
-  } else if (__builtin_expect(w.operation != operation || w.line != line, 0)) {
+    w.trail = me->trail;
+  } else if (__builtin_expect(w.operation != operation || w.line != line || w.trail != me->trail, 0)) {
     mismatch(me);
   }
   meeting |= me->bit;
-  if (meeting == ~0u) return complete(me, w);
+  if ((meeting | w.done) == ~0u) return complete(me, w, meeting);
   w.meeting = meeting;
   Lane *next = me->next;
   if (__builtin_expect((w.ready() & next->bit) == 0 || random_state, 0)) return pass(me);
@@ -257,27 +277,30 @@ void meet(void (*operation)(Wave &), const char *file, int line) {
   emulator_switch(&me->stack, next->stack);
 }
 
-void barrier(unsigned id, unsigned count, const char *file, int line) {
+void barrier(unsigned id, unsigned count, unsigned memory, const char *file, int line) {
   Lane *me = current;
   Wave &w = *me->wave;
   uint32_t bit = 1u << me->lane;
   me->file = file;
   me->line = line;
-  if (id >= max_barriers || count == 0 || count % wave_lanes || count > group.lanes) fail("barrier %u of %u threads in a block of %u", id, count, group.lanes);
+  if (id >= max_barriers || count == 0 || (count % wave_lanes && count != group.lanes) || count > group.lanes) fail("barrier %u of %u threads in a %s of %u", id, count, dialect.group, group.lanes);
   if (w.blocked) {
     const Lane &other = w.lanes[__builtin_ctz(w.blocked)];
     if (other.line != line) {
       w.blocked |= bit;
-      diverged("divergence: two barriers in one warp", *me, other);
+      diverged("two barriers in", dialect.wave, "", *me, other);
     }
+    if (other.trail != me->trail) diverged_trail(*me, other);
   }
   Barrier &b = barriers[id];
   if (b.arrived && b.count != count) fail("barrier %u is waited for by %u and by %u threads", id, b.count, count);
+  if (!b.arrived) b.first = me;
   b.count = count;
   b.lanes[w.index] |= bit;
   w.blocked |= bit;
+  if (dialect.one_barrier && b.first->line != line) diverged("two barriers in", dialect.group, "", *me, *b.first);
   if (++b.arrived < count) return pass(me);
-  check::join(b.lanes, wave_count);
+  check::join(b.lanes, wave_count, memory);
   for (unsigned i = 0; i < wave_count; i++) {
     if (!b.lanes[i]) continue;
     waves[i].blocked &= ~b.lanes[i];
