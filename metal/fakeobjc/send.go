@@ -72,6 +72,7 @@ func (f *Fake) begin(id, sel uintptr, arguments int) (*object, string) {
 	f.counts[name]++
 	o := f.objects[id]
 	switch {
+	case name == "": // told already
 	case id == 0:
 		f.bad("%s sent to nil", name)
 	case o == nil && f.freed[id] != "":
