@@ -1,0 +1,173 @@
+package metal
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// attendCase is one span of the attention self-tests, of a rotating layout
+// where window is not 0.
+type attendCase struct {
+	context, rows       int // indices with the span's rows, which are the last
+	dim, kvHeads, group int
+	slots, window, keep int
+	spread              float64 // of the scores, roughly their standard deviation; 0: 2
+}
+
+// attendTypes are the element types of keys and values.
+var attendTypes = []kvView{
+	{dtype: backend.KVF32, k: view{elem: elemF32}},
+	{k: view{elem: elemF16}},
+	{dtype: backend.KVBF16, k: view{elem: elemBF16}},
+	{dtype: backend.KVInt8, k: view{elem: elemBytes}},
+}
+
+// attendSpan is a case with its numbers, rounded to the types that they are
+// stored in.
+type attendSpan struct {
+	attendCase
+	kv           kvView // its types and its layout
+	queries      elem
+	q            []float32   // [rows, heads · dim]
+	keys, values [][]float32 // of each index, [kv heads · dim]
+	want         []float64   // attention of q, of q's shape
+}
+
+func (c attendCase) heads() int { return c.kvHeads * c.group }
+func (c attendCase) width() int { return c.heads() * c.dim }
+
+func (c attendCase) scale() float32 { return float32(1 / math.Sqrt(float64(c.dim))) }
+
+// newAttendSpan draws a case's numbers, and works out its attention with the
+// rounding of the kernels' operands.
+func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendSpan {
+	if c.slots == 0 {
+		c.slots = c.context + 3
+	}
+	kv.slots, kv.window, kv.keep = c.slots, c.window, c.keep
+	s := &attendSpan{attendCase: c, kv: kv, queries: queries, q: normals(r, c.rows*c.width())}
+	spread := float32(2)
+	if c.spread != 0 {
+		spread = float32(c.spread)
+	}
+	for i := range s.q {
+		s.q[i] *= spread
+	}
+	s.q = rounded(s.q, queries)
+	for range c.context {
+		s.keys = append(s.keys, s.stored(normals(r, c.kvHeads*c.dim)))
+		s.values = append(s.values, s.stored(normals(r, c.kvHeads*c.dim)))
+	}
+	s.want = make([]float64, len(s.q))
+	for row := range c.rows {
+		for h := range c.heads() {
+			at := row*c.width() + h*c.dim
+			s.reference(s.want[at:at+c.dim], s.q[at:at+c.dim], c.context-c.rows+row, h/c.group)
+		}
+	}
+	return s
+}
+
+// operand is the element type of the matrices that the case's kernel multiplies.
+func (s *attendSpan) operand() elem {
+	if tuned, _ := attendTuned(s.kv, s.dim); tuned && s.queries == elemBF16 && s.kv.dtype != backend.KVF32 {
+		return elemBF16
+	}
+	return elemF32
+}
+
+// stored is x, one vector a KV head, as the storage gives it back.
+func (s *attendSpan) stored(x []float32) []float32 {
+	if s.kv.dtype != backend.KVInt8 {
+		return rounded(x, s.kv.k.elem)
+	}
+	y := make([]float32, 0, len(x))
+	for h := range s.kvHeads {
+		codes, scales := int8Vector(x[h*s.dim : (h+1)*s.dim])
+		for i, code := range codes {
+			y = append(y, float32(int8(code))*scales[i/backend.KVGroup])
+		}
+	}
+	return y
+}
+
+// int8Vector is the vector of one head in int8.
+func int8Vector(x []float32) (codes []byte, scales []float32) {
+	var q [backend.KVGroup]int8
+	for from := 0; from < len(x); from += backend.KVGroup {
+		group := x[from:min(from+backend.KVGroup, len(x))]
+		scale := quant.Int8Scale(group)
+		quant.Int8(q[:], group, scale)
+		for i := range group {
+			codes = append(codes, byte(q[i]))
+		}
+		scales = append(scales, scale)
+	}
+	return codes, scales
+}
+
+// reference is attention of one query in float64.
+func (s *attendSpan) reference(out []float64, q []float32, index, head int) {
+	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
+	from, operand := head*s.dim, s.operand()
+	seen := func(i int) bool { return i < s.keep || i >= layout.Visible(index) }
+	scores, most := make([]float64, index+1), math.Inf(-1)
+	for i := range scores {
+		if seen(i) {
+			for j, v := range rounded(s.keys[i][from:from+s.dim], operand) {
+				scores[i] += float64(v) * float64(q[j]) * float64(s.scale())
+			}
+			most = max(most, scores[i])
+		}
+	}
+	total := 0.0
+	for i, score := range scores {
+		if seen(i) {
+			p := math.Exp(score - most)
+			total += p
+			for j, v := range rounded(s.values[i][from:from+s.dim], operand) {
+				out[j] += p * float64(v)
+			}
+		}
+	}
+	for j := range out {
+		out[j] /= total
+	}
+}
+
+// store puts the case's keys and values in device memory of that capacity;
+// what no index lies in stays NaN, or the bytes 0xff.
+func (s *attendSpan) store(b *bed, capacity int) kvView {
+	kv, groups := s.kv, (s.dim+backend.KVGroup-1)/backend.KVGroup
+	kv.capacity = capacity
+	lines := s.kvHeads * capacity
+	kv.k, kv.v = b.empty(lines*s.dim, kv.k.elem), b.empty(lines*s.dim, kv.k.elem)
+	if kv.dtype == backend.KVInt8 {
+		kv.kScales, kv.vScales = b.empty(lines*groups, elemF32), b.empty(lines*groups, elemF32)
+	}
+	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
+	put := func(to, scales view, x []float32, index int) {
+		for h := range s.kvHeads {
+			line, vector := h*capacity+layout.Slot(index), x[h*s.dim:(h+1)*s.dim]
+			at := to.at(line * s.dim * to.elem.size()).bytes()
+			if kv.dtype != backend.KVInt8 {
+				quant.Blocks(at[:s.dim*to.elem.size()], dtypeOf(to.elem), vector)
+				continue
+			}
+			codes, factors := int8Vector(vector)
+			copy(at, codes)
+			for i, f := range factors {
+				binary.LittleEndian.PutUint32(scales.at(4*(line*groups+i)).bytes(), math.Float32bits(f))
+			}
+		}
+	}
+	for i := range s.keys {
+		put(kv.k, kv.kScales, s.keys[i], i)
+		put(kv.v, kv.vScales, s.values[i], i)
+	}
+	return kv
+}

@@ -1,0 +1,311 @@
+// Causal attention of a span's rows over the stored keys and values of one
+// layer: what attend.metal and attend_prefill.metal have in common.
+//
+// The query vectors of a KV head (rows × the query heads that share it, row by
+// row) stand in blocks of 8, the rows of 8x8 matrices; a simdgroup has a block. Its
+// queries, scores, probabilities and sums stay in registers; keys, then values,
+// come in tiles through threadgroup memory, where all blocks of the threadgroup read
+// them. A tile line past the storage's last slot is zero: what lies there is
+// anything, and zero times a NaN would not be zero.
+//
+// Operands T are bfloat, or float where the queries or the stored elements are
+// f32; sums are f32. Probabilities are rounded to T before they are summed, so
+// that the weights of a row add up to 1.
+#include <metal_stdlib>
+#include <metal_simdgroup_matrix>
+using namespace metal;
+
+#define UNROLL _Pragma("clang loop unroll(full)")
+
+// The score of what a row does not see, and the maximum of no scores. It is
+// finite: fast math may assume that there are no infinities.
+constant constexpr float none = -1.0e30f;
+
+// Elements along the head dimension that share a scale in int8.
+constant constexpr uint scale_group = 64;
+
+struct AttendParams {
+  uint base, rows;                    // index of the span's first row; rows
+  uint heads, group, dim;             // query heads; those that share a KV head; head dim
+  uint capacity, slots, window, keep; // backend.KVLayout; capacity: lines of a head in memory
+  uint blocks;                        // of 8 query vectors in a threadgroup: 1, 2, 4 or 8
+  uint parts;                         // of the context (attend_decode)
+  uint q_type, kv_type;               // for Any
+  float scale;                        // of the scores, times log2(e)
+};
+
+// Any is an element of a type that only AttendParams tells.
+struct Any { uchar byte; };
+constant constexpr uint type_f32 = 0, type_f16 = 1, type_bf16 = 2, type_int8 = 3;
+
+inline float element(device const float* p, ulong i, uint) { return p[i]; }
+inline float element(device const bfloat* p, ulong i, uint) { return float(p[i]); }
+inline float element(device const Any* p, ulong i, uint type) {
+  switch (type) {
+    case type_f32: return ((device const float*)p)[i];
+    case type_f16: return float(((device const half*)p)[i]);
+    case type_bf16: return float(((device const bfloat*)p)[i]);
+    default: return float(((device const char*)p)[i]);
+  }
+}
+
+inline void set_pair(device float* p, ulong i, float a, float b, uint) { *(device float2*)(p + i) = float2(a, b); }
+inline void set_pair(device bfloat* p, ulong i, float a, float b, uint) { *(device vec<bfloat, 2>*)(p + i) = vec<bfloat, 2>(float2(a, b)); }
+inline void set_pair(device Any* p, ulong i, float a, float b, uint type) {
+  if (type == type_f32) {
+    set_pair((device float*)p, i, a, b, type);
+  } else {
+    set_pair((device bfloat*)p, i, a, b, type);
+  }
+}
+
+// copy4 copies elements at to at + 3 of stored vectors into a tile; of Any,
+// the first count of them, and zeros.
+template <typename T> inline void copy4(threadgroup T* to, device const T* from, ulong at, uint, device const float*, ulong, uint) {
+  *(threadgroup vec<T, 4>*)to = *(device const vec<T, 4>*)(from + at);
+}
+inline void copy4(threadgroup float* to, device const bfloat* from, ulong at, uint, device const float*, ulong, uint) {
+  *(threadgroup float4*)to = float4(*(device const vec<bfloat, 4>*)(from + at));
+}
+template <typename T> inline void copy4(threadgroup T* to, device const char* from, ulong at, uint, device const float* scales, ulong scale_at, uint) {
+  *(threadgroup vec<T, 4>*)to = vec<T, 4>(float4(*(device const char4*)(from + at)) * scales[scale_at]);
+}
+inline void copy4(threadgroup float* to, device const Any* from, ulong at, uint count, device const float* scales, ulong scale_at, uint type) {
+  const float scale = type == type_int8 ? scales[scale_at] : 1.0f;
+  for (uint i = 0; i < 4; i++) to[i] = i < count ? element(from, at + i, type) * scale : 0.0f;
+}
+
+// Parts of the context are intervals of slots that depend on nothing: 64 slots
+// each up to slot 512, from there on a quarter of what lies before the power of
+// two below: long contexts have few parts. The four parts from a multiple of 4
+// on are of one size.
+inline uint part_size(uint part) { return part < 8 ? 64 : 128u << (part - 8) / 4; }
+inline uint part_start(uint part) { return part < 8 ? 64 * part : (4 + part % 4) * part_size(part); }
+
+// sees tells whether the row at index sees what is stored at column.
+inline bool sees(constant AttendParams& p, uint index, uint column) {
+  if (column > index) return false;
+  return p.window == 0 || column < p.keep || column + (p.window - p.keep) > index;
+}
+
+// column_of is the index stored in a slot that holds one.
+inline uint column_of(constant AttendParams& p, uint slot) {
+  if (p.window == 0 || slot < p.keep) return slot;
+  const uint ring = p.slots - p.keep, last = p.base + p.rows - 1;
+  return last - ((last - p.keep) % ring + ring - (slot - p.keep)) % ring;
+}
+
+// Row and first of the two columns of an 8x8 matrix that a lane holds.
+inline uint matrix_row(uint lane) { return (lane >> 1 & 3) | (lane >> 2 & 4); }
+inline uint matrix_column(uint lane) { return (lane << 1 & 2) | (lane >> 1 & 4); }
+
+// Joins of a value over the 4 lanes that hold a matrix row.
+inline float row_max(float v) {
+  v = max(v, simd_shuffle_xor(v, 1));
+  return max(v, simd_shuffle_xor(v, 8));
+}
+inline float row_sum(float v) {
+  v += simd_shuffle_xor(v, 1);
+  return v + simd_shuffle_xor(v, 8);
+}
+
+// load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
+// stored vectors of a KV head, zeros past the last slot and the last element.
+// Streams take 1 << shift lines each, from slot + stream · size on.
+template <typename T, typename K, uint D, uint ROWS>
+inline void load_tile(threadgroup T* tile, device const K* stored, device const float* scales, constant AttendParams& p, uint head,
+                      uint first, uint slot, uint size, uint shift, uint held, uint thread_index, uint threads) {
+  constexpr uint LINE = D + 16 / sizeof(T), QUADS = D / 4;
+  const uint groups = (p.dim + scale_group - 1) / scale_group;
+  for (uint i = thread_index; i < ROWS * QUADS; i += threads) {
+    const uint line = i / QUADS, column = i % QUADS * 4, at = first + column;
+    const uint from = slot + (line >> shift) * size + (line & ((1u << shift) - 1));
+    threadgroup T* to = tile + line * LINE + column;
+    if (from < held && at < p.dim) {
+      const ulong vector = ulong(head) * p.capacity + from;
+      copy4(to, stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
+    } else {
+      *(threadgroup vec<T, 4>*)to = vec<T, 4>(T(0.0f));
+    }
+  }
+}
+
+// load_queries sets matrices to elements first to first + D - 1 of the lane's
+// query vector, zeros past the last element and for no vector.
+template <typename T, typename Q, uint D>
+inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], device const Q* q, constant AttendParams& p, ulong vector,
+                         bool real, uint first, uint lane) {
+  UNROLL for (uint d = 0; d < D / 8; d++) {
+    const uint at = first + d * 8 + matrix_column(lane);
+    const bool there = real && at < p.dim;
+    queries[d].thread_elements()[0] = there ? T(element(q, vector * p.dim + at, p.q_type)) : T(0.0f);
+    queries[d].thread_elements()[1] = there ? T(element(q, vector * p.dim + at + 1, p.q_type)) : T(0.0f);
+  }
+}
+
+// Block is what a lane knows of its simdgroup's query vectors.
+struct Block {
+  uint lowest, highest; // index of the rows of the first and the last vector
+  uint index;           // of the row of the lane's vector
+  uint column;          // first of the two that the lane holds of a matrix
+};
+
+// Sums are the attention so far: of the lane's row the maximum of the scores and
+// the lane's share of the weights, and the weighted values.
+template <uint D> struct Sums {
+  float most, weight;
+  simdgroup_matrix<float, 8, 8> values[D / 8];
+};
+
+// take adds STEP slots from slot on, whose scores and values are given.
+// Multiplications that an addition follows are written as fma, for every copy of this
+// code to round alike.
+template <typename T, uint D, uint STEP>
+inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* scores, threadgroup const T* values, Block block, uint slot,
+                 uint held, constant AttendParams& p) {
+  constexpr uint LINE = D + 16 / sizeof(T);
+  const bool all_seen = p.window == 0 && slot + STEP <= block.lowest + 1;
+  float peak = none;
+  UNROLL for (uint i = 0; i < STEP / 8; i++) {
+    UNROLL for (uint j = 0; j < 2; j++) {
+      const uint at = slot + i * 8 + block.column + j;
+      if (!all_seen && (at >= held || !sees(p, block.index, column_of(p, at)))) scores[i].thread_elements()[j] = none;
+      peak = max(peak, scores[i].thread_elements()[j]);
+    }
+  }
+  peak = row_max(peak);
+  // Where a row sees none of the slots its sums are multiplied by 2^0, where
+  // it has seen none so far the slots' weights are 0 and not 2^0.
+  const float most = peak == none ? sums.most : max(sums.most, peak * p.scale);
+  const float shift = most == none ? 0.0f : most, decay = exp2(sums.most - shift);
+  UNROLL for (uint d = 0; d < D / 8; d++) {
+    sums.values[d].thread_elements()[0] *= decay;
+    sums.values[d].thread_elements()[1] *= decay;
+  }
+  float sum = 0.0f;
+  UNROLL for (uint i = 0; i < STEP / 8; i++) {
+    simdgroup_matrix<T, 8, 8> weights;
+    UNROLL for (uint j = 0; j < 2; j++) {
+      const T weight = T(exp2(fma(scores[i].thread_elements()[j], p.scale, -shift)));
+      weights.thread_elements()[j] = weight;
+      sum += float(weight);
+    }
+    UNROLL for (uint d = 0; d < D / 8; d++) {
+      simdgroup_matrix<T, 8, 8> value;
+      simdgroup_load(value, values + i * 8 * LINE + d * 8, LINE);
+      simdgroup_multiply_accumulate(sums.values[d], weights, value, sums.values[d]);
+    }
+  }
+  sums.weight = fma(sums.weight, decay, sum);
+  sums.most = most;
+}
+
+// attend: out and q are [rows, heads, dim], keys and values [KV heads, capacity,
+// dim], their scales [KV heads, capacity, groups].
+//
+// SPLIT, the decode kernel: simdgroups without a block of their own take a part of
+// the context each, 4 / blocks parts a threadgroup; partial is [rows, heads, parts,
+// dim] sums, then [rows, heads, parts] pairs of maximum and weight. Nothing that
+// a row's sums are made of depends on other rows: a part's slots are taken in
+// steps of a fixed length, and what a row does not see changes none of its bits.
+// Otherwise a threadgroup takes the whole context, and out gets the result.
+//
+// WIDE, for any head dim: scores are summed over slices of D elements, and a
+// threadgroup has one slice of the output. Grid: KV heads, (sets of parts ·)
+// teams of blocks, slices; the longest come first.
+template <typename Q, typename K, typename T, uint D, bool SPLIT, bool WIDE>
+kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]], device const K* keys [[buffer(2)]],
+                   device const K* values [[buffer(3)]], device const float* key_scales [[buffer(4)]],
+                   device const float* value_scales [[buffer(5)]], device float* partial [[buffer(6)]],
+                   constant AttendParams& p [[buffer(7)]], uint3 place [[threadgroup_position_in_grid]],
+                   uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64; // of a tile: 18 KiB at most
+  constexpr uint STEP = SPLIT ? ROWS / 4 : ROWS, LINE = D + 16 / sizeof(T);
+  threadgroup T tile[ROWS * LINE];
+
+  const uint streams = SPLIT && p.blocks < 4 ? 4 / p.blocks : 1, threads = 32 * p.blocks * streams;
+  const uint stream = simdgroup / p.blocks, kv_head = place.x;
+  const uint vectors = p.rows * p.group, teams = (vectors + 8 * p.blocks - 1) / (8 * p.blocks);
+  const uint held = min(p.base + p.rows, p.slots);
+  const uint sets = SPLIT ? (p.parts + streams - 1) / streams : 1, item = sets * teams - 1 - place.y;
+  const uint part = item / teams * streams, team = item % teams;
+  const uint first = (team * p.blocks + simdgroup % p.blocks) * 8, last = min(first + 7, vectors - 1);
+
+  // Lanes past the last vector have no queries, and its row.
+  const uint n = first + matrix_row(lane);
+  const bool real = n < vectors;
+  Block block;
+  block.lowest = p.base + min(first, vectors - 1) / p.group;
+  block.highest = p.base + last / p.group;
+  block.index = p.base + min(n, vectors - 1) / p.group;
+  block.column = matrix_column(lane);
+  const ulong vector = ulong(block.index - p.base) * p.heads + kv_head * p.group + n % p.group;
+
+  // Slots of the first stream; the others' are size further each.
+  const uint start = SPLIT ? part_start(part) : 0, size = SPLIT ? part_size(part) : 0;
+  uint end = held;
+  if (SPLIT) {
+    end = min(held, start + size);
+  } else if (p.window == 0) {
+    end = p.base + min((team + 1) * p.blocks * 8 - 1, vectors - 1) / p.group + 1;
+  }
+
+  Sums<D> sums;
+  sums.most = none;
+  sums.weight = 0.0f;
+  UNROLL for (uint d = 0; d < D / 8; d++) sums.values[d] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  simdgroup_matrix<T, 8, 8> queries[D / 8];
+  if (!WIDE) load_queries<T, Q, D>(queries, q, p, vector, real, 0, lane);
+
+  const uint shift = ctz(ROWS / streams), lines = 1u << shift; // of a stream in a tile
+  threadgroup const T* own = tile + stream * lines * LINE;
+  for (uint at = start; at < end; at += lines) {
+    const uint slot = at + stream * size;
+    const bool busy = first < vectors && slot < held && (p.window != 0 || slot <= block.highest);
+    simdgroup_matrix<float, 8, 8> scores[ROWS / 8];
+    UNROLL for (uint i = 0; i < ROWS / 8; i++) scores[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (uint slice = 0; slice < (WIDE ? p.dim : 1); slice += D) {
+      load_tile<T, K, D, ROWS>(tile, keys, key_scales, p, kv_head, slice, at, size, shift, held, thread_index, threads);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      if (busy) {
+        if (WIDE) load_queries<T, Q, D>(queries, q, p, vector, real, slice, lane);
+        UNROLL for (uint i = 0; i < ROWS / 8; i++) {
+          if (i * 8 < lines) {
+            UNROLL for (uint d = 0; d < D / 8; d++) {
+              simdgroup_matrix<T, 8, 8> key;
+              simdgroup_load(key, own + i * 8 * LINE + d * 8, LINE, ulong2(0, 0), true);
+              simdgroup_multiply_accumulate(scores[i], queries[d], key, scores[i]);
+            }
+          }
+        }
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    load_tile<T, K, D, ROWS>(tile, values, value_scales, p, kv_head, place.z * D, at, size, shift, held, thread_index, threads);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    UNROLL for (uint i = 0; i < ROWS / STEP; i++) {
+      if (busy && i * STEP < lines) take<T, D, STEP>(sums, scores + i * STEP / 8, own + i * STEP * LINE, block, slot + i * STEP, held, p);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+
+  const float weight = row_sum(sums.weight);
+  if (!real || part + stream >= (SPLIT ? p.parts : 1)) return;
+  const float factor = SPLIT ? 1.0f : 1.0f / weight;
+  const ulong at_part = vector * p.parts + part + stream;
+  UNROLL for (uint d = 0; d < D / 8; d++) {
+    const uint at = place.z * D + d * 8 + block.column;
+    if (at < p.dim) {
+      const float a = sums.values[d].thread_elements()[0] * factor, b = sums.values[d].thread_elements()[1] * factor;
+      if (SPLIT) {
+        set_pair(partial, at_part * p.dim + at, a, b, type_f32);
+      } else {
+        set_pair(out, vector * p.dim + at, a, b, p.q_type);
+      }
+    }
+  }
+  if (SPLIT && place.z == 0 && block.column == 0) {
+    set_pair(partial, ulong(p.rows) * p.heads * p.parts * p.dim + 2 * at_part, sums.most, weight, type_f32);
+  }
+}
