@@ -39,11 +39,13 @@ var errClosed = errors.New("metal: used after Close")
 
 // openGPU opens this machine's GPU: all of a process that use it share one
 // context and one goroutine. Each call is undone by one close.
-func openGPU() (*gpu, error) {
+func openGPU() (*gpu, error) { return shareGPU(openDevice) }
+
+func shareGPU(open func() (*device, error)) (*gpu, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.gpu == nil {
-		g, err := startGPU(openDevice)
+		g, err := startGPU(open)
 		if err != nil {
 			return nil, err
 		}
