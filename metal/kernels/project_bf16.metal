@@ -1,0 +1,4 @@
+// Projections by weights in bf16.
+#include "matvec.h.metal"
+
+PROJECT_KERNELS(BF16Rows, "bf16")

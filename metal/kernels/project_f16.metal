@@ -1,0 +1,4 @@
+// Projections by weights in f16.
+#include "matvec.h.metal"
+
+PROJECT_KERNELS(F16Rows, "f16")

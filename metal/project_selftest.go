@@ -1,0 +1,226 @@
+package metal
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+func init() {
+	for _, f := range projectFormats {
+		name := f.dtype.String()
+		if f.group > 0 {
+			name = fmt.Sprintf("%s-%d", name, f.group)
+		}
+		for _, x := range []elem{elemBF16, elemF32} {
+			registerSelfTest("project/"+name+"/"+x.name(), func(d *device) error { return checkProject(d, f, x) })
+			registerSelfTest("project/"+name+"/"+x.name()+"/rows", func(d *device) error { return checkRowBits(d, f, x) })
+		}
+	}
+}
+
+// projectFormat is a format, and inputs that end within a strip or a piece as
+// far as it allows, the last of more strips than there are splits.
+type projectFormat struct {
+	dtype backend.DType
+	group int
+	in    []int
+}
+
+var projectFormats = []projectFormat{
+	{backend.F32, 0, []int{5, 33, 200, 330}}, {backend.F16, 0, []int{5, 33, 200, 330}}, {backend.BF16, 0, []int{5, 33, 200, 330}},
+	{backend.Affine4, 32, []int{32, 672}}, {backend.Affine4, 64, []int{64, 576}}, {backend.Affine4, 128, []int{128, 640}},
+	{backend.Affine8, 32, []int{32, 352}}, {backend.Affine8, 64, []int{64, 320}}, {backend.Affine8, 128, []int{128, 384}},
+	{backend.Q8_0, 0, []int{32, 352}}, {backend.Q4_0, 0, []int{32, 672}},
+	{backend.Q4_K, 0, []int{256, 768}}, {backend.Q6_K, 0, []int{256, 768}},
+}
+
+// projectRows are around the tiles of 8, 16 and 32 rows; 33 and 70 are prefill.
+var projectRows = []int{1, 2, 7, 8, 16, 31, 32, 33, 70}
+
+// projectTolerance is that of sums in f32 over up to 768 products, whose
+// operands are exact: bf16 and f32 rows times weights as quant.Row has them.
+const projectTolerance = 3e-6
+
+// projectCase is rows of x times weights on the device, and their products in
+// float64.
+type projectCase struct {
+	*bed
+	r    *rand.Rand
+	f    projectFormat
+	in   int
+	x    view
+	xs   []float32 // as the device has them
+	rows int
+}
+
+func newProjectCase(b *bed, r *rand.Rand, f projectFormat, x elem, in, rows int) *projectCase {
+	c := &projectCase{bed: b, r: r, f: f, in: in, rows: rows}
+	values := normals(r, rows*in)
+	c.x, c.xs = b.values(values, x), rounded(values, x)
+	return c
+}
+
+// weight is a random weight with a bias or none, and its product with x.
+func (c *projectCase) weight(out int, biased bool) (linear, []float64) {
+	t := randomTensor(c.r, c.f.dtype, out, c.in, c.f.group)
+	l := linear{weight: c.bed.weight(t)}
+	bias := make([]float32, out)
+	if biased {
+		bias = normals(c.r, out)
+		l.bias = c.floats(bias)
+	}
+	w, y := widened(t), make([]float64, c.rows*out)
+	for i := range c.rows {
+		for o := range out {
+			sum := float64(bias[o])
+			for k, v := range c.xs[i*c.in : (i+1)*c.in] {
+				sum += float64(v) * float64(w[o*c.in+k])
+			}
+			y[i*out+o] = sum
+		}
+	}
+	return l, y
+}
+
+// spare is how many elements past the end of a result must stay as they were.
+const spare = 40
+
+// result reads rows of a result, and checks that nothing was written past them.
+func (c *projectCase) result(what string, dst view, want []float64, tolerance float64) error {
+	n := len(want)
+	if err := near(c.read(dst, n), want, tolerance+roundoff(dst.elem)); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if err := untouched(dst.bytes()[n*dst.elem.size():][:spare*dst.elem.size()]); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// checkProject compares every launcher with float64, at every number of rows.
+func checkProject(d *device, f projectFormat, x elem) error {
+	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)))
+	for i, rows := range projectRows {
+		in := f.in[(i+len(f.in)-1)%len(f.in)]
+		err := withBed(d, func(b *bed) error {
+			c := newProjectCase(b, r, f, x, in, rows)
+			if err := c.checkThree(); err != nil {
+				return err
+			}
+			if err := c.checkAdd(); err != nil {
+				return err
+			}
+			if err := c.checkGated(elemF32); err != nil {
+				return err
+			}
+			return c.checkGated(elemBF16)
+		})
+		if err != nil {
+			return fmt.Errorf("%d inputs, %d rows: %w", in, rows, err)
+		}
+	}
+	return nil
+}
+
+// checkThree is a dispatch of three weights, the second with a bias.
+func (c *projectCase) checkThree() error {
+	var w []linear
+	var dst []view
+	var want [][]float64
+	for i, out := range []int{37, 5, 32} {
+		l, y := c.weight(out, i == 1)
+		w, dst, want = append(w, l), append(dst, c.empty(c.rows*out+spare, elemF32)), append(want, y)
+	}
+	c.run(func(e encoder) { project(e, dst, c.x, c.rows, w, c.rows <= windowRows) })
+	for i := range w {
+		if err := c.result(fmt.Sprintf("%d of 3", i+1), dst[i], want[i], projectTolerance); err != nil {
+			return err
+		}
+	}
+	if c.rows == 1 {
+		for i := range w {
+			c.run(func(e encoder) {
+				projection{dst: dst[i : i+1], x: c.x, rows: 1, w: w[i : i+1]}.matvec(e)
+			})
+			if err := c.result(fmt.Sprintf("matvec, %d of 3", i+1), dst[i], want[i], projectTolerance); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *projectCase) checkAdd() error {
+	const out = 23
+	w, want := c.weight(out, true)
+	before := normals(c.r, c.rows*out)
+	dst := c.empty(c.rows*out+spare, elemF32)
+	copy(dst.bytes(), c.floats(before).bytes()[:4*len(before)])
+	for i, v := range before {
+		want[i] += float64(v)
+	}
+	c.run(func(e encoder) { projectAdd(e, dst, c.x, c.rows, w, c.rows <= windowRows) })
+	return c.result("added", dst, want, projectTolerance)
+}
+
+// checkGated is SwiGLU; gates of these sizes leave the range of exp in f32.
+func (c *projectCase) checkGated(to elem) error {
+	const out = 35
+	gate, want := c.weight(out, true)
+	up, ups := c.weight(out, to == elemBF16)
+	for i, u := range ups {
+		want[i] *= u / (1 + math.Exp(-want[i]))
+	}
+	dst := c.empty(c.rows*out+spare, to)
+	c.run(func(e encoder) { gatedProject(e, dst, c.x, c.rows, gate, up, c.rows <= windowRows) })
+	if err := c.result("gated to "+to.name(), dst, want, 2*projectTolerance); err != nil || c.rows > 1 {
+		return err
+	}
+	c.run(func(e encoder) {
+		projection{dst: []view{dst}, x: c.x, rows: 1, w: []linear{gate, up}, gated: true}.matvec(e)
+	})
+	return c.result("matvec gated to "+to.name(), dst, want, 2*projectTolerance)
+}
+
+// checkRowBits holds the bits of each row of a decode pass against those of
+// the row in a pass of windowRows, whatever tile takes it.
+func checkRowBits(d *device, f projectFormat, x elem) error {
+	const out, rows = 35, 2*windowRows + 6
+	in := f.in[len(f.in)-1]
+	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)+100))
+	return withBed(d, func(b *bed) error {
+		c := newProjectCase(b, r, f, x, in, rows)
+		w, want := c.weight(out, true)
+		dst := c.empty(rows*out+spare, elemF32)
+		c.run(func(e encoder) { project(e, []view{dst}, c.x, rows, []linear{w}, true) })
+		if err := c.result("windows", dst, want, projectTolerance); err != nil {
+			return err
+		}
+		all := c.read(dst, rows*out)
+		for i, n := range []int{1, 2, 7, 8, 16, 31, 32} {
+			first := 5 * i
+			part := c.empty(n*out, elemF32)
+			c.run(func(e encoder) {
+				project(e, []view{part}, c.x.at(first*in*x.size()), n, []linear{w}, true)
+			})
+			if err := equal(c.read(part, n*out), all[first*out:(first+n)*out]); err != nil {
+				return fmt.Errorf("%d rows from row %d on, against %d together: %w", n, first, rows, err)
+			}
+		}
+		return nil
+	})
+}
+
+// widened is a weight as quant.Row has it.
+func widened(t *backend.Tensor) []float32 {
+	out, in := t.Shape[0], t.Shape[1]
+	w := make([]float32, out*in)
+	for o := range out {
+		quant.Row(w[o*in:], t, o)
+	}
+	return w
+}
