@@ -1,17 +1,23 @@
 package metal
 
-// embedParams is rows.metal's EmbedParams.
-type embedParams struct{ width, wide uint32 }
+// embedParams is embed.metal's EmbedParams.
+type embedParams struct{ in, group, wide uint32 }
 
 // embedRows sets row r of dst, f32 [rows, table.in], to row tokens[r] (u32) of
 // a table of any type.
 func embedRows(e encoder, dst view, table weight, tokens view, rows int) {
-	p := embedParams{width: uint32(table.in), wide: wide(table.in, dst, table.data)}
-	n := int64(rows) * int64(table.in)
+	p := embedParams{in: uint32(table.in), group: uint32(table.group)}
+	if table.in%8 == 0 && table.data.offset%4 == 0 {
+		p.wide = 1
+	}
+	row := int64(4 + table.dtype.RowBytes(table.in)) // with its token
+	if table.dtype.Affine() {
+		row += 4 * int64(table.in/table.group)
+	}
 	e.dispatch(dispatch{
-		file: "rows", kernel: "embed_" + table.dtype.String(),
-		args:   []arg{bind(dst), bind(table.data), bind(tokens), params(&p)},
-		groups: size3{rows, 1, 1}, threads: size3{threadsOfRow(table.in), 1, 1},
-		cost: cost{read: int64(rows) * int64(4+table.dtype.RowBytes(table.in)), written: 4 * n},
+		file: "embed", kernel: "embed_" + table.dtype.String(),
+		args:   []arg{bind(dst), bind(table.data), bind(table.scales), bind(table.biases), bind(tokens), params(&p)},
+		groups: size3{rows, 1, 1}, threads: size3{threadsOfRow((table.in + 3) / 4), 1, 1}, // a thread takes 16 or 32 elements
+		cost: cost{read: int64(rows) * row, written: 4 * int64(rows) * int64(table.in)},
 	})
 }

@@ -25,7 +25,7 @@ type rotateCase struct {
 
 var rotateCases = []rotateCase{
 	{dim: 2, heads: 3, kvHeads: 1, rows: 1, capacity: 1, slots: 9},
-	{dim: 6, heads: 2, kvHeads: 2, norm: true, base: 3, rows: 5, capacity: 8, slots: 8},
+	{dim: 6, heads: 2, kvHeads: 2, norm: true, base: 3, rows: 5, capacity: 8, slots: 20},
 	{dim: 64, heads: 4, kvHeads: 2, norm: true, base: 43, rows: 10, capacity: 50, slots: 50, window: 40, keep: 3, wrap: 7},
 	{dim: 64, heads: 1, kvHeads: 1, base: 1000, rows: 2, capacity: 50, slots: 50, window: 40, keep: 3},
 	{dim: 64, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 4, capacity: 16, slots: 50, window: 40, keep: 3},

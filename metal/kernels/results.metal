@@ -15,7 +15,7 @@ constant constexpr uint minus_infinity = 0xff800000;
 
 struct ResultParams {
   uint vocab, chunks;
-  uint limit, except; // candidates are the ids below limit, but for except
+  uint limit, except; // candidates are the ids below limit (at most vocab), but for except
   uint top;           // 1 to 64
 };
 
@@ -68,7 +68,7 @@ kernel void row_chunks(device const uint* logits [[buffer(0)]], device uint4* st
     #pragma unroll
     for (uint j = 0; j < 4; j++) {
       const uint bits = v[i][j], id = first + at + j;
-      if (at + j < n && allowed(p, id)) top = better(top, key_of(bits, id));
+      if (allowed(p, id)) top = better(top, key_of(bits, id));
       if ((bits & 0x7f800000) != 0x7f800000) {
         peak = max(peak, as_type<float>(bits));
       } else if (bits != minus_infinity) {

@@ -1,25 +1,5 @@
-// Embedding and RMSNorm, a threadgroup a row, and conversion of elements.
+// RMSNorm, a threadgroup a row, and conversion of elements.
 #include "types.h.metal"
-
-struct EmbedParams {
-  uint width;
-  uint wide; // rows of dst and of the table are whole runs of 4 elements at such places
-};
-
-// Row r of dst is row tokens[r] of a table of floats.
-template <typename T>
-kernel void embed(device float* dst [[buffer(0)]], device const T* table [[buffer(1)]], device const uint* tokens [[buffer(2)]],
-                  constant EmbedParams& p [[buffer(3)]], uint row [[threadgroup_position_in_grid]],
-                  uint thread_index [[thread_index_in_threadgroup]], uint threads [[threads_per_threadgroup]]) {
-  device const T* from = table + ulong(tokens[row]) * p.width;
-  device float* to = dst + ulong(row) * p.width;
-  const bool wide = p.wide != 0;
-  for (uint i = 4 * thread_index; i < p.width; i += 4 * threads) store4(to, i, p.width, wide, load4(from, i, p.width, wide));
-}
-
-template [[host_name("embed_f32")]] kernel void embed<float>(device float*, device const float*, device const uint*, constant EmbedParams&, uint, uint, uint);
-template [[host_name("embed_f16")]] kernel void embed<half>(device float*, device const half*, device const uint*, constant EmbedParams&, uint, uint, uint);
-template [[host_name("embed_bf16")]] kernel void embed<bfloat>(device float*, device const bfloat*, device const uint*, constant EmbedParams&, uint, uint, uint);
 
 struct NormParams {
   uint width;
