@@ -2,6 +2,9 @@ package model
 
 import (
 	"strings"
+	"sync"
+
+	"github.com/edsrzf/mmap-go"
 
 	"windrow/backend"
 )
@@ -45,7 +48,7 @@ func EmptySource(c *Config, dt backend.DType) Source {
 		s.tensors[w.name] = t
 		most = max(most, w.elements()/t.DType.BlockSize()*t.DType.BlockBytes())
 	}
-	zero := make([]byte, most)
+	zero := zeros(most)
 	for name, t := range s.tensors {
 		t.Data = zero[:t.Elements()/t.DType.BlockSize()*t.DType.BlockBytes()]
 		if t.DType.Affine() {
@@ -55,6 +58,27 @@ func EmptySource(c *Config, dt backend.DType) Source {
 		s.tensors[name] = t
 	}
 	return s
+}
+
+var (
+	zeroMemory []byte
+	zeroMutex  sync.Mutex
+)
+
+// zeros returns n zero bytes, which may not be written to. They are address
+// space alone, and kept: the garbage collector would write to memory that it
+// gives a second time.
+func zeros(n int) []byte {
+	zeroMutex.Lock()
+	defer zeroMutex.Unlock()
+	if len(zeroMemory) < n {
+		memory, err := mmap.MapRegion(nil, n, mmap.RDONLY, mmap.ANON, 0)
+		if err != nil {
+			return make([]byte, n)
+		}
+		zeroMemory = memory
+	}
+	return zeroMemory[:n]
 }
 
 func (s *emptySource) Config() *Config { return s.config }

@@ -1,0 +1,119 @@
+package metal
+
+import (
+	"fmt"
+	"os"
+
+	"windrow/backend"
+	"windrow/metal/driver"
+)
+
+// matvecVariable set to 1 gives batch invariance up for the speed of single
+// rows.
+const matvecVariable = "WINDROW_METAL_MATVEC"
+
+// Options say how to use the GPU.
+type Options struct {
+	// Exact keeps activations in f32 in every operation.
+	Exact bool
+	// Mapped are the memory regions in which weights may lie, mapped files say:
+	// these weights are used in place, others are copied. They must stay mapped
+	// until Close.
+	Mapped [][]byte
+	// Largest is the size of the largest weight in bytes.
+	Largest int
+}
+
+// Backend is the GPU as a backend.Backend.
+type Backend struct {
+	memory  memory
+	close   func() error // of the gpu
+	info    driver.Info
+	exact   bool
+	weights *weights
+	kvs     map[*kv]bool // that are open
+	arena   arena
+	step    view // tokens, angles and wanted rows of a forward
+	room    int  // bytes of step
+	pass    pass
+}
+
+// New opens the GPU. Its error is one line that says what is missing: macOS, an
+// Apple GPU.
+func New(o Options) (*Backend, error) {
+	g, err := openGPU()
+	if err != nil {
+		return nil, err
+	}
+	if os.Getenv(matvecVariable) == "1" {
+		useMatvec.Store(true)
+	}
+	return newBackend(g, o), nil
+}
+
+// newBackend makes a backend of an opened gpu, which it closes.
+func newBackend(g *gpu, o Options) *Backend {
+	b := overMemory(gpuMemory{g}, o)
+	b.info, b.close = g.device.info, g.close
+	return b
+}
+
+func overMemory(m memory, o Options) *Backend {
+	return &Backend{
+		memory: m, close: func() error { return nil }, exact: o.Exact,
+		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{},
+	}
+}
+
+// ErrNoDevice is what New's error wraps where there is no GPU to use: the
+// system is not macOS, or too old, or the GPU is not Apple's.
+var ErrNoDevice = driver.ErrNoDevice
+
+// Name is "metal".
+func (b *Backend) Name() string { return "metal" }
+
+const (
+	// invariantRows is how many rows of a sequence a decode pass may have.
+	invariantRows = 32
+	// promptRows is how many rows of a prompt one pass should carry: enough that
+	// weights are read far more slowly than they are multiplied.
+	promptRows = 512
+)
+
+// Features describes the device.
+func (b *Backend) Features() backend.Features {
+	f := backend.Features{
+		Description: fmt.Sprintf("%s, family Apple%d, macOS %s; not yet run on hardware", b.info.Name, b.info.Family, b.info.System),
+		Kernels:     "metal-bf16", PrefillRows: promptRows, BatchInvariantRows: invariantRows,
+	}
+	if b.exact {
+		f.Kernels, f.Exact = "metal-f32", true
+	}
+	if useMatvec.Load() {
+		f.Kernels += ", matvec"
+	}
+	return f
+}
+
+// DeviceName is the GPU's name.
+func (b *Backend) DeviceName() string { return b.info.Name }
+
+// WorkingSet is how many bytes the GPU can use without slowing down.
+func (b *Backend) WorkingSet() int64 { return int64(b.info.WorkingSet) }
+
+// Close frees everything on the device.
+func (b *Backend) Close() error {
+	if b.memory == nil {
+		return nil
+	}
+	for c := range b.kvs {
+		c.Close()
+	}
+	b.weights.close()
+	b.arena.free(b.memory)
+	if b.room > 0 {
+		b.memory.free(b.step)
+	}
+	b.memory, b.room = nil, 0
+	return b.close()
+}

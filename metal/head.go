@@ -1,0 +1,127 @@
+package metal
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"windrow/backend"
+)
+
+// headRows bounds the rows that go through the head at once: 128 rows of 152 k
+// logits are 78 MB.
+const headRows = 128
+
+// Results norms the wanted rows, multiplies them with the head, and returns
+// the statistics of each row's logits.
+func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head backend.Matrix, w backend.Want) ([]backend.Result, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	xb, nw, h := x.(*buffer), norm.(*vector), head.(*matrix)
+	if h.in != xb.width || nw.n != xb.width {
+		p.fail("results: norm %d and head %d for width %d", nw.n, h.in, xb.width)
+		return nil, p.err
+	}
+	limit, err := w.Check(p.rows, h.out)
+	if err != nil {
+		p.fail("%w", err)
+		return nil, p.err
+	}
+	results := make([]backend.Result, 0, len(w.Rows))
+	for rows := w.Rows; len(rows) > 0; {
+		n := min(len(rows), headRows)
+		part, err := p.head(xb, nw, eps, h, w, limit, rows[:n])
+		if err != nil {
+			if p.err == nil {
+				p.fail("%w", err)
+			}
+			return nil, p.err
+		}
+		results, rows = append(results, part...), rows[n:]
+	}
+	return results, nil
+}
+
+// head runs the head on at most headRows rows.
+func (p *pass) head(x *buffer, norm *vector, eps float32, h *matrix, w backend.Want, limit int, rows []int32) ([]backend.Result, error) {
+	n, top := len(rows), max(1, min(w.TopK, mostTop, h.out))
+	y := linear{weight: h.weight}
+	normed := elemF32
+	if p.operand(y) == asBF16 {
+		normed = elemBF16
+	}
+	memory, arena := p.b.memory, &p.b.arena
+	var places [4]view
+	for i, s := range []struct {
+		bytes int
+		elem  elem
+	}{
+		{n * x.width * normed.size(), normed}, {4 * n * h.out, elemF32},
+		{partialBytes(n, h.out, top), elemBytes}, {n * resultBytes(top), elemBytes},
+	} {
+		var err error
+		if places[i], err = arena.take(memory, s.bytes, s.elem); err != nil {
+			return nil, err
+		}
+	}
+	states, logits, partials, out := places[0], places[1], places[2], places[3]
+	want := stage(p, rows)
+	// Rows of the head are those of decode passes wherever there are few.
+	decode := p.decode || n <= invariantRows
+	p.record(op{src: []*buffer{x}, reads: asF32, run: func(e encoder, _, src []view, _ view) {
+		rmsNormWanted(e, states, src[0], norm.data, p.said(want, elemU32), n, x.width, eps)
+		project(e, []view{logits}, states, n, []linear{y}, decode)
+		rowResults(e, out, partials, logits, n, h.out, limit, int(w.Except), top)
+	}})
+	p.flush(nil)
+	if p.err != nil {
+		return nil, p.err
+	}
+	var z []float32
+	if w.Logits || w.TopK > mostTop {
+		z = make([]float32, n*h.out)
+		floats(z, memory.bytes(logits, 4*len(z)))
+	}
+	data := memory.bytes(out, n*resultBytes(top))
+	if data == nil { // only costs are counted
+		return make([]backend.Result, n), nil
+	}
+	results, err := decodeResults(data, n, top)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		r := &results[i]
+		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
+			return nil, fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
+		}
+		if len(r.Top) == 0 {
+			return nil, fmt.Errorf("results: no id may be chosen")
+		}
+		r.Argmax = r.Top[0].ID
+		switch {
+		case w.TopK > mostTop:
+			r.Top = hostTop(z[i*h.out:(i+1)*h.out], w.TopK, int32(limit), w.Except)
+		case w.TopK == 0:
+			r.Top = nil
+		}
+		if w.Logits {
+			r.Logits = z[i*h.out : (i+1)*h.out : (i+1)*h.out]
+		}
+	}
+	return results, nil
+}
+
+// hostTop takes the k best candidates from a row of logits.
+func hostTop(z []float32, k int, limit, except int32) []backend.Candidate {
+	all := make([]backend.Candidate, 0, limit)
+	for id, v := range z[:limit] {
+		if int32(id) != except {
+			all = append(all, backend.Candidate{ID: int32(id), Logit: v})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b backend.Candidate) int { return cmp.Compare(b.Logit, a.Logit) })
+	return all[:min(k, len(all))]
+}

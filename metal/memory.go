@@ -1,0 +1,98 @@
+package metal
+
+import "cmp"
+
+// memory is where a backend keeps what kernels work on, and how it submits
+// them: a GPU, or a count of what one would do.
+type memory interface {
+	// alloc makes memory that host and device share.
+	alloc(bytes int, e elem) (view, error)
+	// wrap shares the host's memory, whole pages, which must stay until they are
+	// freed.
+	wrap(pages []byte) (view, error)
+	free(v view)
+	// bytes is the host's side of n bytes of v; nil where only costs are counted.
+	bytes(v view, n int) []byte
+	// encode submits what f dispatches, in order, and waits for it.
+	encode(f func(e encoder)) error
+	// maxBuffer is the largest number of bytes of one buffer.
+	maxBuffer() int
+}
+
+// gpuMemory is the memory of a GPU: each call is a job of its goroutine.
+type gpuMemory struct{ gpu *gpu }
+
+func (m gpuMemory) alloc(bytes int, e elem) (v view, err error) {
+	closed := m.gpu.do(func() { v, err = m.gpu.device.alloc(bytes, e) })
+	return v, cmp.Or(closed, err)
+}
+
+func (m gpuMemory) wrap(pages []byte) (v view, err error) {
+	closed := m.gpu.do(func() { v, err = m.gpu.device.wrap(pages, elemBytes) })
+	return v, cmp.Or(closed, err)
+}
+
+// free does nothing once the gpu is closed.
+func (m gpuMemory) free(v view) { _ = m.gpu.do(func() { m.gpu.device.free(v) }) }
+
+func (m gpuMemory) bytes(v view, n int) []byte { return v.bytes()[:n] }
+
+func (m gpuMemory) encode(f func(e encoder)) (err error) {
+	closed := m.gpu.do(func() { err = m.gpu.device.encode(f) })
+	return cmp.Or(closed, err)
+}
+
+func (m gpuMemory) maxBuffer() int { return m.gpu.device.info.MaxBufferLength }
+
+// arena gives the activations of a pass their places, in memory that is kept
+// for the next pass.
+type arena struct {
+	chunks []arenaChunk
+	at     int // chunk in use
+	offset int
+}
+
+type arenaChunk struct {
+	view view
+	size int
+}
+
+const (
+	arenaAlign      = 256
+	arenaChunkBytes = 16 << 20
+)
+
+// reset forgets what was given.
+func (a *arena) reset() { a.at, a.offset = 0, 0 }
+
+// take gives n bytes; what was given before stays where it is.
+func (a *arena) take(m memory, n int, e elem) (view, error) {
+	n = aligned(n, arenaAlign)
+	for ; a.at < len(a.chunks); a.at, a.offset = a.at+1, 0 {
+		if c := a.chunks[a.at]; a.offset+n <= c.size {
+			v := c.view.at(a.offset)
+			v.elem = e
+			a.offset += n
+			return v, nil
+		}
+	}
+	size := max(n, arenaChunkBytes)
+	v, err := m.alloc(size, elemBytes)
+	if err != nil {
+		return view{}, err
+	}
+	a.chunks = append(a.chunks, arenaChunk{v, size})
+	a.offset = n
+	v.elem = e
+	return v, nil
+}
+
+func (a *arena) free(m memory) {
+	for _, c := range a.chunks {
+		m.free(c.view)
+	}
+	*a = arena{}
+}
+
+// aligned rounds n up to a multiple of a, a power of two.
+func aligned(n, a int) int { return (n + a - 1) &^ (a - 1) }

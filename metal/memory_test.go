@@ -1,0 +1,258 @@
+package metal
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/edsrzf/mmap-go"
+
+	"windrow/backend"
+	"windrow/metal/driver"
+)
+
+// hostMemory is memory without a device.
+type hostMemory struct {
+	buffers map[*driver.Buffer][]byte
+	wraps   int
+	most    int
+}
+
+func newHostMemory(most int) *hostMemory {
+	return &hostMemory{buffers: map[*driver.Buffer][]byte{}, most: most}
+}
+
+func (m *hostMemory) add(data []byte, e elem) (view, error) {
+	if len(data) > m.most {
+		return view{}, errors.New("too large")
+	}
+	b := new(driver.Buffer)
+	m.buffers[b] = data
+	return view{buffer: b, elem: e}, nil
+}
+
+func (m *hostMemory) alloc(n int, e elem) (view, error) { return m.add(make([]byte, n), e) }
+
+func (m *hostMemory) wrap(pages []byte) (view, error) {
+	m.wraps++
+	if address(pages)%driver.PageSize != 0 || len(pages)%driver.PageSize != 0 {
+		return view{}, errors.New("not whole pages")
+	}
+	return m.add(pages, elemBytes)
+}
+
+func (m *hostMemory) free(v view) { delete(m.buffers, v.buffer) }
+
+func (m *hostMemory) bytes(v view, n int) []byte { return m.buffers[v.buffer][v.offset : v.offset+n] }
+
+func (m *hostMemory) encode(func(e encoder)) error { return errors.New("no device") }
+func (m *hostMemory) maxBuffer() int               { return m.most }
+
+// mapped is memory at a page border of the system that ends inside of a page.
+func mapped(t *testing.T, n int) []byte {
+	t.Helper()
+	m, err := mmap.MapRegion(nil, n, mmap.RDWR, mmap.ANON, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Unmap() })
+	for i := range m {
+		m[i] = byte(i*7 + i>>8)
+	}
+	return m
+}
+
+// Tensors of a mapped file are used in place, whatever window they lie in, and
+// whatever is not mapped or not aligned is copied.
+func TestWeightsInPlace(t *testing.T) {
+	file := mapped(t, 1<<20+1234)
+	const largest = 40000
+	for _, most := range []int{2 << 20, 10 * driver.PageSize, 5*driver.PageSize + 100} {
+		m := newHostMemory(most)
+		w := newWeights(m, [][]byte{nil, file}, largest)
+		r := rand.New(rand.NewPCG(1, 1))
+		check := func(data []byte, inPlace bool) {
+			t.Helper()
+			v, err := w.place(data, elemBF16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := m.bytes(v, len(data))
+			if !bytes.Equal(got, data) || v.elem != elemBF16 {
+				t.Fatalf("at most %d: other bytes", most)
+			}
+			if same := unsafe.SliceData(got) == unsafe.SliceData(data); same != inPlace {
+				t.Fatalf("at most %d: %d bytes in place: %v, want %v", most, len(data), same, inPlace)
+			}
+		}
+		for range 300 {
+			at := r.IntN(len(file)-largest) &^ (weightAlign - 1)
+			check(file[at:at+1+r.IntN(largest)], true)
+		}
+		check(file[:largest], true)
+		check(file[len(file)-largest+(-len(file)&(weightAlign-1)):], true) // up to the last byte
+		if most > weightsChunk { // copies have room
+			check(file[3:5000], false)
+			check(make([]byte, 100), false)
+			check(make([]byte, weightsChunk/2), false)
+		}
+		if n := (len(file) + most - 1) / most; m.wraps < n || m.wraps > 3*n {
+			t.Errorf("%d bytes in %d windows of at most %d", len(file), m.wraps, most)
+		}
+		w.close()
+		if n := len(m.buffers); n != 0 {
+			t.Errorf("%d buffers are left", n)
+		}
+	}
+}
+
+// A tensor that is larger than was said is copied where no window holds it.
+func TestWeightsLargerThanSaid(t *testing.T) {
+	file := mapped(t, 1<<20)
+	m := newHostMemory(600 << 10)
+	w := newWeights(m, [][]byte{file}, 1000)
+	data := file[500<<10 : 1000<<10]
+	v, err := w.place(data, elemBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m.bytes(v, len(data)), data) {
+		t.Error("other bytes")
+	}
+	if _, err := w.place(file[:700<<10], elemBytes); err == nil {
+		t.Error("a tensor that no buffer holds: want an error")
+	}
+	w.close()
+}
+
+// Small copies share buffers and keep their bytes.
+func TestWeightsCopies(t *testing.T) {
+	m := newHostMemory(1 << 30)
+	w := newWeights(m, nil, 0)
+	var views []view
+	for i := range 3000 {
+		v, err := w.copy(bytes.Repeat([]byte{byte(i)}, 1+i), elemF32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		views = append(views, v)
+	}
+	for i, v := range views {
+		if v.offset%weightAlign != 0 || !bytes.Equal(m.bytes(v, 1+i), bytes.Repeat([]byte{byte(i)}, 1+i)) {
+			t.Fatalf("copy %d at %d has other bytes", i, v.offset)
+		}
+	}
+	if n := len(m.buffers); n > 8 {
+		t.Errorf("%d buffers for 4.5 MB of small weights", n)
+	}
+	w.close()
+	if len(m.buffers) != 0 {
+		t.Error("buffers are left")
+	}
+}
+
+// Storage grows by doubling and keeps every slot of every layer, and its parts
+// do not overlap.
+func TestKVGrows(t *testing.T) {
+	for _, dt := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+		m := newHostMemory(1 << 30)
+		b := overMemory(m, Options{})
+		l := backend.KVLayout{Layers: 3, KVHeads: 2, HeadDim: 70, DType: dt, Slots: 700}
+		made, err := b.NewKV(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := made.(*kv)
+		// parts lists the slots of one layer, each a few bytes of memory.
+		parts := func() (list [][]byte) {
+			for i := range l.Layers {
+				y := c.layer(i)
+				for j, v := range []view{y.k, y.v, y.kScales, y.vScales} {
+					size := map[backend.KVType]int{backend.KVF32: 280, backend.KVBF16: 140, backend.KVInt8: 70}[dt]
+					if j >= 2 {
+						size = 8 // two groups
+						if v.buffer == nil {
+							continue
+						}
+					}
+					for h := range l.KVHeads {
+						for s := range c.capacity {
+							list = append(list, m.bytes(v.at((h*c.capacity+s)*size), size))
+						}
+					}
+				}
+			}
+			return list
+		}
+		held, marks := 0, map[int]byte{} // by part and slot
+		for _, to := range []int{1, 64, 65, 300, 301, 700} {
+			if err := c.reserve(to); err != nil {
+				t.Fatal(err)
+			}
+			if c.capacity < to || c.capacity > max(64, min(2*to, l.Slots)) {
+				t.Errorf("%v: capacity %d for %d slots", dt, c.capacity, to)
+			}
+			if got := c.Bytes(); got != int64(c.capacity)*l.BytesPerToken() {
+				t.Errorf("%v: %d bytes", dt, got)
+			}
+			list := parts()
+			for i, p := range list {
+				part, slot := i/c.capacity, i%c.capacity
+				if slot < held && (p[0] != marks[part*1000+slot] || p[len(p)-1] != marks[part*1000+slot]) {
+					t.Fatalf("%v: part %d slot %d is lost at capacity %d", dt, part, slot, c.capacity)
+				}
+			}
+			for i, p := range list {
+				mark := byte(i*31 + to)
+				marks[i/c.capacity*1000+i%c.capacity] = mark
+				for j := range p {
+					p[j] = mark
+				}
+			}
+			for i, p := range list { // nothing was written over
+				if mark := byte(i*31 + to); p[0] != mark || p[len(p)-1] != mark {
+					t.Fatalf("%v: part %d overlaps another at capacity %d", dt, i, c.capacity)
+				}
+			}
+			held = c.capacity
+		}
+		made.Close()
+		made.Close()
+		if len(m.buffers) != 0 || c.Bytes() != 0 {
+			t.Errorf("%v: %d buffers, %d bytes after Close", dt, len(m.buffers), c.Bytes())
+		}
+	}
+}
+
+// Closing a backend closes what is still open in it, once.
+func TestBackendCloses(t *testing.T) {
+	m := newHostMemory(1 << 30)
+	b := overMemory(m, Options{})
+	c, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*kv).reserve(5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	if len(m.buffers) != 0 {
+		t.Errorf("%d buffers are left", len(m.buffers))
+	}
+	if _, err := b.Begin(1); err == nil {
+		t.Error("a forward after Close: want an error")
+	}
+	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err == nil {
+		t.Error("a weight after Close: want an error")
+	}
+}
