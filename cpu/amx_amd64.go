@@ -35,10 +35,6 @@ const (
 	// steps, 18.3 at 16 (PREFETCHT0; T1 gives 0.93 of that in a quiet minute and
 	// NTA half).
 	tileAhead = 4
-	// tileResume is the steps after which tilesWide changes to the next outputs:
-	// 32 rows × 512 elements of activations (32 KB) stay in L1. 24 and 32 steps
-	// are 2 to 4 % slower at 2048 elements.
-	tileResume = 16
 )
 
 // tileConfig is the operand of LDTILECFG.
@@ -49,8 +45,8 @@ type tileConfig struct {
 	rows    [16]uint8
 }
 
-// tileCall is what the assembly works through: blocks of 16 outputs (32 in
-// tilesWide), in super-blocks of phases blocks. Offsets are in bytes, and
+// tileCall is what the assembly works through: blocks of 16 outputs, in
+// super-blocks of phases blocks. Offsets are in bytes, and
 // named in amx_amd64.s.
 type tileCall struct {
 	cfg                   *tileConfig
@@ -65,14 +61,10 @@ type tileCall struct {
 	cstride, cphase, csup int
 	steps, supers, phases int
 	ahead                 int
-	resume                int
 }
 
 //go:noescape
 func tilesNarrow(t *tileCall)
-
-//go:noescape
-func tilesWide(t *tileCall)
 
 //go:noescape
 func tilePack(dst *uint16, x *float32, stride, rows, steps int)
@@ -142,19 +134,22 @@ func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o
 		pr.narrow(&y[0], 4, a, stride, outs, p, 0, 1)
 		return
 	}
-	// Sums of a part of the rows, [outs, span].
-	span := tileGroups * tileSpan
-	if p.rows > span {
-		span = 2 * tileSpan
+	if p.rows > tileGroups*tileSpan {
+		full := outs / (2 * tileSpan) * (2 * tileSpan)
+		if full > 0 {
+			pr.many(y, ldy, a, stride, full, p, s)
+		}
+		if full == outs {
+			return
+		}
+		y, a, outs = y[full:], a[full*stride:], outs-full
 	}
+	// Sums of a part of the rows, [outs, span].
+	const span = tileGroups * tileSpan
 	c := s.floats(scratchProject, (outs+tileSpan-1)/tileSpan*tileSpan*span)
 	for r := 0; r < p.rows; r += span {
 		n := min(span, p.rows-r)
-		if p.rows <= span {
-			pr.narrow(&c[0], 4*span, a, stride, outs, p, r, n)
-		} else {
-			pr.wide(c, a, stride, outs, p, r, n)
-		}
+		pr.narrow(&c[0], 4*span, a, stride, outs, p, r, n)
 		for i := 0; i < n; i += tileSpan {
 			tileTranspose(&y[(r+i)*ldy], 4*ldy, &c[i], 4*span, outs, min(n-i, tileSpan))
 		}
@@ -192,44 +187,6 @@ func (amxProjector) narrow(c *float32, ldc int, a []byte, stride, outs int, p *p
 	tilesNarrow(&t)
 }
 
-// wide multiplies n ≤ 32 rows from row r into c [outs, 32], in K blocks.
-func (pr amxProjector) wide(c []float32, a []byte, stride, outs int, p *packed, r, n int) {
-	const ldc = 4 * 2 * tileSpan
-	steps := p.in / tileStep
-	n0, n1 := min(n, tileSpan), n-tileSpan
-	b0 := p.b16[r*p.in:]
-	b1 := b0
-	if n1 > 0 {
-		b1 = p.b16[(r+tileSpan)*p.in:]
-	} else {
-		// One column for the second tile, whose sums nobody reads, costs less
-		// than a kernel for one tile of activations: its loop waits on sums.
-		n1 = 1
-	}
-	full := outs / (2 * tileSpan) * (2 * tileSpan)
-	if full > 0 {
-		cfg := tileConfig{palette: 1}
-		cfg.wide(n0, n1)
-		q := tilePhases(stride, full, 2*tileSpan)
-		t := tileCall{
-			cfg: &cfg, astride: q * stride, aphase: stride, asup: 2 * tileSpan * q * stride,
-			b0stride: 4 * n0, b0step: 64 * n0, b1stride: 4 * n1, b1step: 64 * n1,
-			c: unsafe.Pointer(&c[0]), cstride: q * ldc, cphase: ldc, csup: 2 * tileSpan * q * ldc,
-			supers: full / (2 * tileSpan) / q, phases: q,
-		}
-		for k := 0; k < steps; k += tileResume {
-			t.a = unsafe.Pointer(&a[64*k])
-			t.b0, t.b1 = unsafe.Pointer(&b0[k*32*n0]), unsafe.Pointer(&b1[k*32*n1])
-			t.steps = min(tileResume, steps-k)
-			tilesWide(&t)
-			t.resume = 1
-		}
-	}
-	if full < outs {
-		pr.narrow(&c[full*2*tileSpan], ldc, a[full*stride:], stride, outs-full, p, r, n)
-	}
-}
-
 // narrow sets the shapes of tilesNarrow: C tiles 0..3 of m rows, B tiles 4 of
 // 16 columns and 5 of n, A tile 6 of m rows.
 func (c *tileConfig) narrow(m, groups, n int) {
@@ -240,15 +197,4 @@ func (c *tileConfig) narrow(m, groups, n int) {
 		c.rows[t] = uint8(m)
 	}
 	c.bytes[groups-1], c.bytes[5] = uint16(4*n), uint16(4*n)
-}
-
-// wide sets the shapes of tilesWide: C tiles 0..3 of n0, n1, n0, n1 columns, B
-// tiles 4 and 5 of n0 and n1, A tiles 6 and 7.
-func (c *tileConfig) wide(n0, n1 int) {
-	for t := range 8 {
-		c.rows[t], c.bytes[t] = tileSpan, 64
-	}
-	for t := 0; t < 6; t += 2 {
-		c.bytes[t], c.bytes[t+1] = uint16(4*n0), uint16(4*n1)
-	}
 }

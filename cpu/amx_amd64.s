@@ -23,7 +23,6 @@
 #define SUPERS   144
 #define PHASES   152
 #define AHEAD    160
-#define RESUME   168
 
 #define PREFETCH8 \
 	PREFETCHT0 (DI); \
@@ -218,99 +217,6 @@ narrowStored:
 	ADDQ AX, c-32(SP)
 	DECQ supers-8(SP)
 	JNZ  narrowBlock
-	TILERELEASE
-	RET
-
-// func tilesWide(t *tileCall)
-//
-// Two A tiles, 16 rows of stride ASTRIDE apart, and two B tiles at a time:
-// four chains of C, resumed from memory where RESUME is set.
-TEXT ·tilesWide(SB), NOSPLIT, $0-8
-	MOVQ t+0(FP), R15
-	MOVQ CFG(R15), AX
-	LDTILECFG_AX
-	MOVQ ASTRIDE(R15), BX
-	XORQ R13, R13
-	MOVQ SUPERS(R15), R8
-	MOVQ A(R15), R14
-	MOVQ C(R15), R12
-
-wideBlock:
-	// DI, R9: C of the two A tiles; SI: C stride.
-	MOVQ  PHASEC(R15), DI
-	IMULQ R13, DI
-	ADDQ  R12, DI
-	MOVQ  CSTRIDE(R15), SI
-	MOVQ  SI, R9
-	SHLQ  $4, R9
-	ADDQ  DI, R9
-	CMPQ  RESUME(R15), $0
-	JNE   wideResume
-	TILEZERO(0)
-	TILEZERO(1)
-	TILEZERO(2)
-	TILEZERO(3)
-	JMP   wideBegin
-
-wideResume:
-	TILELOADD(7, 6, 0)
-	TILELOADD(9, 6, 2)
-	ADDQ  $64, DI
-	ADDQ  $64, R9
-	TILELOADD(7, 6, 1)
-	TILELOADD(9, 6, 3)
-
-wideBegin:
-	// AX, R10: A; CX, R11: B; DX, R9: B strides.
-	MOVQ  PHASEA(R15), AX
-	IMULQ R13, AX
-	ADDQ  R14, AX
-	MOVQ  BX, R10
-	SHLQ  $4, R10
-	ADDQ  AX, R10
-	MOVQ  B0(R15), CX
-	MOVQ  B1(R15), R11
-	MOVQ  B0STRIDE(R15), DX
-	MOVQ  B1STRIDE(R15), R9
-	MOVQ  STEPS(R15), SI
-
-wideStep:
-	TILELOADD(1, 2, 4)
-	TILELOADDT1(0, 3, 6)
-	TILELOADD(11, 9, 5)
-	TDPBF16PS(4, 6, 0)
-	TILELOADDT1(10, 3, 7)
-	TDPBF16PS(5, 6, 1)
-	TDPBF16PS(4, 7, 2)
-	TDPBF16PS(5, 7, 3)
-	ADDQ  $64, AX
-	ADDQ  $64, R10
-	ADDQ  B0STEP(R15), CX
-	ADDQ  B1STEP(R15), R11
-	DECQ  SI
-	JNZ   wideStep
-
-	MOVQ  PHASEC(R15), DI
-	IMULQ R13, DI
-	ADDQ  R12, DI
-	MOVQ  CSTRIDE(R15), SI
-	MOVQ  SI, R9
-	SHLQ  $4, R9
-	ADDQ  DI, R9
-	TILESTORED(0, 7, 6)
-	TILESTORED(2, 9, 6)
-	ADDQ  $64, DI
-	ADDQ  $64, R9
-	TILESTORED(1, 7, 6)
-	TILESTORED(3, 9, 6)
-	INCQ  R13
-	CMPQ  R13, PHASES(R15)
-	JNE   wideBlock
-	XORQ  R13, R13
-	ADDQ  SUPERA(R15), R14
-	ADDQ  SUPERC(R15), R12
-	DECQ  R8
-	JNZ   wideBlock
 	TILERELEASE
 	RET
 
