@@ -16,7 +16,7 @@ func init() {
 func checkEmbed(d *device) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
-		for _, width := range []int{1, 5, 33, 64, 130, 2056} {
+		for _, width := range []int{1, 5, 33, 64, 130, 8232} {
 			if err := checkTable(d, randomTensor(r, dt, 7, width, 0)); err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ const (
 )
 
 // resultParams is results.metal's ResultParams.
-type resultParams struct{ vocab, chunks, limit, except, top uint32 }
+type resultParams struct{ vocab, chunks, limit, except, top, wide uint32 }
 
 func resultChunks(vocab int) int { return (vocab + resultChunk - 1) / resultChunk }
 
@@ -35,8 +35,8 @@ func partialBytes(rows, vocab, topK int) int {
 
 // rowResults takes statistics and the best topK candidates (1 to mostTop) of
 // logits, f32 [rows, vocab], into out, resultBytes(topK) a row. Candidates are
-// the ids below limit (0: all), but for except (negative: none). Other rows
-// change no bit of a row's result.
+// the ids below limit (0: all), but for except (negative: none). partials is at
+// a multiple of 16 bytes. Other rows change no bit of a row's result.
 func rowResults(e encoder, out, partials, logits view, rows, vocab, limit, except, topK int) {
 	if topK < 1 || topK > mostTop {
 		panic(fmt.Sprintf("metal: %d candidates a row, want 1 to %d", topK, mostTop))
@@ -45,7 +45,7 @@ func rowResults(e encoder, out, partials, logits view, rows, vocab, limit, excep
 		limit = vocab
 	}
 	chunks := resultChunks(vocab)
-	p := resultParams{uint32(vocab), uint32(chunks), uint32(limit), uint32(int32(except)), uint32(topK)}
+	p := resultParams{uint32(vocab), uint32(chunks), uint32(limit), uint32(int32(except)), uint32(topK), wide(vocab, logits)}
 	stats, best := partials, partials.at(rows*chunks*resultStatBytes)
 	all, parts := 4*int64(rows)*int64(vocab), int64(partialBytes(rows, vocab, topK))
 	threads := size3{32 * resultSimdgroups, 1, 1}

@@ -17,6 +17,7 @@ struct ResultParams {
   uint vocab, chunks;
   uint limit, except; // candidates are the ids below limit (at most vocab), but for except
   uint top;           // 1 to 64
+  uint wide;          // rows of logits are whole runs of 4 at such places
 };
 
 inline bool allowed(constant ResultParams& p, uint id) { return id < p.limit && id != p.except; }
@@ -52,7 +53,7 @@ kernel void row_chunks(device const uint* logits [[buffer(0)]], device uint4* st
   if (chunk >= p.chunks) return;
   const uint first = chunk * chunk_logits, n = min(chunk_logits, p.vocab - first);
   device const uint* z = logits + ulong(row) * p.vocab + first;
-  const bool wide = p.vocab % 4 == 0 && n == chunk_logits;
+  const bool wide = p.wide != 0 && n == chunk_logits;
   uint4 v[4];
   uint bad = 0;
   float peak = -FLT_MAX;
