@@ -6,12 +6,10 @@ type embedParams struct{ in, group, wide uint32 }
 // embedRows sets row r of dst, f32 [rows, table.in], to row tokens[r] (u32) of
 // a table of any type.
 func embedRows(e encoder, dst view, table weight, tokens view, rows int) {
-	p := embedParams{in: uint32(table.in), group: uint32(table.group)}
-	if table.in%8 == 0 && table.data.offset%4 == 0 {
-		p.wide = 1
-	}
+	p := embedParams{uint32(table.in), uint32(table.group), flag(table.in%8 == 0 && table.data.offset%4 == 0)}
 	row := int64(4 + table.dtype.RowBytes(table.in)) // with its token
 	if table.dtype.Affine() {
+		table.data.elem = elemU32 // the alignment that is checked
 		row += 4 * int64(table.in/table.group)
 	}
 	e.dispatch(dispatch{

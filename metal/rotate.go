@@ -55,13 +55,7 @@ func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows
 	p := rotateParams{
 		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim),
 		base: uint32(base), capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
-		eps: r.eps,
-	}
-	if r.qNorm.buffer != nil {
-		p.qNorm = 1
-	}
-	if r.kNorm.buffer != nil {
-		p.kNorm = 1
+		qNorm: flag(r.qNorm.buffer != nil), kNorm: flag(r.kNorm.buffer != nil), eps: r.eps,
 	}
 	items := rows * (r.heads + 2*r.kvHeads)
 	n, queries := int64(items)*int64(r.headDim), int64(rows*r.heads)*int64(r.headDim)

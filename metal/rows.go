@@ -39,15 +39,11 @@ func (e elem) name() string {
 // wide tells whether rows of that width can be taken 4 elements at a time:
 // each row of each view then starts at a multiple of 4 elements.
 func wide(width int, views ...view) uint32 {
-	if width%4 != 0 {
-		return 0
-	}
+	ok := width%4 == 0
 	for _, v := range views {
-		if v.offset%(4*v.elem.size()) != 0 {
-			return 0
-		}
+		ok = ok && v.offset%(4*v.elem.size()) == 0
 	}
-	return 1
+	return flag(ok)
 }
 
 // normParams is rows.metal's NormParams.
