@@ -92,7 +92,8 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 		args: []arg{
 			bind(dst), bind(q), bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(scratch), params(&p),
 		},
-		groups: size3{kvHeads, sets * teams, (headDim + slice - 1) / slice}, threads: size3{32 * int(p.blocks) * streams, 1, 1},
+		threadgroup: attendTile(q, kv, tuned, slice),
+		groups:      size3{kvHeads, sets * teams, (headDim + slice - 1) / slice}, threads: size3{32 * int(p.blocks) * streams, 1, 1},
 		cost: c,
 	})
 	if !decode {
@@ -118,6 +119,23 @@ func attendTuned(kv kvView, headDim int) (tuned bool, slice int) {
 		slice = 64
 	}
 	return true, slice
+}
+
+// attendOperand is the element type of the matrices that attention multiplies.
+func attendOperand(q view, kv kvView, tuned bool) elem {
+	if tuned && q.elem == elemBF16 && kv.dtype != backend.KVF32 {
+		return elemBF16
+	}
+	return elemF32
+}
+
+// attendTile is the bytes of a tile: lines of a slice and 16 bytes.
+func attendTile(q view, kv kvView, tuned bool, slice int) int {
+	line, rows := slice*attendOperand(q, kv, tuned).size()+16, 64
+	if line > 256+16 {
+		rows = 32
+	}
+	return rows * line
 }
 
 // attendType is an element type in attend.h.metal.

@@ -33,7 +33,7 @@ type attendSpan struct {
 	kv           kvView // its types and its layout
 	queries      elem
 	q            []float32   // [rows, heads · dim]
-	keys, values [][]float32 // of each index, [kv heads · dim]
+	keys, values [][]float32 // of each index, [kv heads · dim], as stored
 	want         []float64   // attention of q, of q's shape
 }
 
@@ -63,21 +63,29 @@ func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendS
 		s.values = append(s.values, s.stored(normals(r, c.kvHeads*c.dim)))
 	}
 	s.want = make([]float64, len(s.q))
+	keys, values := s.operands(s.keys), s.operands(s.values)
 	for row := range c.rows {
 		for h := range c.heads() {
 			at := row*c.width() + h*c.dim
-			s.reference(s.want[at:at+c.dim], s.q[at:at+c.dim], c.context-c.rows+row, h/c.group)
+			s.reference(s.want[at:at+c.dim], s.q[at:at+c.dim], keys, values, c.context-c.rows+row, h/c.group*c.dim)
 		}
 	}
 	return s
 }
 
+// operands is x in the element type of the matrices.
+func (s *attendSpan) operands(x [][]float32) [][]float32 {
+	y := make([][]float32, len(x))
+	for i := range x {
+		y[i] = rounded(x[i], s.operand())
+	}
+	return y
+}
+
 // operand is the element type of the matrices that the case's kernel multiplies.
 func (s *attendSpan) operand() elem {
-	if tuned, _ := attendTuned(s.kv, s.dim); tuned && s.queries == elemBF16 && s.kv.dtype != backend.KVF32 {
-		return elemBF16
-	}
-	return elemF32
+	tuned, _ := attendTuned(s.kv, s.dim)
+	return attendOperand(view{elem: s.queries}, s.kv, tuned)
 }
 
 // stored is x, one vector a KV head, as the storage gives it back.
@@ -110,15 +118,15 @@ func int8Vector(x []float32) (codes []byte, scales []float32) {
 	return codes, scales
 }
 
-// reference is attention of one query in float64.
-func (s *attendSpan) reference(out []float64, q []float32, index, head int) {
+// reference is attention of one query in float64; a head's elements are those
+// from first on.
+func (s *attendSpan) reference(out []float64, q []float32, keys, values [][]float32, index, first int) {
 	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
-	from, operand := head*s.dim, s.operand()
 	seen := func(i int) bool { return i < s.keep || i >= layout.Visible(index) }
 	scores, most := make([]float64, index+1), math.Inf(-1)
 	for i := range scores {
 		if seen(i) {
-			for j, v := range rounded(s.keys[i][from:from+s.dim], operand) {
+			for j, v := range keys[i][first : first+s.dim] {
 				scores[i] += float64(v) * float64(q[j]) * float64(s.scale())
 			}
 			most = max(most, scores[i])
@@ -129,7 +137,7 @@ func (s *attendSpan) reference(out []float64, q []float32, index, head int) {
 		if seen(i) {
 			p := math.Exp(score - most)
 			total += p
-			for j, v := range rounded(s.values[i][from:from+s.dim], operand) {
+			for j, v := range values[i][first : first+s.dim] {
 				out[j] += p * float64(v)
 			}
 		}

@@ -212,17 +212,17 @@ inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* sco
 //
 // WIDE, for any head dim: scores are summed over slices of D elements, and a
 // threadgroup has one slice of the output. Grid: KV heads, (sets of parts ·)
-// teams of blocks, slices; the longest come first.
+// teams of blocks, slices; the longest come first. A tile has ROWS lines of LINE
+// elements.
 template <typename Q, typename K, typename T, uint D, bool SPLIT, bool WIDE>
 kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]], device const K* keys [[buffer(2)]],
                    device const K* values [[buffer(3)]], device const float* key_scales [[buffer(4)]],
                    device const float* value_scales [[buffer(5)]], device float* partial [[buffer(6)]],
-                   constant AttendParams& p [[buffer(7)]], uint3 place [[threadgroup_position_in_grid]],
+                   constant AttendParams& p [[buffer(7)]], threadgroup T* tile [[threadgroup(0)]], uint3 place [[threadgroup_position_in_grid]],
                    uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
                    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64; // of a tile: 18 KiB at most
+  constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64;
   constexpr uint STEP = SPLIT ? ROWS / 4 : ROWS, LINE = D + 16 / sizeof(T);
-  threadgroup T tile[ROWS * LINE];
 
   const uint streams = SPLIT && p.blocks < 4 ? 4 / p.blocks : 1, threads = 32 * p.blocks * streams;
   const uint stream = simdgroup / p.blocks, kv_head = place.x;
