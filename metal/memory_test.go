@@ -93,7 +93,7 @@ func TestWeightsInPlace(t *testing.T) {
 		}
 		check(file[:largest], true)
 		check(file[len(file)-largest+(-len(file)&(weightAlign-1)):], true) // up to the last byte
-		if most > weightsChunk { // copies have room
+		if most > weightsChunk {                                           // copies have room
 			check(file[3:5000], false)
 			check(make([]byte, 100), false)
 			check(make([]byte, weightsChunk/2), false)

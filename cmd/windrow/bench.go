@@ -18,7 +18,7 @@ import (
 
 func benchCommand() *cli.Command {
 	flags := append(modelFlags(),
-		&cli.StringFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model: " + strings.Join(model.ShapeNames(), ", ")},
+		&cli.StringSliceFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model (repeatable with --dry): " + strings.Join(model.ShapeNames(), ", ")},
 		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, q8_0, q4_0, q4_k, q6_k)"},
 	)
 	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
@@ -40,6 +40,7 @@ func benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "batch", Category: categoryOutput, Usage: "`SEQUENCESxROWS` of steps that serve several sequences at --context, such as 8x16"},
 			&cli.StringSliceFlag{Name: "data", Category: categoryOutput, DefaultText: "tinygsm and gsm8k", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE` (repeatable)"},
 			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts of each (0: no modes)"},
+			&cli.BoolFlag{Name: "dry", Category: categoryOutput, Usage: "with --backend metal: run nothing, count the dispatches, bytes and operations of these forwards (on any machine)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
 		Action: bench,
@@ -115,6 +116,9 @@ func bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Bool("dry") {
+		return benchDry(c, machine, plan)
+	}
 	e, src, err := openBenchModel(c, machine)
 	if err != nil {
 		return err
@@ -123,7 +127,7 @@ func bench(c *cli.Context) error {
 	if err := plan.fit(e.model.Config().MaxPositions); err != nil {
 		return err
 	}
-	if c.String("shape") == "" && c.Int("prompts") > 0 {
+	if len(c.StringSlice("shape")) == 0 && c.Int("prompts") > 0 {
 		if err := plan.addModes(c, e, o, window); err != nil {
 			return err
 		}
@@ -189,8 +193,8 @@ func parseSizes(c *cli.Context, flag string, least int) ([]int, error) {
 
 // openBenchModel opens --model or makes --shape.
 func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Source, error) {
-	shape := c.String("shape")
-	if shape == "" {
+	shapes := c.StringSlice("shape")
+	if len(shapes) == 0 {
 		if c.IsSet("dtype") {
 			return nil, nil, usagef("--dtype: a model has its own; it goes with --shape")
 		}
@@ -200,24 +204,37 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 		}
 		return e, e.checkpoint, nil
 	}
+	if len(shapes) > 1 {
+		return nil, nil, usagef("--shape: several of them go with --dry alone")
+	}
 	if c.String("model") != "" {
 		return nil, nil, usagef("--shape and --model: want one of them")
 	}
-	config, ok := model.ShapeConfig(shape)
-	if !ok {
-		return nil, nil, usagef("--shape %q: want one of %s", shape, strings.Join(model.ShapeNames(), ", "))
+	config, dtype, err := parseShape(c, shapes[0])
+	if err != nil {
+		return nil, nil, err
 	}
-	var dtype backend.DType
+	return openShape(shapes[0], config, dtype, machine)
+}
+
+// parseShape finds a shape, and the type that its weights are to have.
+func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, error) {
+	config, ok := model.ShapeConfig(name)
+	if !ok {
+		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(model.ShapeNames(), ", "))
+	}
 	for d := backend.F32; d <= backend.Q6_K; d++ {
 		if d.String() == c.String("dtype") {
-			dtype = d
+			return config, d, nil
 		}
 	}
-	if dtype == 0 {
-		return nil, nil, usagef("--dtype %q: want bf16, f16, f32, affine4, affine8, q8_0, q4_0, q4_k or q6_k", c.String("dtype"))
-	}
+	return nil, 0, usagef("--dtype %q: want bf16, f16, f32, affine4, affine8, q8_0, q4_0, q4_k or q6_k", c.String("dtype"))
+}
+
+// openShape makes a model of random weights.
+func openShape(name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
 	src := model.RandomSource(config, dtype, 1)
-	e := &engine{name: shape, machine: machine}
+	e := &engine{name: name, machine: machine}
 	if err := e.load(src); err != nil {
 		e.Close()
 		return nil, nil, err

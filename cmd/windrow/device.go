@@ -4,19 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"windrow/backend"
 	"windrow/cpu"
 	"windrow/cuda"
+	"windrow/metal"
 	"windrow/model"
 )
 
 // The names that --backend takes.
 const (
-	backendAuto = "auto"
-	backendCPU  = "cpu"
-	backendCUDA = "cuda"
+	backendAuto  = "auto"
+	backendCPU   = "cpu"
+	backendCUDA  = "cuda"
+	backendMetal = "metal"
 )
 
 // opened is a backend with what only its kind can tell.
@@ -32,15 +35,16 @@ type opened struct {
 // openBackend opens the device that the flags ask for. auto takes the GPU
 // where one can hold the weights, and says on notes why it does not take one
 // that is there.
-func openBackend(m machineOptions, weights int64, notes io.Writer) (*opened, error) {
-	if m.backend != backendCPU && m.kernels == "" {
-		b, err := openCUDA(m, weights, notes)
+func openBackend(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
+	gpus := map[string]func(machineOptions, model.Source, io.Writer) (*opened, error){backendCUDA: openCUDA, backendMetal: openMetal}
+	for _, name := range m.gpus() {
+		b, err := gpus[name](m, src, notes)
 		switch {
 		case err == nil:
 			return b, nil
-		case m.backend == backendCUDA:
+		case m.backend == name:
 			return nil, err
-		case !errors.Is(err, cuda.ErrNoDriver):
+		case !errors.Is(err, cuda.ErrNoDriver) && !errors.Is(err, metal.ErrNoDevice):
 			fmt.Fprintf(notes, "%v; going on with the CPU\n", err)
 		}
 	}
@@ -52,11 +56,25 @@ func openBackend(m machineOptions, weights int64, notes io.Writer) (*opened, err
 	return &opened{Backend: b, bandwidth: func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }}, nil
 }
 
+// gpus are the kinds of GPUs to try. Kernels that are asked for are the CPU's.
+func (m machineOptions) gpus() []string {
+	switch {
+	case m.backend == backendCUDA, m.backend == backendMetal:
+		return []string{m.backend}
+	case m.backend == backendCPU, m.kernels != "":
+		return nil
+	case runtime.GOOS == "darwin":
+		return []string{backendMetal}
+	}
+	return []string{backendCUDA}
+}
+
 // uploadBarBytes is how large a model has to be for its upload to show a bar.
 const uploadBarBytes = 1 << 30
 
 // openCUDA opens a GPU that can hold the weights.
-func openCUDA(m machineOptions, weights int64, notes io.Writer) (*opened, error) {
+func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
+	weights := weightBytes(src)
 	bar := newProgress(notes, "upload")
 	var done int64
 	b, err := cuda.New(cuda.Options{Exact: m.exact, Library: m.library, Progress: func(n int64) {
@@ -80,6 +98,26 @@ func openCUDA(m machineOptions, weights int64, notes io.Writer) (*opened, error)
 		return nil, err
 	}
 	return &opened{Backend: b, bandwidth: b.CopyBandwidth, launches: b.Launches}, nil
+}
+
+// openMetal opens an Apple GPU that can hold the weights, in place where they
+// are mapped.
+func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error) {
+	largest := 0
+	for _, name := range src.Names() {
+		if t, ok := src.Tensor(name); ok {
+			largest = max(largest, len(t.Data))
+		}
+	}
+	b, err := metal.New(metal.Options{Exact: m.exact, Mapped: model.Mappings(src), Largest: largest})
+	if err != nil {
+		return nil, err
+	}
+	if weights := weightBytes(src); weights > b.WorkingSet() {
+		b.Close()
+		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", bytesText(weights), b.DeviceName(), bytesText(b.WorkingSet()))
+	}
+	return &opened{Backend: b, bandwidth: b.Bandwidth}, nil
 }
 
 // weightBytes is what all tensors of a source take.

@@ -46,7 +46,7 @@ func modelFlags() []cli.Flag {
 // machineFlags choose where and in which arithmetic a model runs.
 func machineFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: backendAuto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu or cuda"},
+		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: backendAuto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu, cuda, or metal (Apple GPUs; not yet run on hardware)"},
 		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
@@ -128,15 +128,13 @@ func parseMachine(c *cli.Context) (machineOptions, error) {
 	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), kernels: c.String("kernels"),
 		library: c.String("cuda-library"), kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
 	switch name := c.String("backend"); name {
-	case backendAuto, backendCPU, backendCUDA:
+	case backendAuto, backendCPU, backendCUDA, backendMetal:
 		m.backend = name
-	case "metal":
-		return m, usagef("--backend %s: not built into this binary yet; want auto, cpu or cuda", name)
 	default:
-		return m, usagef("--backend %q: want auto, cpu or cuda", name)
+		return m, usagef("--backend %q: want auto, cpu, cuda or metal", name)
 	}
-	if m.backend == backendCUDA && m.kernels != "" {
-		return m, usagef("--kernels %s: names kernels of the CPU, with --backend cuda there are none to choose", m.kernels)
+	if (m.backend == backendCUDA || m.backend == backendMetal) && m.kernels != "" {
+		return m, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", m.kernels, m.backend)
 	}
 	if m.threads < 0 || m.threads > 1024 { // as package cpu has it
 		return m, usagef("--threads %d: want 0 to 1024", m.threads)

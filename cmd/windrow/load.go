@@ -68,7 +68,7 @@ func openModel(path string, m machineOptions) (*engine, error) {
 
 // load starts the backend and hands it the weights.
 func (e *engine) load(src model.Source) error {
-	b, err := openBackend(e.machine, weightBytes(src), os.Stderr)
+	b, err := openBackend(e.machine, src, os.Stderr)
 	if err != nil {
 		return err
 	}
