@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,30 +19,33 @@ func init() {
 		for _, x := range []elem{elemBF16, elemF32} {
 			registerSelfTest("project/"+name+"/"+x.name(), func(d *device) error { return checkProject(d, f, x) })
 			registerSelfTest("project/"+name+"/"+x.name()+"/rows", func(d *device) error { return checkRowBits(d, f, x) })
+			registerSelfTest("project/"+name+"/"+x.name()+"/matvec", func(d *device) error { return checkMatvec(d, f, x) })
 		}
 	}
 }
 
-// projectFormat is a format, and inputs that end within a strip or a piece as
-// far as it allows, the last of more strips than there are splits.
+// projectFormat is a format, and numbers of inputs: those that end within a
+// strip or a piece as far as it allows, the last of more strips than there are
+// splits, and more than a simdgroup's 32 pieces.
 type projectFormat struct {
-	dtype backend.DType
-	group int
-	in    []int
+	dtype  backend.DType
+	group  int
+	in     []int
+	longIn int
 }
 
 var projectFormats = []projectFormat{
-	{backend.F32, 0, []int{5, 33, 200, 330}}, {backend.F16, 0, []int{5, 33, 200, 330}}, {backend.BF16, 0, []int{5, 33, 200, 330}},
-	{backend.Affine4, 32, []int{32, 672}}, {backend.Affine4, 64, []int{64, 576}}, {backend.Affine4, 128, []int{128, 640}},
-	{backend.Affine8, 32, []int{32, 352}}, {backend.Affine8, 64, []int{64, 320}}, {backend.Affine8, 128, []int{128, 384}},
-	{backend.Q8_0, 0, []int{32, 352}}, {backend.Q4_0, 0, []int{32, 672}},
-	{backend.Q4_K, 0, []int{256, 768}}, {backend.Q6_K, 0, []int{256, 768}},
+	{backend.F32, 0, []int{5, 33, 264, 330}, 530}, {backend.F16, 0, []int{5, 33, 264, 330}, 530}, {backend.BF16, 0, []int{5, 33, 264, 330}, 530},
+	{backend.Affine4, 32, []int{32, 544}, 1056}, {backend.Affine4, 64, []int{64, 576}, 1088}, {backend.Affine4, 128, []int{128, 640}, 1152},
+	{backend.Affine8, 32, []int{32, 288}, 544}, {backend.Affine8, 64, []int{64, 320}, 576}, {backend.Affine8, 128, []int{128, 384}, 640},
+	{backend.Q8_0, 0, []int{32, 288}, 544}, {backend.Q4_0, 0, []int{32, 544}, 1056},
+	{backend.Q4_K, 0, []int{256, 768}, 1280}, {backend.Q6_K, 0, []int{256, 768}, 1280},
 }
 
 // projectRows are around the tiles of 8, 16 and 32 rows; 33 and 70 are prefill.
 var projectRows = []int{1, 2, 7, 8, 16, 31, 32, 33, 70}
 
-// projectTolerance is that of sums in f32 over up to 768 products, whose
+// projectTolerance is that of sums in f32 over up to 1280 products, whose
 // operands are exact: bf16 and f32 rows times weights as quant.Row has them.
 const projectTolerance = 3e-6
 
@@ -101,23 +105,23 @@ func (c *projectCase) result(what string, dst view, want []float64, tolerance fl
 	return nil
 }
 
-// checkProject compares every launcher with float64, at every number of rows.
+// checkProject compares the launchers in turn with float64, at every number of
+// rows: each format meets each tile, and each launcher tiles of each kind.
 func checkProject(d *device, f projectFormat, x elem) error {
 	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)))
 	for i, rows := range projectRows {
 		in := f.in[(i+len(f.in)-1)%len(f.in)]
 		err := withBed(d, func(b *bed) error {
 			c := newProjectCase(b, r, f, x, in, rows)
-			if err := c.checkThree(); err != nil {
-				return err
+			switch (i + int(f.dtype) + int(x)) % 4 {
+			case 0:
+				return c.checkGated(elemF32)
+			case 1:
+				return c.checkGated(elemBF16)
+			case 2:
+				return c.checkAdd()
 			}
-			if err := c.checkAdd(); err != nil {
-				return err
-			}
-			if err := c.checkGated(elemF32); err != nil {
-				return err
-			}
-			return c.checkGated(elemBF16)
+			return c.checkThree()
 		})
 		if err != nil {
 			return fmt.Errorf("%d inputs, %d rows: %w", in, rows, err)
@@ -131,7 +135,7 @@ func (c *projectCase) checkThree() error {
 	var w []linear
 	var dst []view
 	var want [][]float64
-	for i, out := range []int{37, 5, 32} {
+	for i, out := range []int{33, 5, 8} {
 		l, y := c.weight(out, i == 1)
 		w, dst, want = append(w, l), append(dst, c.empty(c.rows*out+spare, elemF32)), append(want, y)
 	}
@@ -139,16 +143,6 @@ func (c *projectCase) checkThree() error {
 	for i := range w {
 		if err := c.result(fmt.Sprintf("%d of 3", i+1), dst[i], want[i], projectTolerance); err != nil {
 			return err
-		}
-	}
-	if c.rows == 1 {
-		for i := range w {
-			c.run(func(e encoder) {
-				projection{dst: dst[i : i+1], x: c.x, rows: 1, w: w[i : i+1]}.matvec(e)
-			})
-			if err := c.result(fmt.Sprintf("matvec, %d of 3", i+1), dst[i], want[i], projectTolerance); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -169,27 +163,55 @@ func (c *projectCase) checkAdd() error {
 
 // checkGated is SwiGLU; gates of these sizes leave the range of exp in f32.
 func (c *projectCase) checkGated(to elem) error {
-	const out = 35
-	gate, want := c.weight(out, true)
-	up, ups := c.weight(out, to == elemBF16)
+	gate, up, want := c.gated(19)
+	dst := c.empty(len(want)+spare, to)
+	c.run(func(e encoder) { gatedProject(e, dst, c.x, c.rows, gate, up, c.rows <= windowRows) })
+	return c.result("gated to "+to.name(), dst, want, 2*projectTolerance)
+}
+
+func (c *projectCase) gated(out int) (gate, up linear, want []float64) {
+	gate, want = c.weight(out, true)
+	up, ups := c.weight(out, false)
 	for i, u := range ups {
 		want[i] *= u / (1 + math.Exp(-want[i]))
 	}
-	dst := c.empty(c.rows*out+spare, to)
-	c.run(func(e encoder) { gatedProject(e, dst, c.x, c.rows, gate, up, c.rows <= windowRows) })
-	if err := c.result("gated to "+to.name(), dst, want, 2*projectTolerance); err != nil || c.rows > 1 {
-		return err
+	return gate, up, want
+}
+
+// checkMatvec compares the kernels of one row, called as they are chosen.
+func checkMatvec(d *device, f projectFormat, x elem) error {
+	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)+200))
+	for _, in := range append(f.in, f.longIn) {
+		err := withBed(d, func(b *bed) error {
+			c := newProjectCase(b, r, f, x, in, 1)
+			first, want1 := c.weight(18, false)
+			second, want2 := c.weight(5, true)
+			gate, up, want3 := c.gated(7)
+			dst := []view{c.empty(18+spare, elemF32), c.empty(5+spare, elemF32), c.empty(7+spare, elemBF16)}
+			c.run(func(e encoder) {
+				projection{dst: dst[:2], x: c.x, rows: 1, w: []linear{first, second}}.matvec(e)
+				projection{dst: dst[1:2], x: c.x, rows: 1, w: []linear{second}, add: true}.matvec(e)
+				projection{dst: dst[2:], x: c.x, rows: 1, w: []linear{gate, up}, gated: true}.matvec(e)
+			})
+			for i := range want2 {
+				want2[i] *= 2
+			}
+			return errors.Join(
+				c.result("first of 2", dst[0], want1, projectTolerance),
+				c.result("second of 2, added to itself", dst[1], want2, projectTolerance),
+				c.result("gated", dst[2], want3, 2*projectTolerance))
+		})
+		if err != nil {
+			return fmt.Errorf("%d inputs: %w", in, err)
+		}
 	}
-	c.run(func(e encoder) {
-		projection{dst: []view{dst}, x: c.x, rows: 1, w: []linear{gate, up}, gated: true}.matvec(e)
-	})
-	return c.result("matvec gated to "+to.name(), dst, want, 2*projectTolerance)
+	return nil
 }
 
 // checkRowBits holds the bits of each row of a decode pass against those of
 // the row in a pass of windowRows, whatever tile takes it.
 func checkRowBits(d *device, f projectFormat, x elem) error {
-	const out, rows = 35, 2*windowRows + 6
+	const out, rows = 20, 2*windowRows + 6
 	in := f.in[len(f.in)-1]
 	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)+100))
 	return withBed(d, func(b *bed) error {

@@ -13,10 +13,13 @@
 // What a core reads, in bytes, for 32 outputs × 128 inputs of affine4 (2304
 // of weights), and the f32 multiply-adds of its 128 lanes in cycles:
 //
-//   rows   x from L2   decoding   matrices   bytes a cycle
-//   8      2048        96         256        12
-//   16     4096        96         512        11
-//   32     8192        96         1024       9
+//   rows   x from L2   decoding   matrices   bytes a cycle   of weights
+//   8      2048        96         256        12              6.5
+//   16     4096        96         512        11              3.8
+//   32     8192        96         1024       9               2.1
+//
+// A core's share of the memory's bandwidth is 6.6 bytes a cycle on M1, 7 to 10 on
+// later ones: windows of 16 rows are bound by the multiply-adds.
 //
 // Staging the weights in threadgroup memory as bf16 would add 8192 bytes written
 // and 8192 read, a barrier a strip, and the rounding, which costs five integer
@@ -141,12 +144,22 @@ template <> struct Inputs<float> {
   static float at(thread const Inputs<float>& from, uint i) { return from.v[i]; }
 };
 
-// tile_product adds w·xᵀ over strips first, first + step, … to a tile: T times 8
-// rows from row on, 4 times 8 outputs. Rows and outputs past the end repeat
-// the last ones, and nobody takes their sums. A sum's order is that of the
-// inputs in its strips, whatever T.
+// Tile is a simdgroup's sums: 4 times 8 outputs, T times 8 rows.
+template <uint T> struct Tile {
+  simdgroup_float8x8 sums[4][T];
+};
+
+template <uint T> inline void clear_tile(thread Tile<T>& tile) {
+  UNROLL for (uint j = 0; j < 4; j++)
+    UNROLL for (uint t = 0; t < T; t++) tile.sums[j][t] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+}
+
+// tile_product adds w·xᵀ over strips first, first + step, … to a tile of
+// rows from row on. Rows and outputs past the end repeat the last ones, and
+// nobody takes their sums. A sum's order is that of the inputs in its strips,
+// whatever T.
 template <typename F, typename X, uint T>
-inline void tile_product(thread simdgroup_float8x8 (&sums)[4][T], thread const Block& b, device const X* x, constant ProjectParams& p,
+inline void tile_product(thread Tile<T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p,
                          uint row, uint first, uint step, uint lane) {
   constexpr uint count = Inputs<X>::count;
   const uint r = (lane / 4 & 4) + lane / 2 % 4, c = (lane / 4 & 2) * 2 + lane % 2 * 2;
@@ -174,7 +187,7 @@ inline void tile_product(thread simdgroup_float8x8 (&sums)[4][T], thread const B
           simdgroup_float8x8 left;
           left.thread_elements()[0] = pair.x;
           left.thread_elements()[1] = pair.y;
-          UNROLL for (uint t = 0; t < T; t++) simdgroup_multiply_accumulate(sums[j][t], left, right[t], sums[j][t]);
+          UNROLL for (uint t = 0; t < T; t++) simdgroup_multiply_accumulate(tile.sums[j][t], left, right[t], tile.sums[j][t]);
         }
       }
     }
@@ -185,10 +198,10 @@ inline void tile_product(thread simdgroup_float8x8 (&sums)[4][T], thread const B
 constant constexpr uint tile_floats = 8 * 32;
 
 template <uint T>
-inline void keep_sums(threadgroup float* to, thread simdgroup_float8x8 (&sums)[4][T], uint t, uint lane) {
+inline void keep_sums(threadgroup float* to, thread Tile<T>& tile, uint t, uint lane) {
   const uint r = (lane / 4 & 4) + lane / 2 % 4, c = (lane / 4 & 2) * 2 + lane % 2 * 2;
   UNROLL for (uint j = 0; j < 4; j++)
-    UNROLL for (uint i = 0; i < 2; i++) to[(c + i) * 32 + j * 8 + r] = sums[j][t].thread_elements()[i];
+    UNROLL for (uint i = 0; i < 2; i++) to[(c + i) * 32 + j * 8 + r] = tile.sums[j][t].thread_elements()[i];
 }
 
 // finish_sums writes 8 rows of a block, by threads threads of which this is
@@ -218,12 +231,11 @@ kernel void project(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]],
                     uint simdgroups [[simdgroups_per_threadgroup]]) {
   const Block b = find_block(at.y, 32, PROJECT_ARGUMENTS);
   const uint row = at.x * (8 * T);
-  simdgroup_float8x8 sums[4][T];
-  UNROLL for (uint j = 0; j < 4; j++)
-    UNROLL for (uint t = 0; t < T; t++) sums[j][t] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  tile_product<F, X, T>(sums, b, x, p, row, simdgroup, simdgroups, lane);
+  Tile<T> tile;
+  clear_tile(tile);
+  tile_product<F, X, T>(tile, b, x, p, row, simdgroup, simdgroups, lane);
   UNROLL for (uint t = 0; t < T; t++) {
-    keep_sums(kept + simdgroup * tile_floats, sums, t, lane);
+    keep_sums(kept + simdgroup * tile_floats, tile, t, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     finish_sums(b, p, kept, simdgroups, row + t * 8, simdgroup * 32 + lane, simdgroups * 32);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -239,13 +251,12 @@ kernel void prefill(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]],
   const uint row = at.x * 64 + simdgroup / 2 * 32, block = at.y * 2 + simdgroup % 2;
   if (row >= p.rows || block >= p.end2) return;
   const Block b = find_block(block, 32, PROJECT_ARGUMENTS);
-  simdgroup_float8x8 sums[4][4];
-  UNROLL for (uint j = 0; j < 4; j++)
-    UNROLL for (uint t = 0; t < 4; t++) sums[j][t] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  tile_product<F, X, 4>(sums, b, x, p, row, 0, 1, lane);
+  Tile<4> tile;
+  clear_tile(tile);
+  tile_product<F, X, 4>(tile, b, x, p, row, 0, 1, lane);
   threadgroup float* own = kept + simdgroup * tile_floats;
   UNROLL for (uint t = 0; t < 4; t++) {
-    keep_sums(own, sums, t, lane);
+    keep_sums(own, tile, t, lane);
     simdgroup_barrier(mem_flags::mem_threadgroup);
     finish_sums(b, p, own, 1, row + t * 8, lane, 32);
     simdgroup_barrier(mem_flags::mem_threadgroup);
