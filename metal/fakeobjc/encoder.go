@@ -120,8 +120,8 @@ func (f *Fake) dispatch(o *object, groups, threads driver.Size) {
 		f.bad("%s: dispatch of %v threadgroups", e.name, groups)
 		return
 	}
-	if n := threads.Width * threads.Height * threads.Depth; n == 0 || n > uint64(f.options.MaxThreads) {
-		f.bad("%s: %d threads a threadgroup; it takes %d", e.name, n, f.options.MaxThreads)
+	if n := threads.Width * threads.Height * threads.Depth; n == 0 || n > uint64(f.maxThreads(e.kernel)) {
+		f.bad("%s: %d threads a threadgroup; it takes %d", e.name, n, f.maxThreads(e.kernel))
 		return
 	}
 	l := launch{kernel: e.kernel, name: e.name, launch: Launch{
@@ -181,7 +181,7 @@ func (l *launch) run(f *Fake) error {
 	for i, b := range l.bound {
 		arg := &l.launch.Args[i]
 		if b.buffer == nil {
-			arg.Memory, arg.Allocation = b.bytes, b.bytes
+			arg.Memory = b.bytes
 			continue
 		}
 		if b.buffer.freed {

@@ -33,11 +33,23 @@ type Launch struct {
 }
 
 // Arg is what a [[buffer(Index)]] is bound to: memory up to the end of its
-// allocation.
+// allocation, or bytes, which have none.
 type Arg struct {
 	Index      int
 	Memory     []byte
 	Allocation []byte
+}
+
+// limited is a kernel that is declared for fewer threads than others.
+type limited interface{ MaxThreads() int }
+
+// maxThreads is the largest threadgroup of a kernel.
+func (f *Fake) maxThreads(k Kernel) int {
+	n := f.options.MaxThreads
+	if l, ok := k.(limited); ok {
+		n = min(n, l.MaxThreads())
+	}
+	return n
 }
 
 // compileOptions are an MTLCompileOptions.
@@ -87,7 +99,7 @@ func init() {
 	}
 	methods["MTLFunction"] = map[string]method{}
 	methods["MTLComputePipelineState"] = map[string]method{
-		"maxTotalThreadsPerThreadgroup": func(f *Fake, _ *object, _ []uintptr) uintptr { return uintptr(f.options.MaxThreads) },
+		"maxTotalThreadsPerThreadgroup": func(f *Fake, o *object, _ []uintptr) uintptr { return uintptr(f.maxThreads(o.data.(Kernel))) },
 		"threadExecutionWidth":          func(f *Fake, _ *object, _ []uintptr) uintptr { return uintptr(f.options.SimdWidth) },
 		"staticThreadgroupMemoryLength": func(*Fake, *object, []uintptr) uintptr { return 0 },
 	}

@@ -1,0 +1,100 @@
+package metal
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+
+	"windrow/metal/driver"
+	"windrow/metal/emulator"
+	"windrow/metal/fakeobjc"
+	"windrow/metal/kernels"
+)
+
+// testDevice opens the device that tests run on: the emulated one in a build
+// and with a seed for the order of its threads, or, on a Mac, its GPU. It is
+// closed at the end of the test, which fails for what is left then.
+func testDevice(t testing.TB, b emulator.Build, seed uint64) *device {
+	t.Helper()
+	var d *device
+	var err error
+	if runtime.GOOS == "darwin" {
+		if d, err = openDevice(); err != nil {
+			t.Skip(err)
+		}
+	} else {
+		emulator.Available(t)
+		d, err = newDevice(driver.New(fakeobjc.Start(t, fakeobjc.Options{Compile: fakeobjc.Emulated(b, seed)})))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := d.close(); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// try runs a self-test; what it finds impossible ends it by a panic.
+func (s selfTest) try(d *device) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return s.run(d)
+}
+
+// TestSelfTests runs what `windrow doctor` runs on a user's Mac. The slow
+// variants are other orders of threads.
+func TestSelfTests(t *testing.T) {
+	for _, v := range []struct {
+		name  string
+		build emulator.Build
+		seed  uint64
+		slow  bool
+	}{
+		{"plain", emulator.Plain, 0, false},
+		{"fast", emulator.Fast, 1, false},
+		{"checked", emulator.Checked, 0, false},
+		{"plain-reordered", emulator.Plain, 1, true},
+		{"checked-reordered", emulator.Checked, 1, true},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			if v.slow && os.Getenv("WINDROW_SLOW") == "" {
+				t.Skip("slow: set WINDROW_SLOW")
+			}
+			if runtime.GOOS == "darwin" && v.name != "plain" {
+				t.Skip("a GPU has one build and its own order")
+			}
+			for _, s := range selfTests {
+				t.Run(s.name, func(t *testing.T) {
+					t.Parallel()
+					if err := s.try(testDevice(t, v.build, v.seed)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestLint holds every source against what Apple's compiler is known to refuse.
+func TestLint(t *testing.T) {
+	emulator.Available(t)
+	for _, name := range kernels.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source, err := kernels.Source(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := emulator.Lint(source); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
