@@ -278,6 +278,7 @@ void begin_launch(const Launch &l, Range stack_range, Range dynamic) {
   real_lanes = l.lanes;
   wave_count = (l.lanes + wave_lanes - 1) / wave_lanes;
   for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_launch(wave_count * wave_lanes * (dialect.matrix_lanes ? 2 : 1));
+  if (!dialect.overlap) memory.clear(); // launches have nothing to do with one another
   shared.clear();
   if (l.kernel->shared.begin) share(l.kernel->shared, "static shared memory");
   if (l.shared) share(dynamic, "dynamic shared memory");
