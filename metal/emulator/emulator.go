@@ -93,7 +93,7 @@ func open(path string) (*Library, error) {
 	if l := loaded[path]; l != nil {
 		return l, nil
 	}
-	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := dlopen(path)
 	if err != nil {
 		return nil, err
 	}
