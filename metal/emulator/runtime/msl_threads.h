@@ -21,9 +21,11 @@ template <uint flags> inline void order(emulator::Wave &w) {
   emulator::check::join(masks, emulator::max_waves, flags);
 }
 
-// Kinds of meetings: a function for each, whose address tells them apart.
+// Kinds of meetings: a function for each, whose address tells them apart. It
+// keeps who met: lanes may have left when another comes to its results.
 enum Kind { shuffle, shuffle_down, shuffle_up, broadcast, first, ballot, quad };
-template <Kind> inline void none(emulator::Wave &) {}
+constexpr unsigned met_at = sizeof(emulator::Wave::exchange[0]) - sizeof(uint32_t);
+template <Kind> MSL_QUIET inline void none(emulator::Wave &w) { *(uint32_t *)((uint8_t *)w.operands() + met_at) = w.active(); }
 
 // Met holds the operands of the lanes that met.
 template <class T> struct Met {
@@ -36,12 +38,12 @@ template <class T> struct Met {
   }
 };
 template <Kind kind, class T> METAL_FUNC Met<T> meet(T v, const char *file, int line) {
-  static_assert(sizeof(T) * 32 <= sizeof(emulator::Wave::exchange[0]));
+  static_assert(sizeof(T) * 32 <= met_at);
   emulator::Lane *me = emulator::current;
   T *x = (T *)me->wave->operands();
   x[me->lane] = v;
   emulator::meet(none<kind>, file, line);
-  return {x, me->wave->active(), me->lane};
+  return {x, *(uint32_t *)((uint8_t *)x + met_at), me->lane};
 }
 
 // Joins of all lanes, in the order of a butterfly; exited lanes are left out.
