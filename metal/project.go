@@ -26,8 +26,9 @@ const keptBytes = 8 * projectBlock * 4
 // are one dispatch, three at most. In a decode pass a row's bits do not depend
 // on the number of rows; more than windowRows are cut to windows then.
 //
-// Packed affine words begin at a multiple of 4 bytes. x is read fastest from a
-// multiple of 16 bytes.
+// Packed affine words begin at a multiple of 4 bytes, and x of quantised weights
+// at a multiple of 16; floats are read fastest where x does too, in is a
+// multiple of 8 and the weights begin at a multiple of 4.
 func project(e encoder, dst []view, x view, rows int, w []linear, decode bool) {
 	for len(w) > 0 {
 		n := 1
@@ -71,12 +72,13 @@ type projectParams struct {
 	out, end        [3]uint32
 	gated, add      uint32
 	halves, biased  uint32
-	wide            uint32
 }
 
 // encode chooses the kernel.
 func (p projection) encode(e encoder) {
 	switch {
+	case p.ragged():
+		p.window(e)
 	case p.rows == 1 && p.decode && useMatvec.Load():
 		p.matvec(e)
 	case p.decode || p.rows <= windowRows:
@@ -86,15 +88,33 @@ func (p projection) encode(e encoder) {
 	}
 }
 
+// ragged tells whether rows of floats or their places are no whole multiples of
+// what is loaded at once: they have a kernel of their own. Quantised rows never
+// are, in memory of passes; of other places it would be a mistake.
+func (p projection) ragged() bool {
+	ragged := p.w[0].in%8 != 0 || p.x.offset%16 != 0
+	for _, w := range p.w {
+		ragged = ragged || w.data.offset%4 != 0 && !w.dtype.Quantized()
+	}
+	if ragged && p.w[0].dtype.Quantized() {
+		panic(fmt.Sprintf("metal: projection of rows of %d from byte %d on", p.w[0].in, p.x.offset))
+	}
+	return ragged
+}
+
 // window multiplies windows of rows, in tiles of 8, 16 or 32.
 func (p projection) window(e encoder) {
 	tile := windowRows
-	for tile > 8 && p.rows <= tile/2 {
+	for tile > 8 && p.rows <= tile/2 && !p.ragged() {
 		tile /= 2
+	}
+	kernel := fmt.Sprintf("project_%d", tile)
+	if p.ragged() {
+		kernel = "ragged"
 	}
 	simdgroups := min(splits, (p.w[0].in+stripInputs(p.w[0].dtype)-1)/stripInputs(p.w[0].dtype))
 	params, blocks := p.params(projectBlock)
-	d := p.dispatch(fmt.Sprintf("project_%d", tile), &params)
+	d := p.dispatch(kernel, &params)
 	d.threadgroup = simdgroups * keptBytes
 	// Windows come first: those that share weights run side by side.
 	d.groups, d.threads = size3{(p.rows + tile - 1) / tile, blocks, 1}, size3{32 * simdgroups, 1, 1}
@@ -118,13 +138,12 @@ func (p projection) params(unit int) (projectParams, int) {
 		rows: uint32(p.rows), in: uint32(w.in), group: uint32(w.group),
 		gated: flag(p.gated), add: flag(p.add), halves: flag(p.dst[0].elem == elemBF16),
 	}
-	wide, blocks := w.in%8 == 0 && p.x.offset%16 == 0, 0
+	blocks := 0
 	for i, w := range p.w {
 		v.out[i] = uint32(w.out)
 		if w.bias.buffer != nil {
 			v.biased |= 1 << i
 		}
-		wide = wide && w.data.offset%4 == 0
 		if !p.gated {
 			blocks += (w.out + unit - 1) / unit
 			v.end[i] = uint32(blocks)
@@ -137,7 +156,6 @@ func (p projection) params(unit int) (projectParams, int) {
 	for i := 1; i < 3; i++ {
 		v.end[i] = max(v.end[i], v.end[i-1])
 	}
-	v.wide = flag(wide)
 	return v, blocks
 }
 

@@ -35,6 +35,32 @@ func TestProjectKernels(t *testing.T) {
 	}
 }
 
+// Rows of floats that are no multiples of what is loaded at once, or do not begin
+// at one, have one kernel for all.
+func TestProjectRagged(t *testing.T) {
+	x, dst := view{elem: elemBF16}, view{elem: elemF32}
+	odd := testLinear(backend.BF16, 0, 64, 64)
+	odd.data.offset = 2
+	for i, c := range []struct {
+		x view
+		w linear
+	}{{x, testLinear(backend.BF16, 0, 64, 60)}, {x.at(8), testLinear(backend.BF16, 0, 64, 64)}, {x, odd}} {
+		for _, rows := range []int{1, 40} {
+			var r recorder
+			projectAdd(&r, dst, c.x, rows, c.w, false)
+			if d := r[0]; d.kernel != "ragged_bf16_bf16" || d.groups != (size3{(rows + 31) / 32, 2, 1}) {
+				t.Errorf("case %d, %d rows: %s of %v groups", i, rows, d.kernel, d.groups)
+			}
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("x of quantised weights from byte 8 on is taken")
+		}
+	}()
+	projectAdd(&recorder{}, dst, x.at(8), 1, testLinear(backend.Q8_0, 0, 64, 64), true)
+}
+
 func TestProjectMatvec(t *testing.T) {
 	useMatvec.Store(true)
 	defer useMatvec.Store(false)

@@ -38,7 +38,6 @@ struct ProjectParams {
   uint add;              // to what dst holds
   uint halves;           // dst is bf16, else f32
   uint biased;           // bit i: weight i has a bias
-  uint wide;             // see Weights; x begins at a multiple of 16 bytes
 };
 
 #define PROJECT_BUFFERS                                                                                                   \
@@ -64,28 +63,28 @@ struct Block {
 };
 
 // find_block gives block b of blocks of unit outputs.
-inline Block find_block(uint b, uint unit, device const uchar* data0, device const uchar* data1, device const uchar* data2,
+template <bool wide> inline Block find_block(uint b, uint unit, device const uchar* data0, device const uchar* data1, device const uchar* data2,
                         device const ushort* scales0, device const ushort* scales1, device const ushort* scales2,
                         device const ushort* biases0, device const ushort* biases1, device const ushort* biases2,
                         device const float* bias0, device const float* bias1, device const float* bias2, device float* dst0,
                         device float* dst1, device float* dst2, constant ProjectParams& p) {
   Block v;
   if (b < p.end0) {
-    v.w = Weights{data0, scales0, biases0, p.in, p.group, p.wide != 0};
+    v.w = Weights{data0, scales0, biases0, p.in, p.group, wide};
     v.bias = p.biased & 1u ? bias0 : nullptr;
     v.dst = dst0, v.out = p.out0, v.first = b * unit;
   } else if (b < p.end1) {
-    v.w = Weights{data1, scales1, biases1, p.in, p.group, p.wide != 0};
+    v.w = Weights{data1, scales1, biases1, p.in, p.group, wide};
     v.bias = p.biased & 2u ? bias1 : nullptr;
     v.dst = dst1, v.out = p.out1, v.first = (b - p.end0) * unit;
   } else {
-    v.w = Weights{data2, scales2, biases2, p.in, p.group, p.wide != 0};
+    v.w = Weights{data2, scales2, biases2, p.in, p.group, wide};
     v.bias = p.biased & 4u ? bias2 : nullptr;
     v.dst = dst2, v.out = p.out2, v.first = (b - p.end1) * unit;
   }
   v.up = v.w, v.up_bias = nullptr;
   if (p.gated != 0) {
-    v.up = Weights{data1, scales1, biases1, p.in, p.group, p.wide != 0};
+    v.up = Weights{data1, scales1, biases1, p.in, p.group, wide};
     v.up_bias = p.biased & 2u ? bias1 : nullptr;
     v.first = b * (unit / 2);
   }
@@ -113,15 +112,15 @@ template <typename X> struct Inputs;
 template <> struct Inputs<bfloat> {
   static constant constexpr uint count = 8;
   uint4 v;
-  static Inputs<bfloat> load(device const bfloat* x, ulong row, uint k, constant ProjectParams& p) {
+  template <bool wide> static Inputs<bfloat> load(device const bfloat* x, ulong row, uint k, uint in) {
     Inputs<bfloat> to = {uint4(0u)};
-    device const ushort* at = (device const ushort*)x + row * p.in + k;
-    if (p.wide != 0) {
-      if (k < p.in) to.v = *(device const uint4*)at;
-      return to;
+    device const ushort* at = (device const ushort*)x + row * in + k;
+    if (wide) {
+      if (k < in) to.v = *(device const uint4*)at;
+    } else {
+      UNROLL for (uint i = 0; i < 8; i++)
+        if (k + i < in) to.v[i / 2] |= uint(at[i]) << (16 * (i % 2));
     }
-    UNROLL for (uint i = 0; i < 8; i++)
-      if (k + i < p.in) to.v[i / 2] |= uint(at[i]) << (16 * (i % 2));
     return to;
   }
   static float at(thread const Inputs<bfloat>& from, uint i) { return bfloat_bits(half_of(from.v, i)); }
@@ -130,15 +129,15 @@ template <> struct Inputs<bfloat> {
 template <> struct Inputs<float> {
   static constant constexpr uint count = 4;
   float4 v;
-  static Inputs<float> load(device const float* x, ulong row, uint k, constant ProjectParams& p) {
+  template <bool wide> static Inputs<float> load(device const float* x, ulong row, uint k, uint in) {
     Inputs<float> to = {float4(0.0f)};
-    device const float* at = x + row * p.in + k;
-    if (p.wide != 0) {
-      if (k < p.in) to.v = *(device const float4*)at;
-      return to;
+    device const float* at = x + row * in + k;
+    if (wide) {
+      if (k < in) to.v = *(device const float4*)at;
+    } else {
+      UNROLL for (uint i = 0; i < 4; i++)
+        if (k + i < in) to.v[i] = at[i];
     }
-    UNROLL for (uint i = 0; i < 4; i++)
-      if (k + i < p.in) to.v[i] = at[i];
     return to;
   }
   static float at(thread const Inputs<float>& from, uint i) { return from.v[i]; }
@@ -158,7 +157,7 @@ template <uint T> inline void clear_tile(thread Tile<T>& tile) {
 // rows from row on. Rows and outputs past the end repeat the last ones, and
 // nobody takes their sums. A sum's order is that of the inputs in its strips,
 // whatever T.
-template <typename F, typename X, uint T>
+template <typename F, typename X, uint T, bool wide>
 inline void tile_product(thread Tile<T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p,
                          uint row, uint first, uint step, uint lane) {
   constexpr uint count = Inputs<X>::count;
@@ -175,7 +174,8 @@ inline void tile_product(thread Tile<T>& tile, thread const Block& b, device con
     UNROLL for (uint f = 0; f < F::depth; f += count) {
       Inputs<X> inputs[T][2];
       UNROLL for (uint t = 0; t < T; t++)
-        UNROLL for (uint i = 0; i < 2; i++) inputs[t][i] = Inputs<X>::load(x, min(row + t * 8 + c + i, p.rows - 1), k + f, p);
+        UNROLL for (uint i = 0; i < 2; i++)
+          inputs[t][i] = Inputs<X>::template load<wide>(x, min(row + t * 8 + c + i, p.rows - 1), k + f, p.in);
       UNROLL for (uint i = 0; i < count; i++) {
         simdgroup_float8x8 right[T];
         UNROLL for (uint t = 0; t < T; t++) {
@@ -222,18 +222,22 @@ inline void finish_sums(thread const Block& b, constant ProjectParams& p, thread
   }
 }
 
+// Where wide is set, rows of x and of floats are whole multiples of 8 and begin
+// at multiples of 16 bytes (x) and of 4; kernels for other rows are another
+// instance, so that their guards are in nobody else's code.
+
 // project takes 8T rows from row 8T·y on, a threadgroup a block of outputs: its
 // simdgroups split the strips among them. How many they are depends on the
 // weights' shape alone, so that a row's bits do not depend on other rows.
-template <typename F, typename X, uint T>
+template <typename F, typename X, uint T, bool wide>
 kernel void project(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
                     uint simdgroups [[simdgroups_per_threadgroup]]) {
-  const Block b = find_block(at.y, 32, PROJECT_ARGUMENTS);
+  const Block b = find_block<wide>(at.y, 32, PROJECT_ARGUMENTS);
   const uint row = at.x * (8 * T);
   Tile<T> tile;
   clear_tile(tile);
-  tile_product<F, X, T>(tile, b, x, p, row, simdgroup, simdgroups, lane);
+  tile_product<F, X, T, wide>(tile, b, x, p, row, simdgroup, simdgroups, lane);
   UNROLL for (uint t = 0; t < T; t++) {
     keep_sums(kept + simdgroup * tile_floats, tile, t, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -250,10 +254,10 @@ kernel void prefill(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]],
                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   const uint row = at.x * 64 + simdgroup / 2 * 32, block = at.y * 2 + simdgroup % 2;
   if (row >= p.rows || block >= p.end2) return;
-  const Block b = find_block(block, 32, PROJECT_ARGUMENTS);
+  const Block b = find_block<true>(block, 32, PROJECT_ARGUMENTS);
   Tile<4> tile;
   clear_tile(tile);
-  tile_product<F, X, 4>(tile, b, x, p, row, 0, 1, lane);
+  tile_product<F, X, 4, true>(tile, b, x, p, row, 0, 1, lane);
   threadgroup float* own = kept + simdgroup * tile_floats;
   UNROLL for (uint t = 0; t < 4; t++) {
     keep_sums(own, tile, t, lane);

@@ -48,6 +48,10 @@ struct F32Rows {
   static uint run(uint i) { return 8 * i; }
   static float4 four(Weights w, device const float* p, uint k) {
     float4 v = float4(0.0f);
+    if (w.wide) {
+      if (k < w.in) v = float4(p[k], p[k + 1], p[k + 2], p[k + 3]);
+      return v;
+    }
     UNROLL for (uint i = 0; i < 4; i++)
       if (k + i < w.in) v[i] = p[k + i];
     return v;
