@@ -27,18 +27,23 @@ func everyDispatch() recorder {
 	rowResults(&r, v(elemBytes), v(elemBytes), v(elemF32), 2, 1000, 0, -1, 4)
 
 	for dt := backend.F32; dt <= backend.Q6_K; dt++ {
-		w := linear{weight: weight{dtype: dt, out: 64, in: 256, data: v(weightElem(dt))}, bias: v(elemF32)}
-		if dt.Affine() {
-			w.group, w.scales, w.biases = 64, v(elemBF16), v(elemBF16)
-		}
-		embedRows(&r, v(elemF32), w.weight, v(elemU32), 2)
-		for _, x := range types {
-			for _, rows := range []int{1, 9, 17, 100} {
-				project(&r, []view{v(elemF32), v(elemF32)}, v(x), rows, []linear{w, w}, rows <= windowRows)
-				projectAdd(&r, v(elemF32), v(x), rows, w, rows <= windowRows)
-				gatedProject(&r, v(x), v(x), rows, w, w, rows <= windowRows)
+		for _, in := range []int{256, 33} {
+			if dt.Quantized() && in == 33 {
+				continue
 			}
-			projection{dst: []view{v(elemF32)}, x: v(x), rows: 1, w: []linear{w}, decode: true}.matvec(&r)
+			w := linear{weight: weight{dtype: dt, out: 64, in: in, data: v(weightElem(dt))}, bias: v(elemF32)}
+			if dt.Affine() {
+				w.group, w.scales, w.biases = 64, v(elemBF16), v(elemBF16)
+			}
+			embedRows(&r, v(elemF32), w.weight, v(elemU32), 2)
+			for _, x := range types {
+				for _, rows := range []int{1, 9, 17, 100} {
+					project(&r, []view{v(elemF32), v(elemF32)}, v(x), rows, []linear{w, w}, rows <= windowRows)
+					projectAdd(&r, v(elemF32), v(x), rows, w, rows <= windowRows)
+					gatedProject(&r, v(x), v(x), rows, w, w, rows <= windowRows)
+				}
+				projection{dst: []view{v(elemF32)}, x: v(x), rows: 1, w: []linear{w}, decode: true}.matvec(&r)
+			}
 		}
 	}
 	for _, kv := range rotateTypes {
