@@ -195,10 +195,14 @@ func (p *pass) linearOf(what string, dst, x *buffer, w backend.Linear) (y linear
 	return y, true
 }
 
+// matrixUnit is the side of the GPU's matrices. What is no multiple of it is no
+// model's shape, and too short for the errors of bf16 to even out.
+const matrixUnit = 8
+
 // operand is the form in which a weight's projections read activations: f32 and
 // f16 weights would lose by bf16.
 func (p *pass) operand(w linear) form {
-	if p.b.exact || w.dtype == backend.F32 || w.dtype == backend.F16 {
+	if p.b.exact || w.dtype == backend.F32 || w.dtype == backend.F16 || w.in%matrixUnit != 0 {
 		return asF32
 	}
 	return asBF16
@@ -374,7 +378,7 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 	}
 	// Keys and values in f32 are there to be read in f32.
 	f := asBF16
-	if p.b.exact || l.DType == backend.KVF32 {
+	if p.b.exact || l.DType == backend.KVF32 || l.HeadDim%matrixUnit != 0 {
 		f = asF32
 	}
 	heads, each := d.width/l.HeadDim, p.spans
