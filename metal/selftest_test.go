@@ -48,8 +48,9 @@ func (s selfTest) try(d *device) (err error) {
 	return s.run(d)
 }
 
-// TestSelfTests runs what `windrow doctor` runs on a user's Mac. The slow
-// variants are other orders of threads.
+// TestSelfTests runs what `windrow doctor` runs on a user's Mac, in the
+// emulator's builds. The order of threads changes values where something is
+// wrong; what the checked build finds hardly depends on it.
 func TestSelfTests(t *testing.T) {
 	for _, v := range []struct {
 		name  string
@@ -60,7 +61,7 @@ func TestSelfTests(t *testing.T) {
 		{"plain", emulator.Plain, 0, false},
 		{"fast", emulator.Fast, 1, false},
 		{"checked", emulator.Checked, 0, false},
-		{"plain-reordered", emulator.Plain, 1, true},
+		{"plain-reordered", emulator.Plain, 1, false},
 		{"checked-reordered", emulator.Checked, 1, true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
