@@ -32,7 +32,7 @@ template <class P, class F> METAL_FUNC void transfer(P place, ulong stride, ulon
   me->file = file;
   me->line = line;
   emulator::follow((uint64_t)(uintptr_t)place + stride * 0x10001 + origin.x * 0x3000003 + origin.y * 0x500000005 + (uint64_t)line * 2 + transposed);
-  if (me->wave->done) emulator::fail("divergence: a matrix is loaded or stored after threads of the simdgroup have exited, at %s:%d", file, line);
+  if (me->index / 32 * 32 + 32 > emulator::group.lanes) emulator::fail("a matrix is loaded or stored by less than 32 threads, at %s:%d", file, line);
   ulong row = origin.y + matrix_row(me->lane), column = origin.x + matrix_column(me->lane);
   if (transposed) {
     f(place + (column * stride + row), place + ((column + 1) * stride + row), me->lane);
