@@ -9,10 +9,11 @@ import (
 // are multiples of: the page of Apple's processors.
 const PageSize = 16 << 10
 
-const (
-	storageShared    = 0      // MTLResourceStorageModeShared
-	hazardsUntracked = 1 << 8 // MTLResourceHazardTrackingModeUntracked: serial encoders order their dispatches
-)
+// bufferOptions are MTLResourceStorageModeShared and the default tracking of
+// hazards. Apple promises that dispatches see what those before them wrote for
+// tracked resources only; tracking is by encoder, so that it costs a forward,
+// which has one, next to nothing.
+const bufferOptions = 0
 
 // Buffer is device memory that the host shares. What the host writes before a
 // commit the device sees; what the device writes the host sees after Wait.
@@ -26,7 +27,7 @@ func (d *Device) NewBuffer(bytes int) (*Buffer, error) {
 	if err := d.checkLength(bytes); err != nil {
 		return nil, err
 	}
-	id := d.rt.send(d.id, selNewBuffer, uintptr(bytes), storageShared|hazardsUntracked)
+	id := d.rt.send(d.id, selNewBuffer, uintptr(bytes), bufferOptions)
 	if id == 0 {
 		return nil, fmt.Errorf("metal: no memory for a buffer of %d bytes on %s", bytes, d.info.Name)
 	}
@@ -44,7 +45,7 @@ func (d *Device) NewBufferNoCopy(memory []byte) (*Buffer, error) {
 	if uintptr(address)%PageSize != 0 || len(memory)%PageSize != 0 {
 		return nil, fmt.Errorf("metal: memory of %d bytes at %p is not whole pages of %d bytes", len(memory), address, PageSize)
 	}
-	id := d.rt.send(d.id, selNewBufferNoCopy, uintptr(address), uintptr(len(memory)), storageShared|hazardsUntracked, 0)
+	id := d.rt.send(d.id, selNewBufferNoCopy, uintptr(address), uintptr(len(memory)), bufferOptions, 0)
 	if id == 0 {
 		return nil, fmt.Errorf("metal: %s takes no buffer of %d mapped bytes", d.info.Name, len(memory))
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	wantedOptions = 1 << 8 // shared, hazards untracked
-	guard         = 256    // bytes beside a buffer that nobody may write
+	wantedOptions = 0   // shared, hazards tracked
+	guard         = 256 // bytes beside a buffer that nobody may write
 	alignment     = 64
 )
 
@@ -33,7 +33,7 @@ func init() {
 // fits says whether a buffer of n bytes can be had.
 func (f *Fake) fits(n int, options uintptr) bool {
 	if options != wantedOptions {
-		f.bad("buffer options %#x; want shared storage, untracked hazards", options)
+		f.bad("buffer options %#x; want shared storage, tracked hazards", options)
 	}
 	if n <= 0 || n > f.options.MaxBufferLength {
 		f.bad("buffer of %d bytes", n)

@@ -90,7 +90,7 @@ func (f *Fake) commit(c *command) uintptr {
 	c.committed = true
 	f.commits++
 	if f.commits == f.options.FailCommit {
-		c.err = errors.New("Caused GPU Timeout Error (fake)")
+		c.err = errors.New("caused GPU Timeout Error (fake)")
 	}
 	f.queue = append(f.queue, c)
 	return 0

@@ -80,7 +80,7 @@ func (b *bench) makePipeline(k, failure uintptr) uintptr {
 }
 
 func (b *bench) buffer(n uintptr) uintptr {
-	return b.send(b.device, "newBufferWithLength:options:", n, 1<<8)
+	return b.send(b.device, "newBufferWithLength:options:", n, 0)
 }
 func (b *bench) commands() uintptr {
 	return b.send(b.queue, "commandBufferWithUnretainedReferences")
@@ -274,10 +274,10 @@ func TestMistakes(t *testing.T) {
 		}},
 		{"storage", "buffer options 0x20", func(b *bench) { b.send(b.device, "newBufferWithLength:options:", 4, 32) }},
 		{"no whole pages", "not whole pages", func(b *bench) {
-			b.send(b.device, "newBufferWithBytesNoCopy:length:options:deallocator:", driver.PageSize+64, driver.PageSize, 1<<8, 0)
+			b.send(b.device, "newBufferWithBytesNoCopy:length:options:deallocator:", driver.PageSize+64, driver.PageSize, 0, 0)
 		}},
 		{"deallocator", "a deallocator", func(b *bench) {
-			b.send(b.device, "newBufferWithBytesNoCopy:length:options:deallocator:", driver.PageSize, driver.PageSize, 1<<8, 1)
+			b.send(b.device, "newBufferWithBytesNoCopy:length:options:deallocator:", driver.PageSize, driver.PageSize, 0, 1)
 		}},
 		{"language", "language version 0x0", func(b *bench) {
 			o := b.send(b.send(b.Class("MTLCompileOptions"), "alloc"), "init")
