@@ -7,7 +7,8 @@
 #define DHALF   8192
 
 // Sums are zeroed together, ahead of the loads: where another thread of the core
-// runs, 18 ns a tile instead of 30.
+// runs, 18 ns a tile instead of 30. Four tiles are in use at a time, not eight,
+// for the same reason (see tilesMany): 16 rows of Q4_0 take 0.88, of Q6_K 0.83.
 //
 // AX: A, R12 its stride; R10: B, R11 its stride; R8: D, SI its stride.
 #define GROUPU(a, b, c) \
@@ -191,59 +192,63 @@ tiles:
 	// Kind 4: signed groups of 16.
 	TILEZERO(0)
 	TILEZERO(1)
-	TILEZERO(2)
-	TILEZERO(3)
 	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
+	GROUPS4(4, 6, 1)
 	STORED(0)
 	STORED(1)
-	STORED(2)
-	STORED(3)
 	TILEZERO(0)
 	TILEZERO(1)
-	TILEZERO(2)
-	TILEZERO(3)
 	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
+	GROUPS4(4, 6, 1)
+	STORED(0)
+	STORED(1)
+	TILEZERO(0)
+	TILEZERO(1)
+	GROUPS4(4, 6, 0)
+	GROUPS4(4, 6, 1)
+	STORED(0)
+	STORED(1)
+	TILEZERO(0)
+	TILEZERO(1)
+	GROUPS4(4, 6, 0)
+	GROUPS4(4, 6, 1)
 	JMP stored4
 
 tiles32s:
 	TILEZERO(0)
 	TILEZERO(1)
-	TILEZERO(2)
-	TILEZERO(3)
 	GROUPS4(4, 6, 0)
-	GROUPS4(5, 7, 1)
-	GROUPS4(4, 6, 2)
-	GROUPS4(5, 7, 3)
+	GROUPS4(4, 6, 1)
+	STORED(0)
+	STORED(1)
+	TILEZERO(0)
+	TILEZERO(1)
+	GROUPS4(4, 6, 0)
+	GROUPS4(4, 6, 1)
 	JMP stored4
 
 tiles32:
 	TILEZERO(0)
 	TILEZERO(1)
-	TILEZERO(2)
-	TILEZERO(3)
 	GROUPU(4, 6, 0)
-	GROUPU(5, 7, 1)
-	GROUPU(4, 6, 2)
-	GROUPU(5, 7, 3)
+	GROUPU(4, 6, 1)
+	STORED(0)
+	STORED(1)
+	TILEZERO(0)
+	TILEZERO(1)
+	GROUPU(4, 6, 0)
+	GROUPU(4, 6, 1)
 
 stored4:
 	STORED(0)
 	STORED(1)
-	STORED(2)
-	STORED(3)
 	JMP tiled
 
 tiles64:
 	TILEZERO(0)
 	TILEZERO(1)
 	GROUPU(4, 6, 0)
-	GROUPU(5, 7, 1)
+	GROUPU(4, 6, 1)
 	STORED(0)
 	STORED(1)
 	JMP tiled
