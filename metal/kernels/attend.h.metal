@@ -59,20 +59,22 @@ inline void set_pair(device Any* p, ulong i, float a, float b, uint type) {
   }
 }
 
-// copy4 copies elements at to at + 3 of stored vectors into a tile; of Any,
-// the first count of them, and zeros.
-template <typename T> inline void copy4(threadgroup T* to, device const T* from, ulong at, uint, device const float*, ulong, uint) {
-  *(threadgroup vec<T, 4>*)to = *(device const vec<T, 4>*)(from + at);
+// fetch4 gives elements at to at + 3 of stored vectors; of Any, the first
+// count of them, and zeros.
+template <typename T> inline vec<T, 4> fetch4(device const T* from, ulong at, uint, device const float*, ulong, uint) {
+  return *(device const vec<T, 4>*)(from + at);
 }
-inline void copy4(threadgroup float* to, device const bfloat* from, ulong at, uint, device const float*, ulong, uint) {
-  *(threadgroup float4*)to = float4(*(device const vec<bfloat, 4>*)(from + at));
+template <typename T> inline vec<T, 4> fetch4(device const bfloat* from, ulong at, uint, device const float*, ulong, uint) {
+  return vec<T, 4>(*(device const vec<bfloat, 4>*)(from + at));
 }
-template <typename T> inline void copy4(threadgroup T* to, device const char* from, ulong at, uint, device const float* scales, ulong scale_at, uint) {
-  *(threadgroup vec<T, 4>*)to = vec<T, 4>(float4(*(device const char4*)(from + at)) * scales[scale_at]);
+template <typename T> inline vec<T, 4> fetch4(device const char* from, ulong at, uint, device const float* scales, ulong scale_at, uint) {
+  return vec<T, 4>(float4(*(device const char4*)(from + at)) * scales[scale_at]);
 }
-inline void copy4(threadgroup float* to, device const Any* from, ulong at, uint count, device const float* scales, ulong scale_at, uint type) {
+template <typename T> inline vec<T, 4> fetch4(device const Any* from, ulong at, uint count, device const float* scales, ulong scale_at, uint type) {
   const float scale = type == type_int8 ? scales[scale_at] : 1.0f;
-  for (uint i = 0; i < 4; i++) to[i] = i < count ? element(from, at + i, type) * scale : 0.0f;
+  vec<T, 4> v;
+  for (uint i = 0; i < 4; i++) v[i] = i < count ? element(from, at + i, type) * scale : T(0.0f);
+  return v;
 }
 
 // Parts of the context are intervals of slots that depend on nothing: 64 slots
@@ -111,21 +113,26 @@ inline float row_sum(float v) {
 
 // load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
 // stored vectors of a KV head, zeros past the last slot and the last element.
-// Streams take 1 << shift lines each, from slot + stream · size on.
+// Streams take 1 << shift lines each, from slot + stream · size on. A thread has
+// 4 loads under way, all of them from places that hold something: threads divides
+// ROWS · D / 16.
 template <typename T, typename K, uint D, uint ROWS>
 inline void load_tile(threadgroup T* tile, device const K* stored, device const float* scales, constant AttendParams& p, uint head,
                       uint first, uint slot, uint size, uint shift, uint held, uint thread_index, uint threads) {
   constexpr uint LINE = D + 16 / sizeof(T), QUADS = D / 4;
   const uint groups = (p.dim + scale_group - 1) / scale_group;
-  for (uint i = thread_index; i < ROWS * QUADS; i += threads) {
-    const uint line = i / QUADS, column = i % QUADS * 4, at = first + column;
-    const uint from = slot + (line >> shift) * size + (line & ((1u << shift) - 1));
-    threadgroup T* to = tile + line * LINE + column;
-    if (from < held && at < p.dim) {
-      const ulong vector = ulong(head) * p.capacity + from;
-      copy4(to, stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
-    } else {
-      *(threadgroup vec<T, 4>*)to = vec<T, 4>(T(0.0f));
+  for (uint i = thread_index; i < ROWS * QUADS; i += 4 * threads) {
+    vec<T, 4> v[4];
+    UNROLL for (uint j = 0; j < 4; j++) {
+      const uint line = (i + j * threads) / QUADS, column = first + (i + j * threads) % QUADS * 4;
+      const uint from = slot + (line >> shift) * size + (line & ((1u << shift) - 1));
+      const uint at = column < p.dim ? column : 0;
+      const ulong vector = ulong(head) * p.capacity + min(from, held - 1);
+      v[j] = fetch4<T>(stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
+      if (from >= held || column >= p.dim) v[j] = vec<T, 4>(T(0.0f));
+    }
+    UNROLL for (uint j = 0; j < 4; j++) {
+      *(threadgroup vec<T, 4>*)(tile + (i + j * threads) / QUADS * LINE + (i + j * threads) % QUADS * 4) = v[j];
     }
   }
 }

@@ -37,7 +37,7 @@ kernel void attend_merge(device Q* out [[buffer(0)]], device const float* partia
   device const float* sums = partial + vector * p.parts * p.dim + column;
   device const float* marks = partial + ulong(p.vectors) * p.parts * p.dim + vector * p.parts * 2;
   float most = none, weight = 0.0f, a = 0.0f, b = 0.0f;
-  for (uint part = 0; part < p.parts; part++) {
+  _Pragma("clang loop unroll_count(4)") for (uint part = 0; part < p.parts; part++) {
     const float2 mark = *(device const float2*)(marks + 2 * part), sum = *(device const float2*)(sums + ulong(part) * p.dim);
     const float peak = max(most, mark.x), shift = peak == none ? 0.0f : peak;
     const float decay = exp2(most - shift), factor = exp2(mark.x - shift);
