@@ -84,6 +84,12 @@ func (b *buffer) intact() bool {
 		bytes.HasPrefix(untouched, b.allocation[:b.before]) && bytes.HasPrefix(untouched, b.allocation[b.end:])
 }
 
+// mend makes the buffer intact, once that it was not has been told.
+func (b *buffer) mend() {
+	copy(b.allocation[:b.before], untouched)
+	copy(b.allocation[b.end:], untouched)
+}
+
 func (b *buffer) dealloc(f *Fake) {
 	if !b.intact() {
 		f.bad("somebody wrote beside a buffer of %d bytes", len(b.memory))

@@ -191,10 +191,11 @@ func (l *launch) run(f *Fake) error {
 		arg.Memory, arg.Allocation = b.buffer.memory[b.offset:], b.buffer.memory
 	}
 	if err := l.kernel.Run(l.launch); err != nil {
-		return fmt.Errorf("%s: %w", l.name, err)
+		return err
 	}
 	for i, b := range l.bound {
 		if b.buffer != nil && !b.buffer.intact() {
+			b.buffer.mend()
 			return fmt.Errorf("%s: writes beside buffer %d", l.name, l.launch.Args[i].Index)
 		}
 	}

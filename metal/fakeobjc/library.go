@@ -12,7 +12,7 @@ type Library interface {
 	Kernel(name string) Kernel
 }
 
-// Kernel is a function that runs in threadgroups.
+// Kernel is a function that runs in threadgroups. Errors of Run name it.
 type Kernel interface {
 	Bindings() []Binding
 	Run(l Launch) error
