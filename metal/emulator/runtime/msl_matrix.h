@@ -8,6 +8,26 @@ namespace msl {
 METAL_FUNC uint matrix_row(uint lane) { return (lane / 4 & 4) + lane / 2 % 4; }
 METAL_FUNC uint matrix_column(uint lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
 
+// Elements of a lane pass between vectors and numbers as bits: vectors of two
+// 16-bit floats go by way of the stack, and stall there.
+template <class T> METAL_FUNC void spread(const vec<T, 2> &v, float *to) {
+  uint32_t bits[sizeof(T) / 2];
+  __builtin_memcpy(bits, &v, sizeof bits);
+  if constexpr (std::is_same_v<T, bfloat>) {
+    to[0] = __builtin_bit_cast(float, bits[0] << 16);
+    to[1] = __builtin_bit_cast(float, bits[0] & 0xffff0000);
+  } else {
+    T e[2];
+    __builtin_memcpy(e, bits, sizeof e);
+    to[0] = (float)e[0];
+    to[1] = (float)e[1];
+  }
+}
+template <class T> METAL_FUNC void gather(vec<T, 2> &v, const float *from) {
+  T e[2] = {(T)from[0], (T)from[1]};
+  __builtin_memcpy(&v, e, sizeof e);
+}
+
 // MatrixProduct: the operands of d = a·b + c, and d in the place of c.
 struct MatrixProduct {
   float a[8][8], b[8][8], c[8][8];
@@ -82,8 +102,7 @@ METAL_FUNC void simdgroup_load(thread simdgroup_matrix<T, 8, 8> &m, P from, ulon
       msl::matrix_read(e, a, sizeof(T), lane);
       msl::matrix_read(e + 1, b, sizeof(T), lane);
     }
-    m.elements[0] = e[0];
-    m.elements[1] = e[1];
+    __builtin_memcpy(&m.elements, e, sizeof e);
   });
 #endif
 }
@@ -93,7 +112,8 @@ METAL_FUNC void simdgroup_store(simdgroup_matrix<T, 8, 8> m, P to, ulong stride 
   static_assert(std::is_same_v<msl::pointee<P>, T> && !std::is_const_v<std::remove_pointer_t<P>>, "simdgroup_store: memory of another element type, or constant");
 #ifndef LINT
   msl::transfer(to, stride, origin, transposed, file, line, [&](T *a, T *b, uint lane) {
-    T e[2] = {m.elements[0], m.elements[1]};
+    T e[2];
+    __builtin_memcpy(e, &m.elements, sizeof e);
     if (b == a + 1) {
       msl::matrix_write(a, e, sizeof e, lane);
     } else {
@@ -112,16 +132,12 @@ METAL_FUNC void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8> &
   emulator::Lane *me = emulator::current;
   auto &x = *(msl::MatrixProduct *)me->wave->operands();
   uint row = msl::matrix_row(me->lane), column = msl::matrix_column(me->lane);
-  x.a[row][column] = (float)a.elements[0];
-  x.a[row][column + 1] = (float)a.elements[1];
-  x.b[row][column] = (float)b.elements[0];
-  x.b[row][column + 1] = (float)b.elements[1];
   float *sum = &x.c[row][column];
-  sum[0] = (float)c.elements[0];
-  sum[1] = (float)c.elements[1];
+  msl::spread(a.elements, &x.a[row][column]);
+  msl::spread(b.elements, &x.b[row][column]);
+  msl::spread(c.elements, sum);
   emulator::meet(msl::multiply, file, line);
-  d.elements[0] = (D)sum[0];
-  d.elements[1] = (D)sum[1];
+  msl::gather(d.elements, sum);
 }
 
 template <class D, class A, class B>
