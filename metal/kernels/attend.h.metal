@@ -5,8 +5,7 @@
 // row) stand in blocks of 8, the rows of 8x8 matrices; a simdgroup has a block. Its
 // queries, scores, probabilities and sums stay in registers; keys, then values,
 // come in tiles through threadgroup memory, where all blocks of the threadgroup read
-// them. A tile line past the storage's last slot is zero: what lies there is
-// anything, and zero times a NaN would not be zero.
+// them.
 //
 // Operands T are bfloat, or float where the queries or the stored elements are
 // f32; sums are f32. Probabilities are rounded to T before they are summed, so
@@ -29,7 +28,7 @@ struct AttendParams {
   uint heads, group, dim;             // query heads; those that share a KV head; head dim
   uint capacity, slots, window, keep; // backend.KVLayout; capacity: lines of a head in memory
   uint blocks;                        // of 8 query vectors in a threadgroup: 1, 2, 4 or 8
-  uint parts;                         // of the context (attend_decode)
+  uint parts;                         // of the context; 1 where it is not split
   uint q_type, kv_type;               // for Any
   float scale;                        // of the scores, times log2(e)
 };
@@ -94,7 +93,8 @@ inline bool sees(constant AttendParams& p, uint index, uint column) {
 inline uint column_of(constant AttendParams& p, uint slot) {
   if (p.window == 0 || slot < p.keep) return slot;
   const uint ring = p.slots - p.keep, last = p.base + p.rows - 1;
-  return last - ((last - p.keep) % ring + ring - (slot - p.keep)) % ring;
+  const uint age = (last - p.keep) % ring + ring - (slot - p.keep);
+  return last - (age < ring ? age : age - ring);
 }
 
 // Row and first of the two columns of an 8x8 matrix that a lane holds.
@@ -112,10 +112,11 @@ inline float row_sum(float v) {
 }
 
 // load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
-// stored vectors of a KV head, zeros past the last slot and the last element.
-// Streams take 1 << shift lines each, from slot + stream · size on. A thread has
-// 4 loads under way, all of them from places that hold something: threads divides
-// ROWS · D / 16.
+// stored vectors of a KV head, zeros past the last element. Streams take 1 <<
+// shift lines each, from slot + stream · size on. Past the last slot that holds
+// something the line is that slot's: no row sees it, but zero times what lies
+// there might not be zero. A thread has 4 loads under way: threads divides ROWS ·
+// D / 16.
 template <typename T, typename K, uint D, uint ROWS>
 inline void load_tile(threadgroup T* tile, device const K* stored, device const float* scales, constant AttendParams& p, uint head,
                       uint first, uint slot, uint size, uint shift, uint held, uint thread_index, uint threads) {
@@ -129,7 +130,7 @@ inline void load_tile(threadgroup T* tile, device const K* stored, device const 
       const uint at = column < p.dim ? column : 0;
       const ulong vector = ulong(head) * p.capacity + min(from, held - 1);
       v[j] = fetch4<T>(stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
-      if (from >= held || column >= p.dim) v[j] = vec<T, 4>(T(0.0f));
+      if (column >= p.dim) v[j] = vec<T, 4>(T(0.0f));
     }
     UNROLL for (uint j = 0; j < 4; j++) {
       *(threadgroup vec<T, 4>*)(tile + (i + j * threads) / QUADS * LINE + (i + j * threads) % QUADS * 4) = v[j];
