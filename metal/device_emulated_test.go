@@ -11,7 +11,7 @@ import (
 // swapSource copies x[0:32] to x[n:n+32], reversed by way of threadgroup memory.
 const swapSource = `#include <metal_stdlib>
 using namespace metal;
-struct SwapParams { uint n, unused; };
+struct SwapParams { uint n; };
 kernel void swap(device float* x [[buffer(0)]], constant SwapParams& p [[buffer(1)]],
                  threadgroup float* t [[threadgroup(0)]], uint i [[thread_position_in_threadgroup]]) {
   t[i] = x[i];
@@ -26,7 +26,7 @@ func TestEmulatedFaults(t *testing.T) {
 	if runtime.GOOS == "darwin" {
 		t.Skip("faults that a GPU does not report")
 	}
-	type swapParams struct{ n, unused uint32 }
+	type swapParams struct{ n uint32 }
 	for _, c := range []struct {
 		name, words string
 		plain       bool // the plain build finds it too
