@@ -84,6 +84,10 @@ func (p projection) encode(e encoder) {
 	case p.decode || p.rows <= windowRows:
 		p.window(e)
 	default:
+		if g := p.prefillGroups(); g[0]*g[1] < leastPrefill {
+			p.window(e)
+			return
+		}
 		p.prefill(e)
 	}
 }

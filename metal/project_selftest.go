@@ -90,6 +90,19 @@ func (c *projectCase) weight(out int, biased bool) (linear, []float64) {
 	return l, y
 }
 
+// multiply takes windows as they are chosen, and more rows as prefill, which
+// larger shapes would take.
+func (c *projectCase) multiply(p projection) {
+	p.x, p.rows = c.x, c.rows
+	c.run(func(e encoder) {
+		if p.rows > windowRows && !p.ragged() {
+			p.prefill(e)
+			return
+		}
+		p.encode(e)
+	})
+}
+
 // spare is how many elements past the end of a result must stay as they were.
 const spare = 40
 
@@ -139,7 +152,7 @@ func (c *projectCase) checkThree() error {
 		l, y := c.weight(out, i == 1)
 		w, dst, want = append(w, l), append(dst, c.empty(c.rows*out+spare, elemF32)), append(want, y)
 	}
-	c.run(func(e encoder) { project(e, dst, c.x, c.rows, w, c.rows <= windowRows) })
+	c.multiply(projection{dst: dst, w: w})
 	for i := range w {
 		if err := c.result(fmt.Sprintf("%d of 3", i+1), dst[i], want[i], projectTolerance); err != nil {
 			return err
@@ -157,7 +170,7 @@ func (c *projectCase) checkAdd() error {
 	for i, v := range before {
 		want[i] += float64(v)
 	}
-	c.run(func(e encoder) { projectAdd(e, dst, c.x, c.rows, w, c.rows <= windowRows) })
+	c.multiply(projection{dst: []view{dst}, w: []linear{w}, add: true})
 	return c.result("added", dst, want, projectTolerance)
 }
 
@@ -165,7 +178,7 @@ func (c *projectCase) checkAdd() error {
 func (c *projectCase) checkGated(to elem) error {
 	gate, up, want := c.gated(19)
 	dst := c.empty(len(want)+spare, to)
-	c.run(func(e encoder) { gatedProject(e, dst, c.x, c.rows, gate, up, c.rows <= windowRows) })
+	c.multiply(projection{dst: []view{dst}, w: []linear{gate, up}, gated: true})
 	return c.result("gated to "+to.name(), dst, want, 2*projectTolerance)
 }
 

@@ -24,8 +24,8 @@ func TestProjectKernels(t *testing.T) {
 		{1, true, "project_8_affine4_bf16", size3{1, 128, 1}}, {8, true, "project_8_affine4_bf16", size3{1, 128, 1}},
 		{9, true, "project_16_affine4_bf16", size3{1, 128, 1}}, {17, true, "project_32_affine4_bf16", size3{1, 128, 1}},
 		{1, false, "project_8_affine4_bf16", size3{1, 128, 1}}, {32, false, "project_32_affine4_bf16", size3{1, 128, 1}},
-		{33, true, "project_32_affine4_bf16", size3{2, 128, 1}}, {33, false, "prefill_affine4_bf16", size3{1, 64, 1}},
-		{65, false, "prefill_affine4_bf16", size3{2, 64, 1}},
+		{33, true, "project_32_affine4_bf16", size3{2, 128, 1}}, {128, false, "project_32_affine4_bf16", size3{4, 128, 1}},
+		{129, false, "prefill_affine4_bf16", size3{3, 64, 1}}, {129, true, "project_32_affine4_bf16", size3{5, 128, 1}},
 	} {
 		var r recorder
 		projectAdd(&r, dst, x, c.rows, w, c.decode)

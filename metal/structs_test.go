@@ -37,7 +37,7 @@ func everyDispatch() recorder {
 			}
 			embedRows(&r, v(elemF32), w.weight, v(elemU32), 2)
 			for _, x := range types {
-				for _, rows := range []int{1, 9, 17, 100} {
+				for _, rows := range []int{1, 9, 17, 64 * leastPrefill} {
 					project(&r, []view{v(elemF32), v(elemF32)}, v(x), rows, []linear{w, w}, rows <= windowRows)
 					projectAdd(&r, v(elemF32), v(x), rows, w, rows <= windowRows)
 					gatedProject(&r, v(x), v(x), rows, w, w, rows <= windowRows)

@@ -208,9 +208,9 @@ inline void keep_sums(threadgroup float* to, thread Tile<T>& tile, uint t, uint 
 // number index: a sum of parts sums in their order each.
 inline void finish_sums(thread const Block& b, constant ProjectParams& p, threadgroup const float* kept, uint parts, uint row,
                         uint index, uint threads) {
-  const uint outputs = p.gated != 0 ? 16 : 32;
-  for (uint i = index; i < 8 * outputs; i += threads) {
-    const uint column = i % outputs, line = i / outputs;
+  const uint bits = p.gated != 0 ? 4 : 5; // of the outputs of a block
+  for (uint i = index; i < 8u << bits; i += threads) {
+    const uint line = i >> bits, column = i - (line << bits);
     if (row + line >= p.rows || b.first + column >= b.out) continue;
     float sum = 0.0f, up = 0.0f;
     for (uint part = 0; part < parts; part++) {

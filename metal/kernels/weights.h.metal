@@ -23,7 +23,7 @@ struct Weights {
   device const ushort* scales; // of affine groups, bf16 [out, in/group]
   device const ushort* biases;
   uint in;
-  uint group;
+  uint group; // a power of two
   bool wide; // floats: in is a multiple of 8 and data of 4 bytes
 };
 
@@ -119,7 +119,8 @@ struct Affine {
 inline Affine load_affine(Weights w, uint row, ulong word, uint k) {
   Affine v;
   v.q = four_words((device const uint*)w.data + word);
-  const ulong at = (ulong)row * (w.in / w.group) + k / w.group;
+  const uint shift = ctz(w.group); // a division would cost as much as decoding
+  const ulong at = (ulong)row * (w.in >> shift) + (k >> shift);
   v.scale = bfloat_bits(w.scales[at]), v.bias = bfloat_bits(w.biases[at]);
   return v;
 }
