@@ -1,0 +1,240 @@
+package metal
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/backendtest"
+	"windrow/decoder"
+	"windrow/model"
+)
+
+// smallModel is a golden model of a few thousand weights.
+const smallModel = "qwen3-yarn"
+
+func goldenTensors(t *testing.T, name string) *model.Safetensors {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(goldenDir, name, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := model.ReadSafetensors(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return golden
+}
+
+func loadSmall(t *testing.T, b backend.Backend) *model.Model {
+	t.Helper()
+	m, err := model.Load(b, backendtest.Source(t, goldenDir, smallModel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Prefill in one pass and one row a pass agree with the golden tensors within
+// the tolerances of docs/metal.md, and so with each other: the kernels of
+// prefill and those of decoding are others.
+func TestBatchedPrefillEqualsPerToken(t *testing.T) {
+	golden := goldenTensors(t, smallModel)
+	for _, c := range []struct {
+		exact     bool
+		kv        backend.KVType
+		tolerance float64
+	}{
+		{true, backend.KVF32, 2e-5},
+		{false, backend.KVBF16, 2e-2},
+		{false, backend.KVInt8, 6e-2},
+	} {
+		b := openBackend(t, c.exact)
+		deviations, err := loadSmall(t, b).Validate(t.Context(), golden, model.ValidateOptions{KV: c.kv, PerToken: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		perToken := 0
+		for _, d := range deviations {
+			if d.Entry == "prompt.logits (per token)" {
+				perToken++
+			}
+			if !(d.RelativeNorm <= c.tolerance) {
+				t.Errorf("exact %v, kv %v: %s: relative norm %.3g, want at most %g", c.exact, c.kv, d.Entry, d.RelativeNorm, c.tolerance)
+			}
+			if c.exact && d.ArgmaxEqual != 0 && d.ArgmaxEqual != d.Rows {
+				t.Errorf("exact: %s: argmax equal in %d of %d rows", d.Entry, d.ArgmaxEqual, d.Rows)
+			}
+		}
+		if perToken != 1 {
+			t.Errorf("%d entries per token", perToken)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// step is a batch of rows of one sequence.
+func step(c *model.Cache, ids []int32) *model.Batch {
+	b := &model.Batch{Tokens: ids, Spans: []model.Span{{Cache: c, Rows: len(ids)}}, Want: model.Want{TopK: 2, Logits: true, Except: -1}}
+	for i := range ids {
+		b.Positions = append(b.Positions, int32(c.Base()+i))
+		b.Want.Rows = append(b.Want.Rows, int32(i))
+	}
+	return b
+}
+
+// A forward is one command buffer, committed once and waited for once, with
+// its results.
+func TestOneSynchronisationPerStep(t *testing.T) {
+	b, fake := countedBackend(t, Options{})
+	m := loadSmall(t, b)
+	c, err := m.NewCache(model.CacheOptions{Capacity: 200, MaxRows: 64, DType: backend.KVBF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i, rows := range []int{40, 1, 16, 1} {
+		var before, after [3]int
+		count := func(into *[3]int) {
+			for i, message := range []string{"commandBufferWithUnretainedReferences", "commit", "waitUntilCompleted"} {
+				into[i] = fake.Count(message)
+			}
+		}
+		count(&before)
+		if _, err := m.Forward(t.Context(), step(c, make([]int32, rows))); err != nil {
+			t.Fatal(err)
+		}
+		count(&after)
+		for j := range after {
+			if after[j] != before[j]+1 {
+				t.Errorf("step %d, %d rows: %d command buffers, commits or waits, want 1", i, rows, after[j]-before[j])
+			}
+		}
+		if err := c.Commit(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Weights of a mapped file are used where they lie, and the results are those
+// of copies, bit for bit; device memory does not hold them twice.
+func TestMappedWeights(t *testing.T) {
+	source, err := model.OpenFolder(filepath.Join(goldenDir, smallModel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	var results [2][]model.Result
+	var wrapped [2]int
+	for i, o := range []Options{{}, {Mapped: model.Mappings(source), Largest: 1 << 20}} {
+		b, fake := countedBackend(t, o)
+		m, err := model.Load(b, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := m.NewCache(model.CacheOptions{Capacity: 20, MaxRows: 20, DType: backend.KVF32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if results[i], err = m.Forward(t.Context(), step(c, []int32{3, 1, 4, 1, 5})); err != nil {
+			t.Fatal(err)
+		}
+		wrapped[i] = fake.Count("newBufferWithBytesNoCopy:length:options:deallocator:")
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if wrapped[0] != 0 || wrapped[1] == 0 || wrapped[1] > len(model.Mappings(source)) {
+		t.Errorf("buffers without a copy: %v", wrapped)
+	}
+	for r := range results[0] {
+		for i, v := range results[0][r].Logits {
+			if math.Float32bits(v) != math.Float32bits(results[1][r].Logits[i]) {
+				t.Fatalf("row %d, logit %d: %v mapped, %v copied", r, i, results[1][r].Logits[i], v)
+			}
+		}
+	}
+}
+
+// Two goroutines generate at once, each with its backend, on one GPU: each gets
+// what it gets alone.
+func TestTwoGenerationsAtOnce(t *testing.T) {
+	rt, _ := emulated(t)
+	tokens := func(prompt []int32) []int32 {
+		g, err := shareGPU(func() (*device, error) { return newDevice(rt) })
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		b := newBackend(g, Options{})
+		defer func() {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		m, err := model.Load(b, backendtest.Source(t, goldenDir, smallModel))
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		o := decoder.Options{Mode: decoder.AR, MaxTokens: 12, Window: 4, PrefillRows: 512, Vocabulary: decoder.Vocabulary{Size: int32(m.Config().VocabSize), MaskID: -1}}
+		sum, err := generate(t.Context(), m, prompt, o, backend.KVBF16)
+		if err != nil {
+			t.Error(err)
+		}
+		return sum.Tokens
+	}
+	prompts := [][]int32{{5, 6, 7, 8, 9}, {40, 3, 22}}
+	var alone, together [2][]int32
+	for i, p := range prompts {
+		alone[i] = tokens(p)
+	}
+	var wait sync.WaitGroup
+	for i, p := range prompts {
+		wait.Go(func() { together[i] = tokens(p) })
+	}
+	wait.Wait()
+	for i := range prompts {
+		if len(alone[i]) != 12 || !slices.Equal(alone[i], together[i]) {
+			t.Errorf("prompt %d: alone %v, together %v", i, alone[i], together[i])
+		}
+	}
+}
+
+// A pass that fails, and one that is cancelled, leave the backend usable.
+func TestFailedPass(t *testing.T) {
+	b := openBackend(t, false)
+	p, err := b.Begin(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := p.Buffer(8)
+	table, err := b.Matrix(backend.Tensor{Name: "w", DType: backend.F32, Shape: []int{3, 8}, Data: make([]byte, 96)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Begin(1); err == nil {
+		t.Error("two passes at once: want an error")
+	}
+	p.Embed(x, table, []int32{0, 3})
+	if p.End() == nil {
+		t.Error("a token past the table: want an error")
+	}
+	if p, err = b.Begin(2); err != nil {
+		t.Fatal(err)
+	}
+	x = p.Buffer(8)
+	p.Embed(x, table, []int32{0, 2})
+	if got := p.Read(x); len(got) != 16 || got[0] != 0 {
+		t.Errorf("read %v", got)
+	}
+	if err := p.End(); err != nil {
+		t.Error(err)
+	}
+}
