@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"time"
 
+	"windrow/metal/driver"
 	"windrow/metal/kernels"
 )
 
@@ -215,5 +216,10 @@ func (d *device) compileAll(file string, c *Check) error {
 		}
 	}
 	c.Detail = fmt.Sprintf("%d kernels in %.2f s, the fewest threads: %d of %s", n, time.Since(start).Seconds(), least, tightest)
-	return errors.Join(failed...)
+	err = errors.Join(failed...)
+	// A report is worth most with all that Apple's compiler says.
+	if refused := new(driver.CompileError); errors.As(err, &refused) {
+		err = fmt.Errorf("%w; %s", err, refused.Log)
+	}
+	return err
 }
