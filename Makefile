@@ -3,16 +3,17 @@
 #
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
 # make cuda-test       the CUDA backend's tests on this machine's GPU 0
+# make metal-test      the Metal backend's tests on this Mac's GPU, and the doctor's report
 #
 # Parts of make test that need a tool which is not there (qemu-aarch64 for arm64,
-# a C compiler for the race detector, clang-22 for CUDA kernels on the CPU) are left out with a line that says so;
+# a C compiler for the race detector, clang-22 for GPU kernels on the CPU) are left out with a line that says so;
 # with CI set they must be there.
 
 export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow cuda-kernels cuda-test clean
+.PHONY: build demo test vet staticcheck unit race arm64 fuzz cross slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
@@ -30,13 +31,13 @@ vet:
 staticcheck:
 	$(GO) tool staticcheck ./...
 
-# CUDA kernels run on the CPU here: minutes.
+# GPU kernels run on the CPU here: minutes.
 unit:
 	$(GO) test -timeout 45m ./...
 
 race:
 	@if command -v gcc >/dev/null || command -v cc >/dev/null; then \
-		set -x; CGO_ENABLED=1 $(GO) test -race -short ./decoder ./eval ./model ./tokenizer && CGO_ENABLED=1 $(GO) test -race -short -run 'Pool|Race|Concurrent|Pass' ./cpu; \
+		set -x; CGO_ENABLED=1 $(GO) test -race -short ./decoder ./eval ./model ./tokenizer && CGO_ENABLED=1 $(GO) test -race -short -run 'Pool|Race|Concurrent|Pass' ./cpu && CGO_ENABLED=1 $(GO) test -race -short -run 'GPU|AtOnce' ./metal; \
 	else echo "race: no C compiler, left out"; test -z "$$CI"; fi
 
 arm64:
@@ -48,7 +49,7 @@ fuzz:
 cross:
 	@for t in darwin/arm64 darwin/amd64 linux/arm64 linux/amd64 windows/amd64; do \
 		echo "cross $$t"; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/windrow && \
-		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./cpu ./model || exit 1; done
+		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./cpu ./model ./metal ./metal/driver || exit 1; done
 	$(GO) build -tags windrow_nomodel -o /dev/null ./cmd/windrow
 
 # slow runs the long tiers: the whole held-out set, long property tests.
@@ -60,6 +61,10 @@ cuda-kernels:
 
 cuda-test:
 	WINDROW_CUDA_DEVICE=0 $(GO) test -count 1 ./cuda
+
+metal-test: build
+	$(GO) test -count 1 ./metal/...
+	./bin/windrow doctor --backend metal
 
 clean:
 	rm -rf bin dist
