@@ -59,7 +59,7 @@ func attendScratch(rows, heads, headDim, context int) int {
 func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, kvHeads, headDim int, scale float32, decode bool) {
 	group := heads / kvHeads
 	vectors, held := rows*group, min(base+rows, kv.slots)
-	tuned, slice := attendTuned(kv, headDim)
+	tuned, slice := attendTuned(q, kv, headDim)
 	p := attendParams{
 		base: uint32(base), rows: uint32(rows), heads: uint32(heads), group: uint32(group), dim: uint32(headDim),
 		capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
@@ -92,7 +92,7 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 		args: []arg{
 			bind(dst), bind(q), bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(scratch), params(&p),
 		},
-		threadgroup: attendTile(q, kv, tuned, slice),
+		threadgroup: attendTile(q, tuned, slice),
 		groups:      size3{kvHeads, sets * teams, (headDim + slice - 1) / slice}, threads: size3{32 * int(p.blocks) * streams, 1, 1},
 		cost: c,
 	})
@@ -108,11 +108,13 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	})
 }
 
-// attendTuned tells whether a kernel was made for the type and the head
-// dimension, and which slice of it a threadgroup has.
-func attendTuned(kv kvView, headDim int) (tuned bool, slice int) {
+// attendTuned tells whether a kernel was made for the types and the head
+// dimension, and which slice of it a threadgroup has. The kernel of any others
+// multiplies in f32.
+func attendTuned(q view, kv kvView, headDim int) (tuned bool, slice int) {
 	slice = 128
-	if kv.name() == "f16" || headDim > slice || wide(headDim, kv.k, kv.v) == 0 {
+	mixed := q.elem == elemBF16 && kv.dtype == backend.KVF32
+	if mixed || kv.name() == "f16" || headDim > slice || wide(headDim, kv.k, kv.v) == 0 {
 		return false, slice
 	}
 	if headDim <= 64 {
@@ -122,16 +124,16 @@ func attendTuned(kv kvView, headDim int) (tuned bool, slice int) {
 }
 
 // attendOperand is the element type of the matrices that attention multiplies.
-func attendOperand(q view, kv kvView, tuned bool) elem {
-	if tuned && q.elem == elemBF16 && kv.dtype != backend.KVF32 {
-		return elemBF16
+func attendOperand(q view, tuned bool) elem {
+	if tuned {
+		return q.elem
 	}
 	return elemF32
 }
 
 // attendTile is the bytes of a tile: lines of a slice and 16 bytes.
-func attendTile(q view, kv kvView, tuned bool, slice int) int {
-	line, rows := slice*attendOperand(q, kv, tuned).size()+16, 64
+func attendTile(q view, tuned bool, slice int) int {
+	line, rows := slice*attendOperand(q, tuned).size()+16, 64
 	if line > 256+16 {
 		rows = 32
 	}

@@ -84,8 +84,9 @@ func (s *attendSpan) operands(x [][]float32) [][]float32 {
 
 // operand is the element type of the matrices that the case's kernel multiplies.
 func (s *attendSpan) operand() elem {
-	tuned, _ := attendTuned(s.kv, s.dim)
-	return attendOperand(view{elem: s.queries}, s.kv, tuned)
+	q := view{elem: s.queries}
+	tuned, _ := attendTuned(q, s.kv, s.dim)
+	return attendOperand(q, tuned)
 }
 
 // stored is x, one vector a KV head, as the storage gives it back.

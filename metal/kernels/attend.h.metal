@@ -7,8 +7,8 @@
 // come in tiles through threadgroup memory, where all blocks of the threadgroup read
 // them.
 //
-// Operands T are bfloat, or float where the queries or the stored elements are
-// f32; sums are f32. Probabilities are rounded to T before they are summed, so
+// Operands T are the queries' type, and float in the kernel of any types; sums
+// are f32. Probabilities are rounded to T before they are summed, so
 // that the weights of a row add up to 1.
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
@@ -226,8 +226,8 @@ template <typename Q, typename K, typename T, uint D, bool SPLIT, bool WIDE>
 kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]], device const K* keys [[buffer(2)]],
                    device const K* values [[buffer(3)]], device const float* key_scales [[buffer(4)]],
                    device const float* value_scales [[buffer(5)]], device float* partial [[buffer(6)]],
-                   constant AttendParams& p [[buffer(7)]], threadgroup T* tile [[threadgroup(0)]], uint3 place [[threadgroup_position_in_grid]],
-                   uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                   constant AttendParams& p [[buffer(7)]], threadgroup T* tile [[threadgroup(0)]],
+                   uint3 place [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
                    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64;
   constexpr uint STEP = SPLIT ? ROWS / 4 : ROWS, LINE = D + 16 / sizeof(T);
@@ -270,7 +270,8 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   threadgroup const T* own = tile + stream * lines * LINE;
   for (uint at = start; at < end; at += lines) {
     const uint slot = at + stream * size;
-    const bool busy = first < vectors && slot < held && (p.window != 0 || slot <= block.highest);
+    // What a slot holds is of the index of that number or of a later one.
+    const bool busy = first < vectors && slot < held && slot <= block.highest;
     simdgroup_matrix<float, 8, 8> scores[ROWS / 8];
     UNROLL for (uint i = 0; i < ROWS / 8; i++) scores[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (uint slice = 0; slice < (WIDE ? p.dim : 1); slice += D) {
