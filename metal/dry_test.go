@@ -278,3 +278,36 @@ func TestHeadAndEmbeddingInBF16Under4Bit(t *testing.T) {
 		}
 	}
 }
+
+// Single rows are multiplied by the kernels of their own only where batch
+// invariance is given up, and windows never.
+func TestMatvecIsForSingleRows(t *testing.T) {
+	defer useMatvec.Store(useMatvec.Load())
+	for _, on := range []bool{false, true} {
+		useMatvec.Store(on)
+		m, b := dryModel(t, "qwen3-0.6b", backend.Affine4, false)
+		for _, rows := range []int{1, 2, 16, 100} {
+			dryForward(t, m, 1, 40, rows, backend.KVBF16)
+			matvecs := 0
+			for _, d := range b.memory.log {
+				if strings.HasPrefix(d.kernel, "matvec_") {
+					matvecs++
+				}
+			}
+			want := 0
+			switch {
+			case on && rows == 1:
+				want = 4*m.Config().Layers + 1
+			case on && rows == 100: // a prompt's last row alone goes through the head
+				want = 1
+			}
+			if matvecs != want {
+				t.Errorf("matvec %v, %d rows: %d of them, want %d", on, rows, matvecs, want)
+			}
+			b.Taken()
+		}
+		if got := strings.HasSuffix(b.Features().Kernels, "matvec"); got != on {
+			t.Errorf("matvec %v: kernels %s", on, b.Features().Kernels)
+		}
+	}
+}
