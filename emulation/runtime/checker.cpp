@@ -189,6 +189,7 @@ Clocks &clocks_of(const Region &r) { return dialect.memory_flags && r.shared ? s
 
 // reads_before tells whether all of the reads happened before what lane does now; else it names a lane.
 bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsigned &culprit) {
+  if (clocks.settled(reads.group, reads.when)) return true;
   for (uint64_t waves = reads.waves; waves; waves &= waves - 1) {
     unsigned wave = unsigned(__builtin_ctzl(waves));
     for (uint32_t lanes = reads.lanes; lanes; lanes &= lanes - 1) {
@@ -245,7 +246,7 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
     if (c->flags & flying) race(what, r, p, bytes, from, "an asynchronous copy", c->group, c->lane, c->from ? place(c->from) : "");
     if (r.shared && (!writing || kind & update) && !(c->flags & initialised)) report("read", r, p, bytes, from, ", which nobody has written");
     if (c->flags & written && !(atomically && c->flags & by_atomic)) {
-      bool ordered = clocks.before(c->group, c->lane, c->when, lane, !writing && !(kind & at_l2));
+      bool ordered = clocks.settled(c->group, c->when) || clocks.before(c->group, c->lane, c->when, lane, !writing && !(kind & at_l2));
       if (!ordered && c->flags & by_atomic) ordered = clocks.before_atomic(c->group, c->when, lane, p);
       if (!ordered) race(what, r, p, bytes, from, "written", c->group, c->lane, place(c->from));
     }
@@ -309,7 +310,7 @@ void begin_group() {
 void join(const uint32_t *masks, unsigned waves, unsigned ordered) {
   uint32_t all[2 * max_waves] = {};
   unsigned lanes = 0;
-  for (unsigned w = 0; w < waves; w++) {
+  for (unsigned w = 0; w < std::min(waves, wave_count); w++) {
     all[w] = masks[w];
     lanes += unsigned(__builtin_popcount(masks[w]));
     if (dialect.matrix_lanes && masks[w]) all[wave_count + w] = ~0u;
@@ -327,6 +328,23 @@ void forget(const void *address) {
   last_region = nullptr;
 }
 
+// neighbour is the memory nearest to an address outside of all, within a page.
+static Range neighbour(const uint8_t *p, const char *&name) {
+  constexpr intptr_t far = 4096;
+  Range found{};
+  intptr_t distance = far;
+  for (const Region &r : shared) {
+    intptr_t d = p < r.range.begin ? r.range.begin - p : p - r.range.end;
+    if (d >= distance) continue;
+    distance = d;
+    found = r.range;
+    name = r.name;
+  }
+  for (intptr_t d = 0; d < far && !found.begin; d += 64)
+    if (!allocation(p - d, found, name)) allocation(p + d, found, name);
+  return found;
+}
+
 static void access_by(unsigned lane, const void *address, unsigned bytes, unsigned kind, const void *from) {
   auto *p = (const uint8_t *)address;
   if (!on || in(stacks, p) || in(own, p)) return;
@@ -338,10 +356,10 @@ static void access_by(unsigned lane, const void *address, unsigned bytes, unsign
       if (!(kind & write)) return; // constants
       fail("write to a variable that is neither the thread's nor SHARED of this kernel, %s", place(from).c_str());
     }
-    Range near{};
     const char *name = "device memory";
-    for (const uint8_t *q = p; q > p - 4096 && !near.begin; q -= 64) allocation(q, near, name);
-    if (near.begin) fail("out of bounds: %s of %u bytes, %zu past the end of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(p - near.end), size_t(near.end - near.begin), name, place(from).c_str());
+    Range near = neighbour(p, name);
+    bool before = p < near.begin;
+    if (near.begin) fail("out of bounds: %s of %u bytes, %zu %s of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(before ? near.begin - p : p - near.end), before ? "before the first" : "past the end", size_t(near.end - near.begin), name, place(from).c_str());
     fail("out of bounds: %s of %u bytes at %p, which is no memory of the device, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
   }
   if (p + bytes > r->range.end) fail("out of bounds: %s of %u bytes at byte %zu of %zu of %s, %s", kind & write ? "write" : "read", bytes, size_t(p - r->range.begin), size_t(r->range.end - r->range.begin), r->name, place(from).c_str());
@@ -357,6 +375,11 @@ static void access_by(unsigned lane, const void *address, unsigned bytes, unsign
 
 void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
   if (current) access_by(current->index, address, bytes, kind, from);
+}
+
+void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from) {
+  auto *p = (const uint8_t *)address;
+  if (on && current && !in(stacks, p) && !in(own, p) && region_of(p)) fail("misaligned: %s of %u bytes at %p, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
 }
 
 void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from) {

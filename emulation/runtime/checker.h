@@ -21,6 +21,8 @@ void fence();
 // access checks one access of the running lane; from is the instruction after it, or null
 // where the lane's last place in the source tells it.
 EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, const void *from);
+// misaligned ends the launch if the address is in memory that is looked at.
+void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from);
 // matrix_access is an access by the matrix lane of that number of the running lane's wave.
 void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from);
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.

@@ -26,6 +26,8 @@ public:
   void atomic(unsigned lane, const void *address);
 
   uint32_t now() const { return time; }
+  // settled: a barrier of the whole group came after the time.
+  bool settled(uint32_t g, uint32_t when) const { return g == group && when < floor; }
   // before: an access of another lane at a time happened before what lane does now.
   // plain: lane reads through L1, which needs a fence after the acquiring atomic.
   bool before(uint32_t group, unsigned other, uint32_t when, unsigned lane, bool plain) const;

@@ -23,9 +23,11 @@ var kernelFlags = append([]string{
 	"-Wno-unknown-attributes", "-Wno-duplicate-decl-specifier", "-Wno-unused", "-Wno-undefined-internal", "-Wno-pass-failed",
 }, emulation.KernelFlags...)
 
+// buildFlags: to compile takes longer than to run, and most of that time is
+// switches between threads, which more optimization does not change.
 var buildFlags = map[Build][]string{
-	Plain:   {"-ffp-contract=off"},
-	Fast:    {"-ffast-math"},
+	Plain:   {"-O1", "-g0", "-mllvm", "-unroll-threshold=0", "-ffp-contract=off"},
+	Fast:    {"-O1", "-g0", "-mllvm", "-unroll-threshold=0", "-ffast-math", "-ffp-contract=on"}, // across statements, roundings to 16 bits would go
 	Checked: append([]string{"-ffp-contract=off"}, emulation.CheckedFlags...),
 }
 

@@ -18,7 +18,7 @@ func library(t testing.TB, file string, b Build) *Library {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Compile(string(source), b)
+	l, err := Compile(fmt.Sprintf("#line 1 %q\n%s", file, source), b)
 	if err != nil {
 		t.Fatal(err)
 	}

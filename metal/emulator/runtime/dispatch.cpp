@@ -161,7 +161,10 @@ void *variable(uint site, uint bytes, uint alignment, const char *name) {
 void multiply(Wave &w) {
   typedef float Row __attribute__((ext_vector_type(8)));
   auto &x = *(MatrixProduct *)w.operands();
-  if (w.done) fail("divergence: matrices are multiplied after threads of the simdgroup have exited, at %s:%d", current->file, current->line);
+  if (w.done) {
+    const Lane &l = w.lanes[__builtin_ctz(w.active())];
+    fail("divergence: matrices are multiplied after threads of the simdgroup have exited, at %s:%d", l.file, l.line);
+  }
   Row b[8], c[8];
   memcpy((void *)b, x.b, sizeof b);
   memcpy((void *)c, x.c, sizeof c);

@@ -23,16 +23,17 @@ METAL_FUNC void atomic_access(void *, uint, bool) {}
 
 template <class P> using held = decltype(pointee<P>::value);
 
-template <class P, class F> MSL_QUIET inline held<P> exchange(P a, F f, bool update) {
-#ifdef LINT
-  return held<P>();
-#else
-  using T = held<P>;
-  volatile T *value = &a->value;
-  atomic_access((void *)value, sizeof(T), update);
+template <class T, class F> MSL_QUIET inline T exchange_value(volatile T *value, F f) {
   T before = *value;
   *value = f(before);
   return before;
+}
+template <class P, class F> METAL_FUNC held<P> exchange(P a, F f, bool update) {
+#ifdef LINT
+  return held<P>();
+#else
+  atomic_access((void *)&a->value, sizeof a->value, update);
+  return exchange_value(&a->value, f);
 #endif
 }
 

@@ -94,7 +94,7 @@ template <class T, class P>
 METAL_FUNC void simdgroup_load(thread simdgroup_matrix<T, 8, 8> &m, P from, ulong stride = 8, ulong2 origin = 0, bool transposed = false, MSL_SITE) {
   static_assert(std::is_same_v<msl::pointee<P>, T>, "simdgroup_load: memory of another element type");
 #ifndef LINT
-  msl::transfer(from, stride, origin, transposed, file, line, [&](const T *a, const T *b, uint lane) {
+  msl::transfer(from, stride, origin, transposed, file, line, [&](const T *a, const T *b, uint lane) __attribute__((always_inline)) {
     T e[2];
     if (b == a + 1) {
       msl::matrix_read(e, a, sizeof e, lane);
@@ -111,7 +111,7 @@ template <class T, class P>
 METAL_FUNC void simdgroup_store(simdgroup_matrix<T, 8, 8> m, P to, ulong stride = 8, ulong2 origin = 0, bool transposed = false, MSL_SITE) {
   static_assert(std::is_same_v<msl::pointee<P>, T> && !std::is_const_v<std::remove_pointer_t<P>>, "simdgroup_store: memory of another element type, or constant");
 #ifndef LINT
-  msl::transfer(to, stride, origin, transposed, file, line, [&](T *a, T *b, uint lane) {
+  msl::transfer(to, stride, origin, transposed, file, line, [&](T *a, T *b, uint lane) __attribute__((always_inline)) {
     T e[2];
     __builtin_memcpy(e, &m.elements, sizeof e);
     if (b == a + 1) {
