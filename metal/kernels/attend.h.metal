@@ -139,13 +139,13 @@ inline void load_tile(threadgroup T* tile, device const K* stored, device const 
 }
 
 // load_queries sets matrices to elements first to first + D - 1 of the lane's
-// query vector, zeros past the last element and for no vector.
+// query vector, zeros past the last element.
 template <typename T, typename Q, uint D>
 inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], device const Q* q, constant AttendParams& p, ulong vector,
-                         bool real, uint first, uint lane) {
+                         uint first, uint lane) {
   UNROLL for (uint d = 0; d < D / 8; d++) {
     const uint at = first + d * 8 + matrix_column(lane);
-    const bool there = real && at < p.dim;
+    const bool there = at < p.dim;
     queries[d].thread_elements()[0] = there ? T(element(q, vector * p.dim + at, p.q_type)) : T(0.0f);
     queries[d].thread_elements()[1] = there ? T(element(q, vector * p.dim + at + 1, p.q_type)) : T(0.0f);
   }
@@ -240,9 +240,8 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   const uint part = item / teams * streams, team = item % teams;
   const uint first = (team * p.blocks + simdgroup % p.blocks) * 8, last = min(first + 7, vectors - 1);
 
-  // Lanes past the last vector have no queries, and its row.
+  // Lanes past the last vector have one of its row's again, for nothing.
   const uint n = first + matrix_row(lane);
-  const bool real = n < vectors;
   Block block;
   block.lowest = p.base + min(first, vectors - 1) / p.group;
   block.highest = p.base + last / p.group;
@@ -264,7 +263,7 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   sums.weight = 0.0f;
   UNROLL for (uint d = 0; d < D / 8; d++) sums.values[d] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   simdgroup_matrix<T, 8, 8> queries[D / 8];
-  if (!WIDE) load_queries<T, Q, D>(queries, q, p, vector, real, 0, lane);
+  if (!WIDE) load_queries<T, Q, D>(queries, q, p, vector, 0, lane);
 
   const uint shift = ctz(ROWS / streams), lines = 1u << shift; // of a stream in a tile
   threadgroup const T* own = tile + stream * lines * LINE;
@@ -278,7 +277,7 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
       load_tile<T, K, D, ROWS>(tile, keys, key_scales, p, kv_head, slice, at, size, shift, held, thread_index, threads);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       if (busy) {
-        if (WIDE) load_queries<T, Q, D>(queries, q, p, vector, real, slice, lane);
+        if (WIDE) load_queries<T, Q, D>(queries, q, p, vector, slice, lane);
         UNROLL for (uint i = 0; i < ROWS / 8; i++) {
           if (i * 8 < lines) {
             UNROLL for (uint d = 0; d < D / 8; d++) {
@@ -300,7 +299,7 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   }
 
   const float weight = row_sum(sums.weight);
-  if (!real || part + stream >= (SPLIT ? p.parts : 1)) return;
+  if (n >= vectors || part + stream >= (SPLIT ? p.parts : 1)) return;
   const float factor = SPLIT ? 1.0f : 1.0f / weight;
   const ulong at_part = vector * p.parts + part + stream;
   UNROLL for (uint d = 0; d < D / 8; d++) {
