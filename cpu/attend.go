@@ -48,7 +48,12 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 			}
 			block, head := i/l.KVHeads, i%l.KVHeads
 			r0 := block * attendRows
-			p.attendBlock(&p.b.scratch[worker], d, qb, s, layer, head, r0, min(r0+attendRows, s.Rows), scale)
+			block = min(r0+attendRows, s.Rows)
+			if s.KV.(*kv).turned {
+				p.attendPages(&p.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+			} else {
+				p.attendBlock(&p.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+			}
 			return
 		}
 	})

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"sort"
+	"unsafe"
 
 	"windrow/backend"
 )
@@ -79,6 +80,10 @@ type vectorKernels struct {
 	// nil: none.
 	narrowScores func(s []float32, lds int, q []float32, keys []byte, nq, nk, d int, next []byte)
 	narrowValues func(acc, p []float32, ldp int, values []byte, nq, nk, d int)
+
+	// attendPages is attention over whole pages of bf16 whose values lie by
+	// dimension, with queries and weights rounded to bf16; nil: none.
+	attendPages func(a *pageAttention, s *scratch)
 }
 
 // projector is one arithmetic of y = x·wᵀ.
@@ -111,7 +116,9 @@ type packed struct {
 // scratch is one worker's memory, grown on demand and kept.
 type scratch struct {
 	f32   [7][]float32
-	panel matrix // a widened part of a quantised weight
+	panel matrix           // a widened part of a quantised weight
+	seen  []int32          // attendPages: how many keys each query sees
+	pages []unsafe.Pointer // and the pages
 }
 
 // floats returns buffer i with at least n elements, contents undefined.

@@ -21,6 +21,12 @@ type kv struct {
 	layout backend.KVLayout
 	row    int // bytes of one head's vector
 	pages  [][]byte
+
+	// turned: values are kept [head dim, pageSlots] in each tile, for attendPages,
+	// and those past the last row of a forward are 0. written is how many indices
+	// of each layer may not be.
+	turned  bool
+	written []int
 }
 
 // NewKV reserves nothing yet but the page table.
@@ -29,7 +35,11 @@ func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 		return nil, err
 	}
 	per := l.BytesPerToken() / int64(2*l.Layers*l.KVHeads)
-	return &kv{layout: l, row: int(per), pages: make([][]byte, (l.Slots+pageSlots-1)/pageSlots)}, nil
+	c := &kv{layout: l, row: int(per), pages: make([][]byte, (l.Slots+pageSlots-1)/pageSlots)}
+	if b.turns(l) {
+		c.turned, c.written = true, make([]int, l.Layers)
+	}
+	return c, nil
 }
 
 func (c *kv) Layout() backend.KVLayout { return c.layout }

@@ -181,9 +181,18 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 			key := kb.data[at : at+d]
 			head(key, kn, cos, sin)
 			cache.store(kn2, layer, i, false, index, key)
+			if cache.turned {
+				cache.storeTurned(kn2, layer, i, index, vb.data[at:at+d])
+				continue
+			}
 			cache.store(kn2, layer, i, true, index, vb.data[at:at+d])
 		}
 	})
+	for _, s := range spans {
+		if c := s.KV.(*kv); c.turned {
+			c.endTurned(layer, s.Base+s.Rows)
+		}
+	}
 }
 
 // spanOf finds the span of a row; spans are few.

@@ -25,6 +25,7 @@ func init() {
 	if hasAMX() {
 		kernelTables["amx"] = func() *kernels {
 			k := withFast("amx", amxProjector{})
+			k.attendPages = amxAttendPages
 			if hasVNNI() && hasVBMI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
 				k.quant, k.quantName = quantTilesFor, tilesName
 			}

@@ -1,0 +1,93 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"windrow/backend"
+)
+
+// pageAttention is attention of some queries of one KV head over whole pages of
+// bf16, in the form in which kv.turned keeps them.
+type pageAttention struct {
+	dim, queries int
+	q            []float32                    // [queries, dim], scaled
+	seen         []int32                      // [queries]: each sees keys [0, seen)
+	pages        []unsafe.Pointer             // 64 keys [64, dim], then the values [dim, 64]
+	out          func(query int) []float32    // where a query's result goes
+	scale        func(x []float32, s float32) // multiplies
+}
+
+var negInf32 = float32(math.Inf(-1))
+
+// attendPages does rows [r0, r1) of a span, like attendBlock, over a cache whose
+// values are turned. Queries and weights are rounded to bf16, sums are f32; a
+// row's bits depend on its own index only, since pages begin at multiples of 64 and
+// a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
+// that are not finite reach earlier rows of its page.)
+func (p *pass) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+	cache := span.KV.(*kv)
+	l := cache.layout
+	d := l.HeadDim
+	group := q.width / (l.KVHeads * d)
+	nq := (r1 - r0) * group
+	// Query i is row i/group, head i%group of this KV head.
+	at := func(i int) int { return (span.First+r0+i/group)*q.width + (head*group+i%group)*d }
+
+	a := pageAttention{dim: d, queries: nq, scale: p.b.k.scale}
+	a.q = s.floats(scratchQueries, nq*d)
+	for i := range nq {
+		copy(a.q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
+	}
+	p.b.k.scale(a.q, scale)
+	s.seen, s.pages = s.seen[:0], s.pages[:0]
+	for i := range nq {
+		s.seen = append(s.seen, int32(span.Base+r0+i/group+1))
+	}
+	for t := 0; t < span.Base+r1; t += pageSlots {
+		s.pages = append(s.pages, unsafe.Pointer(&cache.tile(layer, head, t)[0]))
+	}
+	a.seen, a.pages = s.seen, s.pages
+	a.out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
+	p.b.k.attendPages(&a, s)
+	clear(s.pages) // nothing here keeps a closed cache alive
+}
+
+// turns tells whether a cache of this layout keeps its values by dimension, for
+// attendPages.
+func (b *Backend) turns(l backend.KVLayout) bool {
+	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.HeadDim%32 == 0
+}
+
+// storeTurned encodes the value of an index by dimension: [head dim, 64].
+func (c *kv) storeTurned(k *kernels, layer, head, index int, x []float32) {
+	var short [2 * 256]byte
+	tile := c.tile(layer, head, index)
+	values := tile[len(tile)/2+2*(index%pageSlots):]
+	for len(x) > 0 {
+		n := min(len(x), len(short)/2)
+		k.narrowBF16(short[:2*n], x[:n])
+		for i := range n {
+			*(*[2]byte)(values[2*pageSlots*i:]) = [2]byte(short[2*i:])
+		}
+		if x = x[n:]; len(x) > 0 {
+			values = values[2*pageSlots*n:]
+		}
+	}
+}
+
+// endTurned makes the values of indices past end, which an earlier forward may
+// have written, zero in a layer: attendPages multiplies them by zero.
+func (c *kv) endTurned(layer, end int) {
+	for t := end; t < c.written[layer]; {
+		n := min(pageSlots-t%pageSlots, c.written[layer]-t)
+		for head := range c.layout.KVHeads {
+			tile := c.tile(layer, head, t)
+			for at := len(tile)/2 + 2*(t%pageSlots); at < len(tile); at += 2 * pageSlots {
+				clear(tile[at : at+2*n])
+			}
+		}
+		t += n
+	}
+	c.written[layer] = end
+}
