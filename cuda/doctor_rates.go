@@ -83,7 +83,7 @@ func (d *device) measureUpload(c *Check, staged bool) (err error) {
 		if err != nil {
 			return errors.Join(err, data.Unmap())
 		}
-		u.Staged = staged
+		u.InPlace = !staged
 		err = errors.Join(u.Upload(dst, data[:n]), u.Flush())
 		registered = u.Registered()
 		return errors.Join(err, u.Close(), data.Unmap())

@@ -4,6 +4,7 @@ package driver
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -46,5 +47,16 @@ func prefetch(b []byte) {
 	skip := int(-uintptr(unsafe.Pointer(&b[0])) & (page - 1))
 	if skip < len(b) {
 		_ = unix.Madvise(b[skip:], unix.MADV_WILLNEED)
+	}
+}
+
+// populate brings the pages of a mapped file in, in one call and not in a fault
+// for each 16 of them. Where the system does not know it, faults do.
+func populate(b []byte) {
+	const populateRead = 22 // Linux's MADV_POPULATE_READ, since 5.14
+	if page := uintptr(os.Getpagesize()); runtime.GOOS == "linux" {
+		if skip := int(-uintptr(unsafe.Pointer(&b[0])) & (page - 1)); skip < len(b) {
+			_ = unix.Madvise(b[skip:], populateRead)
+		}
 	}
 }

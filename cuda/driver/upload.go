@@ -13,11 +13,12 @@ type uploadSizes struct {
 	stage   int // bytes of a pinned buffer; a worker has two
 }
 
-// defaultSizes: pinning costs about 0.1 ms a MiB, a copy's start about 5 us. A
-// stage of 4 MiB, 80 us on the bus, is long against the one and short against
-// the other.
+// defaultSizes: of an H100's host, 16 processors, 4 GiB of a file in the page
+// cache: 8 workers bring 36 to 38 GB/s with stages of 2 MiB, which stay in a core's
+// L2 until the bus has read them, 15 to 25 with 256 KiB to 1/2 MiB, 15 to 20 with
+// 8 MiB; 12 workers 35, 16 workers 33.
 func defaultSizes() uploadSizes {
-	return uploadSizes{workers: min(max(runtime.GOMAXPROCS(0)/2, 2), 8), piece: 16 << 20, stage: 4 << 20}
+	return uploadSizes{workers: min(max(runtime.GOMAXPROCS(0)/2, 2), 8), piece: 4 << 20, stage: 2 << 20}
 }
 
 // uploadRegistered: shorter pieces are not worth registering.
@@ -28,18 +29,17 @@ const uploadRegistered = 1 << 20
 const hostRegisterReadOnly = 0x08
 
 // Uploader copies large slices, memory-mapped files above all, to the device
-// at the bus's speed. Several workers bring the source's pages in, register
-// them with the driver, and queue copies straight from them; where the driver
-// refuses to register (a file system without it, a limit on locked memory),
-// they copy through pinned buffers instead. An Uploader belongs to one
-// goroutine, which holds the context.
+// at the bus's speed. Several workers bring the source's pages in and copy them
+// through pinned buffers of their own. An Uploader belongs to one goroutine, which
+// holds the context.
 type Uploader struct {
 	// Progress, when set before the first Upload, is told the bytes that have
 	// arrived so far. It is called from workers, one at a time.
 	Progress func(done int64)
-	// Staged, when set before the first Upload, copies through pinned buffers
-	// from the start.
-	Staged bool
+	// InPlace, when set before the first Upload, registers the source's own pages
+	// and copies from them, where the driver lets it: 13 to 20 GB/s where pinned
+	// buffers give 36, since registering goes page by page.
+	InPlace bool
 
 	ctx     *Context
 	sizes   uploadSizes
@@ -110,7 +110,7 @@ func (u *Uploader) Flush() error {
 func (u *Uploader) Registered() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return !u.Staged && !u.refused
+	return u.InPlace && !u.refused
 }
 
 // Close waits for the copies, ends the workers and frees their buffers, until

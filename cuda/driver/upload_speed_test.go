@@ -53,7 +53,7 @@ func TestUploadSpeed(t *testing.T) {
 	for _, staged := range []bool{false, true} {
 		for _, sizes := range []uploadSizes{
 			{1, 16 << 20, 4 << 20}, {2, 16 << 20, 4 << 20}, {4, 16 << 20, 4 << 20}, {8, 16 << 20, 4 << 20}, {12, 16 << 20, 4 << 20},
-			{4, 64 << 20, 1 << 20}, {8, 64 << 20, 1 << 20}, {8, 4 << 20, 2 << 20}, {8, 16 << 20, 8 << 20}, defaultSizes(),
+			{4, 64 << 20, 1 << 20}, {8, 64 << 20, 1 << 20}, {8, 4 << 20, 2 << 20}, {8, 4 << 20, 1 << 20}, {8, 16 << 20, 8 << 20}, defaultSizes(),
 		} {
 			var took [3]time.Duration
 			registered := false
@@ -67,7 +67,7 @@ func TestUploadSpeed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u.Staged, u.sizes = staged, sizes
+				u.InPlace, u.sizes = !staged, sizes
 				if err := errors.Join(u.Upload(dst, data), u.Flush()); err != nil {
 					t.Fatal(err)
 				}

@@ -76,7 +76,7 @@ func uploadOne(t *testing.T, c *Context, src []byte, shift int, staged bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Staged = staged
+	u.InPlace = !staged
 	var last int64
 	u.Progress = func(done int64) {
 		if done <= last {
@@ -149,7 +149,7 @@ func TestUploadError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.Staged = staged
+		u.InPlace = !staged
 		p, err := c.Alloc(1 << 20)
 		if err != nil {
 			t.Fatal(err)

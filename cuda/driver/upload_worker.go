@@ -99,6 +99,7 @@ func wholePages(src []byte) (head, body int) {
 // and accounted for by their lanes.
 func (w *uploadWorker) stage(dst Ptr, src []byte) (int, error) {
 	size := w.u.sizes.stage
+	populate(src)
 	for at := 0; at < len(src); at += size {
 		n := min(len(src)-at, size)
 		l := w.lane()
