@@ -92,12 +92,33 @@ Range image_of(const void *symbol) {
   return s.found;
 }
 
-// place names the source line of an instruction.
+// Site is a place in the source that an operation has told itself; a pointer to
+// it stands where others have their instruction.
+struct Site {
+  const char *file;
+  int line;
+};
+constexpr size_t most_sites = 4096;
+Site sites[most_sites];
+
+// here is the running lane's last place in the source.
+const void *here() {
+  size_t at = ((uintptr_t)current->file + size_t(current->line) * 0x9E3779B1) % most_sites;
+  for (size_t i = 0; i < most_sites; i++, at = (at + 1) % most_sites) {
+    Site &s = sites[at];
+    if (!s.file) s = {current->file, current->line};
+    if (s.file == current->file && s.line == current->line) return &s;
+  }
+  return nullptr;
+}
+
+// place names the source line of an instruction or a site.
 std::string place(const void *from) {
   char text[400];
-  if (!from) {
-    const char *file = current->file ? current->file : "?", *slash = strrchr(file, '/');
-    snprintf(text, sizeof text, "%s:%d", slash ? slash + 1 : file, current->line);
+  if (from >= sites && from < sites + most_sites) {
+    auto *s = (const Site *)from;
+    const char *slash = strrchr(s->file, '/');
+    snprintf(text, sizeof text, "%s:%d", slash ? slash + 1 : s->file, s->line);
     return text;
   }
   Dl_info info;
@@ -374,7 +395,7 @@ static void access_by(unsigned lane, const void *address, unsigned bytes, unsign
 }
 
 void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
-  if (current) access_by(current->index, address, bytes, kind, from);
+  if (current) access_by(current->index, address, bytes, kind, from ? from : here());
 }
 
 void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from) {
@@ -382,16 +403,16 @@ void misaligned(const void *address, unsigned bytes, unsigned kind, const void *
   if (on && current && !in(stacks, p) && !in(own, p) && region_of(p)) fail("misaligned: %s of %u bytes at %p, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
 }
 
-void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from) {
-  access_by((wave_count + current->wave->index) * wave_lanes + lane, address, bytes, kind, from);
+void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind) {
+  access_by((wave_count + current->wave->index) * wave_lanes + lane, address, bytes, kind, here());
 }
 
 static void mark(const void *address, unsigned bytes, bool flight) {
   auto *p = (const uint8_t *)address;
   if (!on) return;
   Region *r = region_of(p);
-  if (!r || !r->shared || p + bytes > r->range.end) fail("copy_async to %p, which is no shared memory of this kernel, %s", address, place(nullptr).c_str());
-  if (flight) access_page(*r, p, bytes, write, current->index, nullptr);
+  if (!r || !r->shared || p + bytes > r->range.end) fail("copy_async to %p, which is no shared memory of this kernel, %s", address, place(here()).c_str());
+  if (flight) access_page(*r, p, bytes, write, current->index, here());
   unsigned count;
   Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, bytes, count);
   for (Cell *c = first; c < first + count; c++) {

@@ -24,7 +24,7 @@ EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, con
 // misaligned ends the launch if the address is in memory that is looked at.
 void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from);
 // matrix_access is an access by the matrix lane of that number of the running lane's wave.
-void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind, const void *from);
+void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind);
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.
 void in_flight(const void *address, unsigned bytes);
 void arrived(const void *address, unsigned bytes);
@@ -42,7 +42,7 @@ inline void join(const uint32_t *, unsigned, unsigned) {}
 inline void share(Range, const char *) {}
 inline void fence() {}
 inline void access(const void *, unsigned, unsigned, const void *) {}
-inline void matrix_access(const void *, unsigned, unsigned, unsigned, const void *) {}
+inline void matrix_access(const void *, unsigned, unsigned, unsigned) {}
 inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
 inline void allow_unwritten(const void *, unsigned) {}

@@ -175,16 +175,14 @@ void multiply(Wave &w) {
 
 #ifdef CHECKED
 void matrix_read(void *to, const void *from, uint bytes, uint lane) {
-  check::matrix_access(from, bytes, lane, check::read, __builtin_return_address(0));
+  check::matrix_access(from, bytes, lane, check::read);
   memcpy(to, from, bytes);
 }
 void matrix_write(void *to, const void *from, uint bytes, uint lane) {
-  check::matrix_access(to, bytes, lane, check::write, __builtin_return_address(0));
+  check::matrix_access(to, bytes, lane, check::write);
   memcpy(to, from, bytes);
 }
-void atomic_access(void *p, uint bytes, bool update) {
-  check::access(p, bytes, check::write | check::atomic | (update ? check::update : 0), __builtin_return_address(0));
-}
+void atomic_access(void *p, uint bytes, bool update) { check::access(p, bytes, check::write | check::atomic | (update ? check::update : 0), nullptr); }
 #endif
 
 } // namespace msl

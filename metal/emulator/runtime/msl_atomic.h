@@ -28,10 +28,12 @@ template <class T, class F> MSL_QUIET inline T exchange_value(volatile T *value,
   *value = f(before);
   return before;
 }
-template <class P, class F> METAL_FUNC held<P> exchange(P a, F f, bool update) {
+template <class P, class F> METAL_FUNC held<P> exchange(P a, F f, bool update, const char *file, int line) {
 #ifdef LINT
   return held<P>();
 #else
+  emulator::current->file = file;
+  emulator::current->line = line;
   atomic_access((void *)&a->value, sizeof a->value, update);
   return exchange_value(&a->value, f);
 #endif
@@ -41,26 +43,26 @@ struct Keep { template <class T> static T join(T a, T) { return a; } };
 struct Replace { template <class T> static T join(T, T b) { return b; } };
 struct Subtract { template <class T> static T join(T a, T b) { return (T)(a - b); } };
 
-template <class F, class P, class U> METAL_FUNC held<P> change(P a, U v, bool update = true) {
+template <class F, class P, class U> METAL_FUNC held<P> change(P a, U v, bool update, const char *file, int line) {
   using T = held<P>;
-  return exchange(a, [v](T old) { return F::join(old, (T)v); }, update);
+  return exchange(a, [v](T old) { return F::join(old, (T)v); }, update, file, line);
 }
 
 } // namespace msl
 
 namespace metal {
 
-template <class P> METAL_FUNC msl::held<P> atomic_load_explicit(P a, memory_order) { return msl::change<msl::Keep>(a, 0); }
-template <class P, class U> METAL_FUNC void atomic_store_explicit(P a, U v, memory_order) { msl::change<msl::Replace>(a, v, false); }
-template <class P, class U> METAL_FUNC msl::held<P> atomic_exchange_explicit(P a, U v, memory_order) { return msl::change<msl::Replace>(a, v); }
-template <class P, class U> METAL_FUNC bool atomic_compare_exchange_weak_explicit(P a, thread msl::held<P> *expected, U v, memory_order, memory_order) {
+template <class P> METAL_FUNC msl::held<P> atomic_load_explicit(P a, memory_order, MSL_SITE) { return msl::change<msl::Keep>(a, 0, true, file, line); }
+template <class P, class U> METAL_FUNC void atomic_store_explicit(P a, U v, memory_order, MSL_SITE) { msl::change<msl::Replace>(a, v, false, file, line); }
+template <class P, class U> METAL_FUNC msl::held<P> atomic_exchange_explicit(P a, U v, memory_order, MSL_SITE) { return msl::change<msl::Replace>(a, v, true, file, line); }
+template <class P, class U> METAL_FUNC bool atomic_compare_exchange_weak_explicit(P a, thread msl::held<P> *expected, U v, memory_order, memory_order, MSL_SITE) {
   using T = msl::held<P>;
-  T wanted = *expected, old = msl::exchange(a, [=](T o) { return o == wanted ? (T)v : o; }, true);
+  T wanted = *expected, old = msl::exchange(a, [=](T o) { return o == wanted ? (T)v : o; }, true, file, line);
   *expected = old;
   return old == wanted;
 }
 #define MSL_ATOMIC(name, F) \
-  template <class P, class U> METAL_FUNC msl::held<P> name(P a, U v, memory_order) { return msl::change<msl::F>(a, v); }
+  template <class P, class U> METAL_FUNC msl::held<P> name(P a, U v, memory_order, MSL_SITE) { return msl::change<msl::F>(a, v, true, file, line); }
 MSL_ATOMIC(atomic_fetch_add_explicit, Add)
 MSL_ATOMIC(atomic_fetch_sub_explicit, Subtract)
 MSL_ATOMIC(atomic_fetch_max_explicit, Max)
