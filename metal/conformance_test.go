@@ -73,20 +73,19 @@ func openBackend(t *testing.T, exact bool) backend.Backend {
 	return b
 }
 
-// TestConformance runs the suite: in the default arithmetic, and with
+// TestConformance runs the suite: briefly in the default arithmetic, and with
 // WINDROW_SLOW in both with the golden models. Exact arithmetic is held against
 // golden tensors by TestBatchedPrefillEqualsPerToken and TestTraces besides.
 func TestConformance(t *testing.T) {
-	golden := ""
-	if slow {
-		golden = goldenDir
-		t.Run("exact", func(t *testing.T) {
-			backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) })
+	if !slow {
+		backendtest.RunBrief(t, func(t *testing.T) backend.Backend { return openBackend(t, false) })
+		return
+	}
+	for name, exact := range map[string]bool{"default": false, "exact": true} {
+		t.Run(name, func(t *testing.T) {
+			backendtest.Run(t, goldenDir, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
 		})
 	}
-	t.Run("default", func(t *testing.T) {
-		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, false) })
-	})
 }
 
 // traceProblems are those that run.

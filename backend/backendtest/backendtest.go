@@ -32,6 +32,16 @@ const (
 // WINDROW_SLOW set runs every golden model with every KV type; else the large
 // one runs with f32 alone.
 func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
+	run(t, golden, open, testInvariance)
+}
+
+// RunBrief is Run for emulated devices whose kernels have tests of their own
+// for each format: without whole forwards, and with invariance in three formats.
+func RunBrief(t *testing.T, open func(t *testing.T) backend.Backend) {
+	run(t, "", open, testInvarianceBrief)
+}
+
+func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend)) {
 	part := func(name string, f func(t *testing.T, b backend.Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -51,7 +61,7 @@ func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
 	part("rotating attention", testRotating)
 	part("results", testResults)
 	part("not finite", testNotFinite)
-	part("invariance", testInvariance)
+	part("invariance", invariance)
 	part("refusals", testRefusals)
 	if golden != "" {
 		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open) })

@@ -25,6 +25,13 @@ func testInvariance(t *testing.T, b backend.Backend) {
 	}
 }
 
+// testInvarianceBrief is testInvariance for floats, groups and blocks, once.
+func testInvarianceBrief(t *testing.T, b backend.Backend) {
+	for dt, kvType := range map[backend.DType]backend.KVType{backend.BF16: backend.KVF32, backend.Affine4: backend.KVBF16, backend.Q4_K: backend.KVInt8} {
+		t.Run(fmt.Sprintf("%v, kv %v", dt, kvType), func(t *testing.T) { blockInvariance(t, b, dt, kvType) })
+	}
+}
+
 func blockInvariance(t *testing.T, b backend.Backend, dt backend.DType, kvType backend.KVType) {
 	const kvHeads, dim, vocab, prefix = 2, 32, 700, 37
 	hidden, qHeads, mlp := 96, 4, 160
