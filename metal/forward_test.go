@@ -5,12 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"windrow/backend"
 	"windrow/backend/backendtest"
 	"windrow/decoder"
+	"windrow/metal/driver"
+	"windrow/metal/emulator"
+	"windrow/metal/fakeobjc"
 	"windrow/model"
 )
 
@@ -236,5 +240,77 @@ func TestFailedPass(t *testing.T) {
 	}
 	if err := p.End(); err != nil {
 		t.Error(err)
+	}
+}
+
+// emulatedWith is a backend on a machine with bounds or faults.
+func emulatedWith(t *testing.T, o fakeobjc.Options) *Backend {
+	t.Helper()
+	emulator.Available(t)
+	o.Compile = fakeobjc.Emulated(emulator.Plain, 0)
+	g, err := newGPU(driver.New(fakeobjc.Start(t, o)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBackend(g, Options{})
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// Work that the GPU gives up is the error of its forward, in one line; the next
+// forward gives what it should.
+func TestFailedSubmission(t *testing.T) {
+	b := emulatedWith(t, fakeobjc.Options{FailCommit: 2})
+	m := loadSmall(t, b)
+	var logits [][]float32
+	for i := range 3 {
+		c, err := m.NewCache(model.CacheOptions{Capacity: 20, MaxRows: 20, DType: backend.KVBF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := m.Forward(t.Context(), step(c, []int32{3, 1, 4}))
+		if (err != nil) != (i == 1) || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Fatalf("forward %d: error %v", i, err)
+		}
+		if err == nil {
+			logits = append(logits, results[2].Logits)
+		}
+		c.Close()
+	}
+	if len(logits) != 2 || !slices.Equal(logits[0], logits[1]) {
+		t.Error("the forward after a failed one gives other logits")
+	}
+}
+
+// Where memory ends, loading, storage and passes fail with an error, and
+// everything can be closed.
+func TestOutOfMemory(t *testing.T) {
+	source := backendtest.Source(t, goldenDir, smallModel)
+	failed := map[string]int{}
+	for memory := 1 << 19; ; memory += 1 << 19 {
+		b := emulatedWith(t, fakeobjc.Options{Memory: memory})
+		m, err := model.Load(b, source)
+		if err != nil {
+			failed["load"]++
+			continue
+		}
+		c, err := m.NewCache(model.CacheOptions{Capacity: 200, MaxRows: 200, DType: backend.KVF32})
+		if err != nil {
+			t.Fatal(err) // it takes nothing yet
+		}
+		ids := make([]int32, 200)
+		_, err = m.Forward(t.Context(), &model.Batch{Tokens: ids, Positions: ids, Spans: []model.Span{{Cache: c, Rows: 200}}})
+		if err == nil {
+			break
+		}
+		failed["forward"]++
+		c.Close()
+	}
+	if failed["load"] == 0 || failed["forward"] == 0 {
+		t.Errorf("what failed as memory grew: %v", failed)
 	}
 }
