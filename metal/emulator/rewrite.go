@@ -246,8 +246,12 @@ func (r *rewriter) params(f *function, i, j int) {
 	seen := map[string]bool{}
 	for _, part := range r.split(i, j) {
 		p := param{components: 1}
+		space := ""
 		for k := part[0]; k < part[1]; k++ {
 			t := r.at(k)
+			if space == "" && (t == "device" || t == "constant" || t == "threadgroup" || t == "thread") {
+				space = t
+			}
 			if vectorName.MatchString(t) {
 				p.components = int(t[len(t)-1] - '0')
 			}
@@ -271,6 +275,10 @@ func (r *rewriter) params(f *function, i, j int) {
 			r.fault(part[0], "%s has no attribute", where)
 		case !known:
 			r.fault(part[0], "%s: the attribute is not emulated", where)
+		case p.attribute == "buffer" && space != "device" && space != "constant":
+			r.fault(part[0], "%s: a buffer is in device or constant memory", where)
+		case p.attribute == "threadgroup" && space != "threadgroup":
+			r.fault(part[0], "%s: it is not in threadgroup memory", where)
 		case p.attribute == "buffer" || p.attribute == "threadgroup":
 			if n, err := strconv.Atoi(p.index); err != nil || n < 0 || n >= maxBuffers {
 				r.fault(part[0], "%s: the index is no number from 0 to %d", where, maxBuffers-1)

@@ -186,10 +186,6 @@ func (r *rewriter) variable(at, i int, alignment string, depth int) int {
 		r.fault(i, "a threadgroup variable with an initial value")
 		return end
 	}
-	if r.lint {
-		r.replace(i, i+1, "static threadgroup")
-		return end
-	}
 	typedef, variables := "typedef ", ""
 	for n, part := range r.split(i+1, end) {
 		name := part[0]

@@ -51,8 +51,12 @@ struct Entry {
 void enter(Entry *);
 
 // variable is memory of the threadgroup; site numbers the declaration.
+#ifdef LINT
+template <class T> threadgroup T &variable(uint site, const char *name, uint alignment = alignof(T));
+#else
 void *variable(uint site, uint bytes, uint alignment, const char *name);
 template <class T> METAL_FUNC T &variable(uint site, const char *name, uint alignment = alignof(T)) { return *(T *)variable(site, sizeof(T), alignment, name); }
+#endif
 
 template <class P> METAL_FUNC P three(uint x, uint y, uint z) {
   uint v[3] = {x, y, z};

@@ -1,5 +1,6 @@
 // Arithmetic functions. The overloads are no templates, as in Metal, so that
-// a call with mixed types is as ambiguous as there. There are none for bfloat.
+// a call with mixed types is as ambiguous as there. There are none for bfloat:
+// deleted ones keep it from becoming a float unasked.
 #pragma once
 
 namespace metal {
@@ -18,6 +19,7 @@ namespace metal {
     return r;                                           \
   }
 #define MSL_FUNCTION(name, value)                                                                  \
+  bfloat name(bfloat) = delete;                                                                  \
   MSL_ONE(float, name, value)                                                                      \
   MSL_ONE(half, name, value)                                                                       \
   MSL_ONE_VECTOR(float, 2, name)                                                                   \
@@ -68,7 +70,8 @@ MSL_APPROXIMATE(MSL_FUNCTION)
     for (int i = 0; i < N; i++) r[i] = name((T)x[i], (T)y[i]);    \
     return r;                                                     \
   }
-#define MSL_FUNCTION2(name, value) \
+#define MSL_FUNCTION2(name, value)      \
+  bfloat name(bfloat, bfloat) = delete; \
   MSL_TWO(float, name, value)      \
   MSL_TWO(half, name, value)       \
   MSL_TWO_VECTOR(float, 2, name)   \
@@ -113,6 +116,11 @@ MSL_ORDERS(long)
 MSL_ORDERS(ulong)
 MSL_ORDERS(float)
 MSL_ORDERS(half)
+bfloat max(bfloat, bfloat) = delete;
+bfloat min(bfloat, bfloat) = delete;
+bfloat clamp(bfloat, bfloat, bfloat) = delete;
+bfloat abs(bfloat) = delete;
+bfloat fma(bfloat, bfloat, bfloat) = delete;
 
 #define MSL_ABS(T) \
   METAL_FUNC T abs(T a) { return a < (T)0 ? (T)-a : a; }
