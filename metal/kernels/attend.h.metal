@@ -112,11 +112,11 @@ inline float row_sum(float v) {
 }
 
 // load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
-// stored vectors of a KV head, zeros past the last element. Streams take 1 <<
-// shift lines each, from slot + stream · size on. Past the last slot that holds
-// something the line is that slot's: no row sees it, but zero times what lies
-// there might not be zero. A thread has 4 loads under way: threads divides ROWS ·
-// D / 16.
+// stored vectors of a KV head. Streams take 1 << shift lines each, from slot +
+// stream · size on. Past the last slot that holds something the line is that
+// slot's, past the last element there are others: they count for nothing, but
+// zero times what lies there might not be zero. A thread has 4 loads under way:
+// threads divides ROWS · D / 16.
 template <typename T, typename K, uint D, uint ROWS>
 inline void load_tile(threadgroup T* tile, device const K* stored, device const float* scales, constant AttendParams& p, uint head,
                       uint first, uint slot, uint size, uint shift, uint held, uint thread_index, uint threads) {
@@ -130,7 +130,6 @@ inline void load_tile(threadgroup T* tile, device const K* stored, device const 
       const uint at = column < p.dim ? column : 0;
       const ulong vector = ulong(head) * p.capacity + min(from, held - 1);
       v[j] = fetch4<T>(stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
-      if (column >= p.dim) v[j] = vec<T, 4>(T(0.0f));
     }
     UNROLL for (uint j = 0; j < 4; j++) {
       *(threadgroup vec<T, 4>*)(tile + (i + j * threads) / QUADS * LINE + (i + j * threads) % QUADS * 4) = v[j];

@@ -23,8 +23,8 @@ struct MergeParams {
 };
 
 // attend_merge joins the parts of each query vector in order; a thread has two
-// elements. A part in which a row saw nothing changes no bit. The running maximum
-// keeps fast math from summing in another order.
+// elements. A part in which a row saw nothing is zero and changes no bit. The
+// running maximum keeps fast math from summing in another order.
 template <typename Q>
 kernel void attend_merge(device Q* out [[buffer(0)]], device const float* partial [[buffer(1)]], constant MergeParams& p [[buffer(2)]],
                          uint group [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
@@ -37,8 +37,7 @@ kernel void attend_merge(device Q* out [[buffer(0)]], device const float* partia
   float most = none, weight = 0.0f, a = 0.0f, b = 0.0f;
   _Pragma("clang loop unroll_count(4)") for (uint part = 0; part < p.parts; part++) {
     const float2 mark = *(device const float2*)(marks + 2 * part), sum = *(device const float2*)(sums + ulong(part) * p.dim);
-    const float peak = max(most, mark.x), shift = peak == none ? 0.0f : peak;
-    const float decay = exp2(most - shift), factor = exp2(mark.x - shift);
+    const float peak = max(most, mark.x), decay = exp2(most - peak), factor = exp2(mark.x - peak);
     most = peak;
     weight = fma(weight, decay, mark.y * factor);
     a = fma(a, decay, sum.x * factor);
