@@ -61,7 +61,7 @@ func newBackend(g *gpu, o Options) *Backend {
 func overMemory(m memory, o Options) *Backend {
 	return &Backend{
 		memory: m, close: func() error { return nil }, exact: o.Exact,
-		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{},
+		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{}, arena: arena{least: arenaChunkBytes},
 	}
 }
 

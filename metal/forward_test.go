@@ -314,3 +314,61 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("what failed as memory grew: %v", failed)
 	}
 }
+
+// No kernel of a forward reads or writes past its activations: in the checked
+// build, with a buffer for each of them. Decoding and prefill, with windows of
+// two sequences, in floats and in 4 bits.
+func TestForwardStaysInItsBuffers(t *testing.T) {
+	config := *smallConfig(t)
+	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
+		rt := driver.New(fakeobjc.Start(t, fakeobjc.Options{Compile: fakeobjc.Emulated(emulator.Checked, 1)}))
+		g, err := newGPU(rt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBackend(g, Options{})
+		b.arena.least = 1
+		m, err := model.Load(b, model.RandomSource(&config, dt, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var caches []*model.Cache
+		for range 2 {
+			c, err := m.NewCache(model.CacheOptions{Capacity: 200, MaxRows: 80, DType: backend.KVInt8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			caches = append(caches, c)
+		}
+		for _, rows := range [][]int{{35, 3}, {7, 9}, {1, 1}} {
+			var all model.Batch
+			for i, n := range rows {
+				one := step(caches[i], make([]int32, n))
+				all.Spans = append(all.Spans, model.Span{Cache: caches[i], First: len(all.Tokens), Rows: n})
+				all.Tokens, all.Positions = append(all.Tokens, one.Tokens...), append(all.Positions, one.Positions...)
+				all.Want.Rows = append(all.Want.Rows, int32(len(all.Tokens)-1))
+			}
+			all.Want.Except = -1
+			if _, err := m.Forward(t.Context(), &all); err != nil {
+				t.Fatalf("%v, rows %v: %v", dt, rows, err)
+			}
+			for i, n := range rows {
+				if err := caches[i].Commit(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// smallConfig is a model of one layer with shapes that are not round.
+func smallConfig(t *testing.T) *model.Config {
+	t.Helper()
+	emulator.Available(t)
+	c := *backendtest.Source(t, goldenDir, smallModel).Config()
+	c.Layers, c.HiddenSize, c.IntermediateSize, c.VocabSize = 1, 192, 320, 700
+	return &c
+}

@@ -50,6 +50,7 @@ type arena struct {
 	chunks []arenaChunk
 	at     int // chunk in use
 	offset int
+	least  int // bytes of a chunk
 }
 
 type arenaChunk struct {
@@ -76,7 +77,7 @@ func (a *arena) take(m memory, n int, e elem) (view, error) {
 			return v, nil
 		}
 	}
-	size := max(n, arenaChunkBytes)
+	size := max(n, a.least)
 	v, err := m.alloc(size, elemBytes)
 	if err != nil {
 		return view{}, err
@@ -91,7 +92,7 @@ func (a *arena) free(m memory) {
 	for _, c := range a.chunks {
 		m.free(c.view)
 	}
-	*a = arena{}
+	*a = arena{least: a.least}
 }
 
 // aligned rounds n up to a multiple of a, a power of two.
