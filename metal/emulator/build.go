@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"windrow/emulation"
 )
@@ -39,13 +40,12 @@ const maxLines = 24
 // compiler says, with lines of the source, or of the files that its #line
 // directives name.
 func Compile(source string, b Build) (*Library, error) {
-	cache := emulation.OpenCache()
-	object, include, hash, err := runtimeOf(cache, b)
+	run, err := bases[b]()
 	if err != nil {
 		return nil, err
 	}
 	var failure error
-	path, err := cache.Make("metal-"+emulation.Hash(source, hash, fmt.Sprint(kernelFlags))+".so", func(out string) error {
+	path, err := run.cache.Make("metal-"+emulation.Hash(source, run.hash)+".so", func(out string) error {
 		code, err := translate(source, false)
 		if err != nil {
 			failure = err
@@ -53,11 +53,11 @@ func Compile(source string, b Build) (*Library, error) {
 		}
 		kernels := out + ".o"
 		defer os.Remove(kernels)
-		args := slices.Concat(emulation.CommonFlags, kernelFlags, buildFlags[b], include, []string{"-include", "msl.h", "-c", "-o", kernels, "-"})
+		args := slices.Concat(emulation.CommonFlags, kernelFlags, buildFlags[b], run.include, []string{"-include", "msl.h", "-c", "-o", kernels, "-"})
 		if failure = clang(code, args...); failure != nil {
 			return failure
 		}
-		return emulation.Compile(slices.Concat(emulation.LinkFlags, []string{"-Wl,-Bsymbolic", "-o", out, kernels, object, "-lstdc++", "-lm", "-ldl"})...)
+		return emulation.Compile(slices.Concat(emulation.LinkFlags, []string{"-Wl,-Bsymbolic", "-o", out, kernels, run.object, "-lstdc++", "-lm", "-ldl"})...)
 	})
 	if failure != nil {
 		return nil, fmt.Errorf("metal emulator: %w", failure)
@@ -68,24 +68,43 @@ func Compile(source string, b Build) (*Library, error) {
 	return open(path)
 }
 
-// runtimeOf builds what all libraries contain; hash names it.
-func runtimeOf(cache emulation.Cache, b Build) (object string, include []string, hash string, err error) {
+// base is what all libraries of a build contain.
+type base struct {
+	cache   emulation.Cache
+	object  string   // the executor and the dispatches
+	include []string // flags for the shim's headers
+	hash    string   // names it, and the flags of kernels
+}
+
+// bases makes each build's, once a process.
+var bases = map[Build]func() (base, error){
+	Plain:   sync.OnceValues(func() (base, error) { return makeBase(Plain) }),
+	Fast:    sync.OnceValues(func() (base, error) { return makeBase(Fast) }),
+	Checked: sync.OnceValues(func() (base, error) { return makeBase(Checked) }),
+}
+
+func makeBase(b Build) (base, error) {
+	cache := emulation.OpenCache()
+	cache.Prune()
 	executor, executorHash, err := cache.Runtime()
 	if err != nil {
-		return "", nil, "", err
+		return base{}, err
 	}
 	own, err := fs.Sub(sources, "runtime")
 	if err != nil {
-		return "", nil, "", err
+		return base{}, err
 	}
 	shim, shimHash, err := cache.Extract("metal", own)
 	if err != nil {
-		return "", nil, "", err
+		return base{}, err
 	}
-	include = []string{"-isystem", shim, "-isystem", executor}
-	checked := b == Checked
-	hash = emulation.Hash(executorHash, shimHash, fmt.Sprint(emulation.CommonFlags, buildFlags[b], checked))
-	object, err = cache.Make(fmt.Sprintf("metal-runtime-%s.o", emulation.Hash(executorHash, shimHash, fmt.Sprint(emulation.CommonFlags, checked))), func(out string) error {
+	flags := slices.Concat(emulation.CommonFlags, []string{"-isystem", shim, "-isystem", executor, "-DEMULATOR_API=", "-Wno-unused"})
+	if b == Checked {
+		flags = append(flags, "-DCHECKED")
+	}
+	run := base{cache: cache, include: []string{"-isystem", shim, "-isystem", executor}}
+	run.hash = emulation.Hash(executorHash, shimHash, fmt.Sprint(flags, kernelFlags, buildFlags[b]))
+	run.object, err = cache.Make("metal-runtime-"+emulation.Hash(executorHash, shimHash, fmt.Sprint(flags))+".o", func(out string) error {
 		first, err := emulation.Sources(executor, ".cpp")
 		if err != nil {
 			return err
@@ -94,14 +113,9 @@ func runtimeOf(cache emulation.Cache, b Build) (object string, include []string,
 		if err != nil {
 			return err
 		}
-		args := slices.Concat(emulation.CommonFlags, include, []string{"-DEMULATOR_API=", "-Wno-unused", "-r", "-nostdlib", "-o", out})
-		if checked {
-			args = append(args, "-DCHECKED")
-		}
-		return emulation.Compile(slices.Concat(args, first, second)...)
+		return emulation.Compile(slices.Concat(flags, []string{"-r", "-nostdlib", "-o", out}, first, second)...)
 	})
-	cache.Prune()
-	return object, include, hash, err
+	return run, err
 }
 
 var (
@@ -160,13 +174,13 @@ var lintFlags = append([]string{
 // Lint compiles a source with real address spaces, to find what Apple's
 // compiler refuses and what fast math breaks.
 func Lint(source string) error {
-	_, include, _, err := runtimeOf(emulation.OpenCache(), Plain)
+	run, err := bases[Plain]()
 	if err != nil {
 		return err
 	}
 	code, err := translate(source, true)
 	if err == nil {
-		err = clang(code, slices.Concat(emulation.CommonFlags, lintFlags, include, []string{"-include", "msl.h", "-"})...)
+		err = clang(code, slices.Concat(emulation.CommonFlags, lintFlags, run.include, []string{"-include", "msl.h", "-"})...)
 	}
 	if err != nil {
 		return fmt.Errorf("lint: %w", err)

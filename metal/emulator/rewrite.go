@@ -70,6 +70,9 @@ var attributes = map[string]struct{ position bool }{
 
 const maxBuffers = 31
 
+// maxFaults is how many faults of a source are told.
+const maxFaults = 10
+
 // assumed are names for what fast math assumes not to be.
 var assumed = map[string]bool{"INFINITY": true, "NAN": true, "HUGE_VALF": true, "isnan": true, "isinf": true, "isfinite": true}
 
@@ -92,12 +95,15 @@ func rewrite(source string, lint bool) (string, error) {
 	r.walk()
 	r.checkInstances()
 	if len(r.faults) > 0 {
-		return "", errors.Join(r.faults[:min(len(r.faults), 10)]...)
+		return "", errors.Join(r.faults...)
 	}
 	return r.apply() + r.entries(), nil
 }
 
 func (r *rewriter) fault(i int, format string, args ...any) {
+	if len(r.faults) == maxFaults {
+		return
+	}
 	r.faults = append(r.faults, fmt.Errorf("%s: %s", r.place(i), fmt.Sprintf(format, args...)))
 }
 
