@@ -53,7 +53,6 @@ type tileCall struct {
 	a                     unsafe.Pointer
 	astride, aphase, asup int
 	b0                    unsafe.Pointer
-	b0stride, b0step      int
 	group, groups         int
 	b1                    unsafe.Pointer
 	b1stride, b1step      int
