@@ -133,7 +133,7 @@ func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o
 		pr.narrow(&y[0], 4, a, stride, outs, p, 0, 1)
 		return
 	}
-	if p.rows > tileGroups*tileSpan {
+	if p.rows >= manyFrom {
 		full := outs / (2 * tileSpan) * (2 * tileSpan)
 		if full > 0 {
 			pr.many(y, ldy, a, stride, full, p, s)

@@ -64,7 +64,7 @@ func TestBF16Projectors(t *testing.T) {
 		} {
 			rng := rand.New(rand.NewPCG(1, uint64(c.out*c.in)))
 			w := bf16Matrix(rng, c.out, c.in, c.out%2)
-			for _, rows := range []int{1, 2, 7, 15, 16, 17, 31, 33, 50, 64, 100} {
+			for _, rows := range []int{1, 2, 7, 15, 16, 17, 31, 33, 50, 64, 100, 170} {
 				x := randomRows(rng, rows*c.in)
 				y := runProjector(pr, w, x, rows, 0, c.out, c.out)
 				for r := range rows {
@@ -84,7 +84,7 @@ func TestBF16Projectors(t *testing.T) {
 func TestBF16BatchInvariance(t *testing.T) {
 	for name, pr := range bf16Projectors() {
 		for _, in := range []int{32, 544, 1024, 2048} {
-			const out, most = 200, 512
+			const out, most = 200, 600
 			rng := rand.New(rand.NewPCG(2, uint64(in)))
 			w := bf16Matrix(rng, out, in, 1)
 			x := randomRows(rng, most*in)
@@ -93,7 +93,7 @@ func TestBF16BatchInvariance(t *testing.T) {
 				want = append(want, runProjector(pr, w, x[r*in:], 1, 0, out, out)...)
 			}
 			for _, c := range []struct{ rows, o0, o1, part int }{
-				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {33, 0, out, 40}, {64, 0, out, 72}, {48, 9, out, 30}, {100, 1, 2, 1}, {512, 0, out, out}, {512, 3, 100, 13}, {1, 7, 81, 5},
+				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {33, 0, out, 40}, {64, 0, out, 72}, {48, 9, out, 30}, {100, 1, 2, 1}, {512, 0, out, out}, {512, 3, 100, 13}, {173, 5, 170, 165}, {600, 0, out, 96}, {1, 7, 81, 5},
 			} {
 				t.Run(fmt.Sprintf("%s/%d/%dx%d-%d", name, in, c.rows, c.o0, c.o1), func(t *testing.T) {
 					y := runProjector(pr, w, x, c.rows, c.o0, c.o1, c.part)
