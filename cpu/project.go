@@ -165,7 +165,7 @@ func (p *pass) GatedProject(dst, x backend.Buffer, gate, up backend.Linear) {
 		y := s.floats(scratchOut, p.rows*n)
 		z := s.floats(scratchUp, p.rows*n)
 		g.proj.project(y, n, pk, g, o0, o1, s)
-		g.proj.project(z, n, pk, u, o0, o1, s)
+		u.proj.project(z, n, pk, u, o0, o1, s)
 		for r := range p.rows {
 			p.b.k.siluMul(d.data[r*d.width+o0:r*d.width+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 		}
