@@ -118,16 +118,9 @@ func (d *device) pipeline(file, kernel string) (*driver.Pipeline, error) {
 	if p, ok := d.pipelines[entry{file, kernel}]; ok {
 		return p, nil
 	}
-	l, ok := d.libraries[file]
-	if !ok {
-		source, err := d.source(file)
-		if err != nil {
-			return nil, err
-		}
-		if l, err = d.metal.NewLibrary(source, driver.LibraryOptions{Name: file + ".metal"}); err != nil {
-			return nil, err
-		}
-		d.libraries[file] = l
+	l, err := d.library(file)
+	if err != nil {
+		return nil, err
 	}
 	p, err := l.Pipeline(kernel)
 	if err != nil {
@@ -135,6 +128,23 @@ func (d *device) pipeline(file, kernel string) (*driver.Pipeline, error) {
 	}
 	d.pipelines[entry{file, kernel}] = p
 	return p, nil
+}
+
+// library compiles a source when it is first asked for.
+func (d *device) library(file string) (*driver.Library, error) {
+	if l, ok := d.libraries[file]; ok {
+		return l, nil
+	}
+	source, err := d.source(file)
+	if err != nil {
+		return nil, err
+	}
+	l, err := d.metal.NewLibrary(source, driver.LibraryOptions{Name: file + ".metal"})
+	if err != nil {
+		return nil, err
+	}
+	d.libraries[file] = l
+	return l, nil
 }
 
 // close frees the kernels and the device. Memory of alloc that was not freed is

@@ -38,6 +38,8 @@ func (k addKernel) Kernel(name string) fakeobjc.Kernel {
 	return k
 }
 
+func (addKernel) Kernels() []string { return []string{"add"} }
+
 func addLibrary(string, bool) (fakeobjc.Library, error) { return addKernel{}, nil }
 
 func addSource(file string) (string, error) {

@@ -190,36 +190,34 @@ func (x *patient) close() {
 	}
 }
 
-var hostName = regexp.MustCompile(`\[\[\s*host_name\("([^"]+)"\)\s*\]\]`)
-
 // compileAll compiles a library and makes each of its kernels ready to run. The
 // detail says what its tightest kernel allows.
 func (d *device) compileAll(file string, c *Check) error {
-	source, err := d.source(file)
+	start := time.Now()
+	l, err := d.library(file)
+	// A report is worth most with all that Apple's compiler says.
+	if refused := new(driver.CompileError); errors.As(err, &refused) {
+		return fmt.Errorf("%w; %s", err, refused.Log)
+	}
 	if err != nil {
 		return err
 	}
-	least, tightest, n := 0, "", 0
+	least, tightest := 0, ""
+	names := l.Kernels()
+	if len(names) == 0 {
+		return errors.New("no kernel in it")
+	}
 	var failed []error
-	start := time.Now()
-	for _, m := range hostName.FindAllStringSubmatch(source, -1) {
-		p, err := d.pipeline(file, m[1])
+	for _, name := range names {
+		p, err := d.pipeline(file, name)
 		if err != nil {
 			failed = append(failed, err)
-			if _, ok := d.libraries[file]; !ok {
-				break // no kernel of it compiles
-			}
 			continue
 		}
-		if n++; least == 0 || p.MaxThreads() < least {
-			least, tightest = p.MaxThreads(), m[1]
+		if least == 0 || p.MaxThreads() < least {
+			least, tightest = p.MaxThreads(), name
 		}
 	}
-	c.Detail = fmt.Sprintf("%d kernels in %.2f s, the fewest threads: %d of %s", n, time.Since(start).Seconds(), least, tightest)
-	err = errors.Join(failed...)
-	// A report is worth most with all that Apple's compiler says.
-	if refused := new(driver.CompileError); errors.As(err, &refused) {
-		err = fmt.Errorf("%w; %s", err, refused.Log)
-	}
-	return err
+	c.Detail = fmt.Sprintf("%d kernels in %.2f s, the fewest threads: %d of %s", len(names), time.Since(start).Seconds(), least, tightest)
+	return errors.Join(failed...)
 }

@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"windrow/backend"
 	"windrow/metal/driver"
+	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
+	"windrow/metal/kernels"
 )
 
 // withSelfTests runs a test with self-tests of its own.
@@ -105,7 +108,7 @@ func TestDoctorCompiles(t *testing.T) {
 	if got, want := names(checks), " system, device, limits,ok compile gate,ok compile rows"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
-	if d := checks[3].Detail; !strings.HasPrefix(d, "2 kernels in ") || !strings.Contains(d, "the fewest threads: 1024 of gate_rows_f32") {
+	if d := checks[3].Detail; !strings.HasPrefix(d, "2 kernels in ") || !strings.Contains(d, "the fewest threads: 1024 of gate_rows_bf16") {
 		t.Errorf("gate: %s", d)
 	}
 	fake := fakeobjc.New(fakeobjc.Options{Compile: func(string, bool) (fakeobjc.Library, error) {
@@ -122,7 +125,7 @@ func TestDoctorCompiles(t *testing.T) {
 
 // The measurements come to an end with figures, at small sizes here.
 func TestDoctorRates(t *testing.T) {
-	d := testDevice(t, 0, 0)
+	d := testDevice(t, emulator.Plain, 0)
 	d.info.WorkingSet = 1 << 20
 	for name, measure := range map[string]func(*device, *Check) error{
 		"bandwidth": (*device).measureBandwidth,
@@ -138,5 +141,52 @@ func TestDoctorRates(t *testing.T) {
 	var c Check
 	if err := d.measureLatency(&c); err != nil || !strings.Contains(c.Detail, "µs a command buffer") {
 		t.Errorf("latency: %+v, %v", c, err)
+	}
+}
+
+// Compile finds what the first forward would: nothing wrong, or the compiler's
+// refusal.
+func TestCompile(t *testing.T) {
+	b := emulatedWith(t, fakeobjc.Options{})
+	if err := b.Compile([]backend.DType{backend.BF16, backend.Affine4}); err != nil {
+		t.Error(err)
+	}
+	fake := fakeobjc.New(fakeobjc.Options{Compile: func(source string, _ bool) (fakeobjc.Library, error) {
+		if strings.Contains(source, "kernel void embed") {
+			return nil, errors.New("program_source:7:3: error: no such thing")
+		}
+		return nil, errors.New("asked for more than one")
+	}})
+	g, err := gpuOn(fake)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := newBackend(g, Options{})
+	defer refused.Close()
+	if err := refused.Compile(nil); err == nil || !strings.Contains(err.Error(), "embed.metal does not compile: program_source:7:3: error: no such thing") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A library tells Metal's way which kernels it has: all that the emulator finds.
+func TestKernelNames(t *testing.T) {
+	emulator.Available(t)
+	d := testDevice(t, emulator.Plain, 0)
+	for _, file := range kernels.Names() {
+		source, err := kernels.Source(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := emulator.Compile(source, emulator.Plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := d.library(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Kernels(); len(got) == 0 || !slices.Equal(got, want.Kernels()) {
+			t.Errorf("%s: kernels %v, want %v", file, got, want.Kernels())
+		}
 	}
 }

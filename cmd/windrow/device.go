@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 
 	"windrow/backend"
@@ -104,9 +105,13 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 // are mapped.
 func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error) {
 	largest := 0
+	var types []backend.DType // of matrices
 	for _, name := range src.Names() {
 		if t, ok := src.Tensor(name); ok {
 			largest = max(largest, len(t.Data))
+			if len(t.Shape) == 2 && !slices.Contains(types, t.DType) {
+				types = append(types, t.DType)
+			}
 		}
 	}
 	b, err := metal.New(metal.Options{Exact: m.exact, Mapped: model.Mappings(src), Largest: largest})
@@ -116,6 +121,11 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 	if weights := weightBytes(src); weights > b.WorkingSet() {
 		b.Close()
 		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", bytesText(weights), b.DeviceName(), bytesText(b.WorkingSet()))
+	}
+	// Until the kernels have met Apple's compiler, auto has the CPU to fall back on.
+	if err := b.Compile(types); err != nil {
+		b.Close()
+		return nil, err
 	}
 	return &opened{Backend: b, bandwidth: b.Bandwidth}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -27,6 +28,7 @@ type goKernel struct {
 func (k goKernel) Bindings() []fakeobjc.Binding     { return k.bindings }
 func (k goKernel) Run(l fakeobjc.Launch) error      { return k.run(l) }
 func (l goLibrary) Kernel(s string) fakeobjc.Kernel { return l[s] }
+func (l goLibrary) Kernels() []string               { return slices.Sorted(maps.Keys(l)) }
 
 type goLibrary map[string]fakeobjc.Kernel
 
@@ -111,6 +113,9 @@ func pipeline(t *testing.T, d *driver.Device) *driver.Pipeline {
 		t.Fatal(err)
 	}
 	defer l.Release()
+	if names := l.Kernels(); !slices.Equal(names, []string{"scale"}) {
+		t.Errorf("kernels %v", names)
+	}
 	p, err := l.Pipeline("scale")
 	if err != nil {
 		t.Fatal(err)

@@ -86,6 +86,18 @@ func (d *Device) NewLibrary(source string, o LibraryOptions) (*Library, error) {
 	return l, err
 }
 
+// Kernels lists the names of the library's kernels.
+func (l *Library) Kernels() (names []string) {
+	r := l.device.rt
+	r.Pool(func() {
+		list := r.send(l.id, selFunctionNames)
+		for i := range r.send(list, selCount) {
+			names = append(names, r.text(r.send(list, selObjectAtIndex, i)))
+		}
+	})
+	return names
+}
+
 // Release gives the library up. Its pipelines stay.
 func (l *Library) Release() {
 	if l.id != 0 {

@@ -15,6 +15,7 @@ const (
 	selDispatch
 	selEndEncoding
 	selError
+	selFunctionNames
 	selGPUEndTime
 	selGPUStartTime
 	selHasUnifiedMemory
@@ -68,6 +69,7 @@ var selectorNames = [selectorCount]string{
 	selDispatch:                     "dispatchThreadgroups:threadsPerThreadgroup:",
 	selEndEncoding:                  "endEncoding",
 	selError:                        "error",
+	selFunctionNames:                "functionNames",
 	selGPUEndTime:                   "GPUEndTime",
 	selGPUStartTime:                 "GPUStartTime",
 	selHasUnifiedMemory:             "hasUnifiedMemory",

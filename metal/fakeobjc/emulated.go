@@ -28,6 +28,8 @@ type emulated struct {
 	seed    uint64
 }
 
+func (l emulated) Kernels() []string { return l.library.Kernels() }
+
 func (l emulated) Kernel(name string) Kernel {
 	k, err := l.library.Kernel(name)
 	if err != nil {

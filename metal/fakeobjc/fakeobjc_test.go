@@ -35,6 +35,7 @@ func (n nothing) Run(l Launch) error {
 type only struct{ k Kernel }
 
 func (o only) Kernel(string) Kernel { return o.k }
+func (o only) Kernels() []string    { return nil }
 
 func newBench(o Options, run func(l Launch)) *bench {
 	o.Compile = func(string, bool) (Library, error) { return only{nothing{run}}, nil }

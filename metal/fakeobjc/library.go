@@ -10,6 +10,8 @@ type Compiler func(source string, safeMath bool) (Library, error)
 type Library interface {
 	// Kernel finds a kernel by its host name, or returns nil.
 	Kernel(name string) Kernel
+	// Kernels lists the host names.
+	Kernels() []string
 }
 
 // Kernel is a function that runs in threadgroups. Errors of Run name it.
@@ -83,6 +85,17 @@ func init() {
 		"setFastMathEnabled:": set(func(c *compileOptions, x uintptr) { c.safe = x&0xff == 0 }),
 	}
 	methods["MTLLibrary"] = map[string]method{
+		"functionNames": func(f *Fake, o *object, _ []uintptr) uintptr {
+			a := &array{}
+			for _, name := range o.data.(Library).Kernels() {
+				item := f.make("NSString")
+				item.text = name
+				a.items = append(a.items, item)
+			}
+			list := f.autoreleased("NSArray")
+			list.data = a
+			return list.id
+		},
 		"newFunctionWithName:": func(f *Fake, o *object, a []uintptr) uintptr {
 			name := f.find(a[0], "NSString")
 			if name == nil {
