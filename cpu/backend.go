@@ -35,6 +35,7 @@ type Backend struct {
 	packed  packed
 	// partials of the row statistics, kept between forwards
 	partials []partial
+	tops     []topList
 }
 
 // maxThreads bounds --threads: more is surely a mistake.

@@ -14,7 +14,7 @@ import (
 const statChunk = 512
 
 // headRows bounds the rows that go through the head at once where logits are
-// not asked for: 32 rows of 152 k logits are 19 MB.
+// not asked for.
 const headRows = 32
 
 // partial holds the statistics of one chunk of one row's logits: the maximum,
@@ -22,7 +22,8 @@ const headRows = 32
 type partial struct{ peak, s0, s1 float32 }
 
 // Results norms the wanted rows, multiplies them with the head, and takes the
-// statistics of each chunk of logits while it is in cache.
+// statistics and the best of each chunk of logits while it is in cache: logits
+// are stored only where they are asked for.
 func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head backend.Matrix, w backend.Want) ([]backend.Result, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -63,45 +64,55 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 	var all []float32 // logits [rows, vocabulary]
 	if w.Logits {
 		all = make([]float32, len(rows)*h.out)
-	} else {
-		all = p.scratchBuffer(len(rows) * h.out).data
 	}
-	logits := func(i int) []float32 { return all[i*h.out : (i+1)*h.out : (i+1)*h.out] }
 	chunks := (h.out + statChunk - 1) / statChunk
 	if n := len(rows) * chunks; cap(b.partials) < n {
 		b.partials = make([]partial, n)
 	}
 	partials := b.partials[:len(rows)*chunks]
+	k := min(max(w.TopK, 1), limit)
+	tops := b.topLists(len(rows), k)
 	pk := p.packFor(h.proj, normed.data, len(rows), h.in)
 	b.pool.run(chunks, func(worker, c int) {
 		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
-		h.proj.project(all[o0:], h.out, pk, h, o0, o1, &b.scratch[worker])
+		s := &b.scratch[worker]
+		y, ld := all, h.out
+		if all != nil {
+			y = all[o0:]
+		} else {
+			y, ld = s.floats(scratchOut, len(rows)*statChunk), statChunk
+		}
+		h.proj.project(y, ld, pk, h, o0, o1, s)
 		for i := range rows {
-			z := logits(i)[o0:o1]
+			z := y[i*ld : i*ld+o1-o0]
 			m := b.k.maximum(z)
 			s0, s1 := b.k.expSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
+			tops[worker*len(rows)+i].chunk(z, m, o0, limit, int(w.Except))
 		}
 	})
 	results := make([]backend.Result, len(rows))
-	k := min(max(w.TopK, 1), limit)
 	for i := range rows {
 		r := &results[i]
-		part := partials[i*chunks : (i+1)*chunks]
-		r.Entropy, r.LogSumExp = joinPartials(part)
+		r.Entropy, r.LogSumExp = joinPartials(partials[i*chunks : (i+1)*chunks])
 		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
 			return nil, fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
 		}
-		top := topK(logits(i), part, k, limit, int(w.Except))
-		if len(top) == 0 {
+		top := &tops[i]
+		for worker := 1; worker < b.pool.workers; worker++ {
+			for _, c := range tops[worker*len(rows)+i].best {
+				top.insert(c)
+			}
+		}
+		if len(top.best) == 0 {
 			return nil, fmt.Errorf("results: no id may be chosen")
 		}
-		r.Argmax = top[0].ID
+		r.Argmax = top.best[0].ID
 		if w.TopK > 0 {
-			r.Top = top
+			r.Top = slices.Clone(top.best)
 		}
 		if w.Logits {
-			r.Logits = logits(i)
+			r.Logits = all[i*h.out : (i+1)*h.out : (i+1)*h.out]
 		}
 	}
 	return results, nil
@@ -136,33 +147,57 @@ func joinPartials(parts []partial) (entropy, logSumExp float32) {
 	return float32(max(0, math.Log(s0)-s1/s0)), float32(peak + math.Log(s0))
 }
 
-// topK returns the k largest of the logits that are not barred, best first,
-// lower id first on a tie. Chunks whose maximum cannot enter are not read.
-func topK(z []float32, parts []partial, k, limit, except int) []backend.Candidate {
-	top := make([]backend.Candidate, 0, k)
-	for c, part := range parts {
-		if c*statChunk >= limit {
-			break
-		}
-		if len(top) == k && !(part.peak > top[k-1].Logit) {
-			continue
-		}
-		for id := c * statChunk; id < min((c+1)*statChunk, limit); id++ {
-			v := z[id]
-			if id == except || (len(top) == k && !(v > top[k-1].Logit)) {
-				continue
-			}
-			at, _ := slices.BinarySearchFunc(top, v, func(a backend.Candidate, v float32) int {
-				if a.Logit >= v {
-					return -1
-				}
-				return 1
-			})
-			if len(top) == k {
-				top = top[:k-1]
-			}
-			top = slices.Insert(top, at, backend.Candidate{ID: int32(id), Logit: v})
+// topList holds the k largest logits seen so far, best first, lower id first on
+// a tie: whoever has seen which chunk, the lists of all workers together hold the
+// k largest of all.
+type topList struct {
+	k    int
+	best []backend.Candidate
+}
+
+// topLists gives each worker an empty list for each row.
+func (b *Backend) topLists(rows, k int) []topList {
+	for len(b.tops) < rows*b.pool.workers {
+		b.tops = append(b.tops, topList{})
+	}
+	tops := b.tops[:rows*b.pool.workers]
+	for i := range tops {
+		tops[i].k, tops[i].best = k, tops[i].best[:0]
+	}
+	return tops
+}
+
+// chunk adds the logits of ids from first on that are not barred. One whose
+// maximum cannot enter is not read.
+func (t *topList) chunk(z []float32, peak float32, first, limit, except int) {
+	if len(t.best) == t.k && !(peak >= t.best[t.k-1].Logit) {
+		return
+	}
+	for i, v := range z[:max(0, min(len(z), limit-first))] {
+		if first+i != except {
+			t.insert(backend.Candidate{ID: int32(first + i), Logit: v})
 		}
 	}
-	return top
+}
+
+// insert adds a candidate that is large enough; NaN never is.
+func (t *topList) insert(c backend.Candidate) {
+	if n := len(t.best); math.IsNaN(float64(c.Logit)) || n == t.k && !before(c, t.best[n-1]) {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(t.best, c, func(a, c backend.Candidate) int {
+		if before(a, c) {
+			return -1
+		}
+		return 1
+	})
+	if len(t.best) == t.k {
+		t.best = t.best[:t.k-1]
+	}
+	t.best = slices.Insert(t.best, at, c)
+}
+
+// before orders candidates: the larger logit, then the lower id.
+func before(a, b backend.Candidate) bool {
+	return a.Logit > b.Logit || a.Logit == b.Logit && a.ID < b.ID
 }
