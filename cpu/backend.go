@@ -4,11 +4,14 @@
 // every instruction set, or, with Exact, are widened to f32.
 //
 // Whatever the kernels, a row's result is bit-identical whatever other rows
-// ride along (batch invariance), and independent of the number of threads.
+// ride along (batch invariance), and independent of the number of threads;
+// Accelerate, which the user may ask for on macOS, gives that up in forwards of
+// many rows.
 package cpu
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 
 	"windrow/backend"
@@ -33,6 +36,7 @@ type Backend struct {
 	pass    pass
 	free    []*buffer
 	packed  packed
+	blas    blas
 	// partials of the row statistics, kept between forwards
 	partials []partial
 	tops     []topList
@@ -54,7 +58,17 @@ func New(o Options) (*Backend, error) {
 	if n < 0 || n > maxThreads {
 		return nil, fmt.Errorf("threads: %d, want 1 to %d, or 0 for one a CPU", n, maxThreads)
 	}
-	return &Backend{k: k, exact: o.Exact, pool: newPool(n), scratch: make([]scratch, n)}, nil
+	return newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable))
+}
+
+func newBackend(k *kernels, exact bool, threads int, c *blasChooser, setting string) (*Backend, error) {
+	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads)}
+	var err error
+	if b.blas, err = c.choose(b, setting); err != nil {
+		b.pool.close()
+		return nil, err
+	}
+	return b, nil
 }
 
 // Name is "cpu".
@@ -71,8 +85,8 @@ func (b *Backend) Features() backend.Features {
 		quantized = b.k.quantName
 		also = ", " + quantized + " for quantised weights"
 	}
-	return backend.Features{
-		Description:        fmt.Sprintf("%s kernels%s, %d threads", p.name(), also, b.pool.workers),
+	f := backend.Features{
+		Description:        fmt.Sprintf("%s kernels%s, %d threads%s", p.name(), also, b.pool.workers, b.blas.note),
 		Kernels:            p.name(),
 		Quantized:          quantized,
 		Exact:              b.exact || !b.k.rounds(),
@@ -80,6 +94,11 @@ func (b *Backend) Features() backend.Features {
 		PrefillRows:        prefillRows,
 		BatchInvariantRows: 1 << 20,
 	}
+	if b.blas.product != nil {
+		f.Kernels += ", accelerate"
+		f.BatchInvariantRows = b.blas.rows
+	}
+	return f
 }
 
 // Arithmetic names the kernels that would multiply a weight, and tells whether
@@ -104,5 +123,6 @@ const prefillRows = 512
 func (b *Backend) Close() error {
 	b.pool.close()
 	b.free, b.packed = nil, packed{}
+	b.blas.wide, b.blas.out = [2][]float32{}, [2][]float32{}
 	return nil
 }

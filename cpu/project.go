@@ -58,6 +58,10 @@ func (p *pass) dispatch(x []float32, rows int, targets []target) {
 
 func (p *pass) dispatchSame(x []float32, rows int, targets []target) {
 	proj, in := targets[0].w.proj, targets[0].w.in
+	if p.accelerates(proj) {
+		p.dispatchBLAS(x, targets)
+		return
+	}
 	pk := p.packFor(proj, x, rows, in)
 	chunk := proj.chunk(rows, in)
 	items := 0
@@ -154,6 +158,10 @@ func (p *pass) GatedProject(dst, x backend.Buffer, gate, up backend.Linear) {
 	g, u := gate.Weight.(*matrix), up.Weight.(*matrix)
 	if g.proj.name() != u.proj.name() || gate.Bias != nil || up.Bias != nil {
 		p.gatedApart(d, xb, gate, up)
+		return
+	}
+	if p.accelerates(g.proj) {
+		p.gatedBLAS(d, xb, g, u)
 		return
 	}
 	pk := p.packFor(g.proj, xb.data, p.rows, g.in)

@@ -1,0 +1,32 @@
+package cpu
+
+import (
+	"testing"
+	"time"
+
+	"windrow/backend"
+	"windrow/backend/backendtest"
+)
+
+// TestAccelerate holds the real one to the suite, and says whether it is faster
+// here. Not yet run on hardware.
+func TestAccelerate(t *testing.T) {
+	k := bestTable(t)
+	start := time.Now()
+	b, err := newBackend(k, true, 4, &blasChooser{open: openAccelerate, now: time.Now}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("chosen in %v: %s", time.Since(start), b.Features().Description)
+	b.Close()
+	product, err := openAccelerate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !agrees(product) {
+		t.Fatal("wrong products")
+	}
+	backendtest.Run(t, "../model/testdata/golden", func(t *testing.T) backend.Backend {
+		return withBLAS(t, k, true, 0, product)
+	})
+}

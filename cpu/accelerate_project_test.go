@@ -1,0 +1,240 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"windrow/backend"
+	"windrow/backend/backendtest"
+)
+
+// withBLAS is a backend that multiplies by product in forwards of more than
+// that many rows.
+func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Backend {
+	t.Helper()
+	b, err := newBackend(k, exact, 2, &accelerate, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.blas = blas{product: product, rows: rows}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// tableSgemm is an sgemm by a table's own kernels, for tests that would be slow
+// by plainSgemm. Rows of a and b must follow one another.
+func tableSgemm(table *kernels) sgemm {
+	var s scratch
+	return func(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+		if lda != k || ldb != k {
+			panic("rows apart")
+		}
+		f, h := table.exact.packSize(m, k)
+		p := &packed{rows: m, in: k, f32: make([]float32, f), b16: make([]uint16, h)}
+		table.exact.pack(p, a[:m*k], 0, m)
+		w := &matrix{dt: backend.F32, out: n, in: k, data: unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 4*n*k)}
+		table.exact.project(c, ldc, p, w, 0, n, &s)
+	}
+}
+
+// TestAccelerateConformance passes the suite with every product done by a BLAS.
+func TestAccelerateConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes under an emulator")
+	}
+	k := bestTable(t)
+	backendtest.Run(t, "../model/testdata/golden", func(t *testing.T) backend.Backend {
+		return withBLAS(t, k, true, 0, tableSgemm(k))
+	})
+}
+
+// weightOf is a weight of any type with random values, and its rows in f32.
+// Data of odd offset is not aligned.
+func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c quantCase, out, in, offset int) (*matrix, []float32) {
+	t.Helper()
+	var tensor backend.Tensor
+	if c.dt.Quantized() {
+		tensor = quantMatrix(rng, c, out, in, offset).tensor
+	} else {
+		values := make([]float32, out*in)
+		gaussian(rng, values, 1)
+		data, _ := encode(c.dt, values)
+		tensor = backend.Tensor{DType: c.dt, Shape: []int{out, in}, Data: append(make([]byte, offset, offset+len(data)), data...)[offset:]}
+	}
+	tensor.Name = "w"
+	w, err := b.Matrix(tensor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.(*matrix)
+	wide := make([]float32, out*in)
+	for o := range out {
+		m.widenRow(wide[o*in:(o+1)*in], o, genericWidenBF16, genericWidenF16)
+	}
+	return m, wide
+}
+
+// TestAccelerateProjections compares projections by a BLAS with float64 where
+// they are cut: panels of outputs and their tails, pieces that are widened, the
+// last columns of a wider target, every type of weight and f32 used in place.
+// An order of a sum of n rounds each partial sum, which Σ|x·w| bounds: n times
+// 2^-24 of that; bias and residual are two more.
+func TestAccelerateProjections(t *testing.T) {
+	k := bestTable(t)
+	rng := rand.New(rand.NewPCG(12, 1))
+	cases := append([]quantCase{{backend.BF16, 0}, {backend.F16, 0}, {backend.F32, 0}}, quantCases...)
+	for _, c := range cases {
+		for _, sh := range []struct{ rows, out, in int }{{1, 1, 256}, {5, 15, 512}, {130, 33, 256}, {3, 1100, 1024}} {
+			if c.dt.Quantized() && c.dt != backend.Affine4 && (sh.out > 1000 || testing.Short()) {
+				continue
+			}
+			if !c.dt.Quantized() && sh.out < 1000 {
+				sh.in -= 3
+			}
+			for offset := range 2 {
+				b := withBLAS(t, k, true, 0, plainSgemm)
+				w, wide := weightOf(t, b, rng, c, sh.out, sh.in, offset)
+				what := fmt.Sprintf("%v %+v, offset %d", c, sh, offset)
+				if direct := w.asFloats(0, 1) != nil; direct != (c.dt == backend.F32 && offset == 0) {
+					t.Fatalf("%s: in place is %v", what, direct)
+				}
+				bias := make(vector, sh.out)
+				gaussian(rng, bias, 1)
+				p, err := b.Begin(sh.rows)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fill := func(width int) *buffer {
+					x := p.Buffer(width).(*buffer)
+					gaussian(rng, x.data, 1)
+					return x
+				}
+				x, plain, biased, residual := fill(sh.in), fill(sh.out), fill(sh.out), fill(sh.out)
+				held := append([]float32(nil), residual.data...)
+				p.Project([]backend.Buffer{plain, biased}, x, []backend.Linear{{Weight: w}, {Weight: w, Bias: bias}})
+				p.ProjectAdd(residual, x, backend.Linear{Weight: w, Bias: bias})
+				for r := range sh.rows {
+					for o := range sh.out {
+						var sum, norm float64
+						for i := range sh.in {
+							v := float64(x.data[r*sh.in+i]) * float64(wide[o*sh.in+i])
+							sum, norm = sum+v, norm+math.Abs(v)
+						}
+						at := r*sh.out + o
+						for _, got := range []struct {
+							name string
+							y    float32
+							plus float64
+						}{
+							{"project", plain.data[at], 0}, {"with bias", biased.data[at], float64(bias[o])},
+							{"into the residual", residual.data[at], float64(bias[o]) + float64(held[at])},
+						} {
+							bound := (norm + 10) * float64(sh.in+2) / (1 << 24)
+							if want := sum + got.plus; !(math.Abs(float64(got.y)-want) <= bound) {
+								t.Fatalf("%s, %s: [%d][%d] is %v, want %v ± %v", what, got.name, r, o, got.y, want, bound)
+							}
+						}
+					}
+				}
+				if err := p.End(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// TestAccelerateGate compares gate and up in several panels with our kernels.
+func TestAccelerateGate(t *testing.T) {
+	k := bestTable(t)
+	const rows, out, in = 5, 1050, 2048 // panels of 512, 512 and 26
+	rng := rand.New(rand.NewPCG(12, 2))
+	ours, theirs := withBLAS(t, k, true, 0, nil), withBLAS(t, k, true, 0, plainSgemm)
+	g, _ := weightOf(t, ours, rng, quantCase{backend.BF16, 0}, out, in, 0)
+	u, _ := weightOf(t, ours, rng, quantCase{backend.Affine4, 64}, out, in, 0)
+	if outs := blasOuts(g); outs != 512 {
+		t.Fatalf("panels of %d", outs)
+	}
+	x := make([]float32, rows*in)
+	gaussian(rng, x, 0.02)
+	var results [2][]float32
+	for i, b := range []*Backend{ours, theirs} {
+		p, err := b.Begin(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		xb, d := p.Buffer(in).(*buffer), p.Buffer(out)
+		copy(xb.data, x)
+		p.GatedProject(d, xb, backend.Linear{Weight: g}, backend.Linear{Weight: u})
+		results[i] = p.Read(d)
+		if err := p.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Sums of 2,048 products of about 0.02 are about 1.
+	compare(t, "gated", results[1], results[0], 1e-4, 1e-4)
+}
+
+// TestAccelerateInvariance: up to BatchInvariantRows a row has its bits alone,
+// and one row more goes to the BLAS, in whose order it has others. Unasked,
+// and with weights that meet activations in int8, it always has them.
+func TestAccelerateInvariance(t *testing.T) {
+	k := bestTable(t)
+	const out, in, most = 70, 512, 512
+	rng := rand.New(rand.NewPCG(12, 3))
+	x := make([]float32, most*in)
+	gaussian(rng, x, 1)
+	for _, c := range []quantCase{{backend.F32, 0}, {backend.Affine4, 64}, {backend.Q8_0, 0}} {
+		for _, exact := range []bool{true, false} {
+			for _, asked := range []bool{true, false} {
+				calls := 0
+				product := func(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+					calls++
+					plainSgemm(m, n, k, a, lda, b, ldb, c, ldc)
+				}
+				b := withBLAS(t, k, exact, accelerateRows, product)
+				if !asked {
+					b.blas = blas{}
+				}
+				w, _ := weightOf(t, b, rng, c, out, in, 0)
+				project := func(first, rows int) []float32 {
+					p, err := b.Begin(rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					xb, y := p.Buffer(in).(*buffer), p.Buffer(out)
+					copy(xb.data, x[first*in:])
+					p.Project([]backend.Buffer{y}, xb, []backend.Linear{{Weight: w}})
+					got := p.Read(y)
+					if err := p.End(); err != nil {
+						t.Fatal(err)
+					}
+					return got
+				}
+				alone := make([][]float32, most)
+				for _, r := range []int{0, 1, 5, 127, 128, 511} {
+					alone[r] = project(r, 1)
+				}
+				for _, rows := range []int{2, 33, accelerateRows, accelerateRows + 1, most} {
+					before := calls
+					y := project(0, rows)
+					same := true
+					for r := range rows {
+						if alone[r] != nil {
+							same = same && equalRows(y[r*out:(r+1)*out], alone[r])
+						}
+					}
+					rounds := !exact && c.dt.Quantized() && k.quant != nil
+					theirs := asked && rows > b.Features().BatchInvariantRows && !rounds
+					if same == theirs || (calls > before) != theirs {
+						t.Errorf("%v, exact %v, asked %v, %d rows: %d calls, the bits alone %v; by the BLAS is %v",
+							c, exact, asked, rows, calls-before, same, theirs)
+					}
+				}
+			}
+		}
+	}
+}
