@@ -1,6 +1,9 @@
 package cpu
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // tileAttention is what tileAttend works through: all pages that a block of
 // queries sees, in ascending order. Memory that moves not; offsets are in bytes,
@@ -45,7 +48,7 @@ func amxAttendPages(a *pageAttention, s *scratch) {
 	clear(scores) // columns without a query stay as they are
 	counts := unsafe.Slice((*int32)(unsafe.Pointer(&seen[0])), columns)
 	for i := range columns {
-		peak[i] = negInf32
+		peak[i] = float32(math.Inf(-1))
 		counts[i] = a.seen[min(i, a.queries-1)]
 	}
 	clear(packed)

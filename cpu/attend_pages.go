@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"math"
 	"unsafe"
 
 	"windrow/backend"
@@ -17,8 +16,6 @@ type pageAttention struct {
 	out          func(query int) []float32    // where a query's result goes
 	scale        func(x []float32, s float32) // multiplies
 }
-
-var negInf32 = float32(math.Inf(-1))
 
 // attendPages does rows [r0, r1) of a span, like attendBlock, over a cache whose
 // values are turned. Queries and weights are rounded to bf16, sums are f32; a

@@ -76,11 +76,12 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 	b.pool.run(chunks, func(worker, c int) {
 		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
 		s := &b.scratch[worker]
-		y, ld := all, h.out
+		var y []float32 // this chunk's logits, [rows, ld]
+		ld := statChunk
 		if all != nil {
-			y = all[o0:]
+			y, ld = all[o0:], h.out
 		} else {
-			y, ld = s.floats(scratchOut, len(rows)*statChunk), statChunk
+			y = s.floats(scratchOut, len(rows)*statChunk)
 		}
 		h.proj.project(y, ld, pk, h, o0, o1, s)
 		for i := range rows {
