@@ -192,7 +192,7 @@ func (c *projectCase) gated(out int) (gate, up linear, want []float64) {
 	bias := normals(c.r, out)
 	copy(bias, []float32{-300, 300, -100, 100})
 	gate, want = c.weight(out, bias)
-	up, ups := c.weight(out, nil)
+	up, ups := c.weight(out, normals(c.r, out))
 	for i, u := range ups {
 		want[i] *= u / (1 + math.Exp(-want[i]))
 	}

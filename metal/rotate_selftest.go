@@ -32,7 +32,7 @@ var rotateCases = []rotateCase{
 	{dim: 80, heads: 3, kvHeads: 1, norm: true, base: 5, rows: 9, capacity: 14, slots: 100},
 	{dim: 128, heads: 4, kvHeads: 2, norm: true, base: 2, rows: 3, capacity: 7, slots: 7},
 	{dim: 130, heads: 1, kvHeads: 1, base: 4, rows: 3, capacity: 7, slots: 7},
-	{dim: 322, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, capacity: 2, slots: 2},
+	{dim: 362, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, capacity: 2, slots: 2},
 }
 
 func checkRotateStore(d *device) error {
