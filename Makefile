@@ -52,7 +52,8 @@ cross:
 		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./cpu ./model ./metal ./metal/driver || exit 1; done
 	$(GO) build -tags windrow_nomodel -o /dev/null ./cmd/windrow
 
-# slow runs the long tiers: the whole held-out set, long property tests.
+# slow runs the long tiers: the whole held-out set, long property tests, all faults
+# planted in the Metal kernels (TestMutations).
 slow:
 	WINDROW_SLOW=1 $(GO) test -timeout 60m ./...
 
