@@ -27,8 +27,8 @@ var kernelFlags = append([]string{
 // buildFlags: to compile takes longer than to run, and most of that time is
 // switches between threads, which more optimization does not change.
 var buildFlags = map[Build][]string{
-	Plain:   {"-O1", "-g0", "-mllvm", "-unroll-threshold=0", "-ffp-contract=off"},
-	Fast:    {"-O1", "-g0", "-mllvm", "-unroll-threshold=0", "-ffast-math", "-ffp-contract=on"}, // across statements, roundings to 16 bits would go
+	Plain:   {"-O1", "-g0", "-mllvm", "-unroll-threshold=100", "-ffp-contract=off"},
+	Fast:    {"-O1", "-g0", "-mllvm", "-unroll-threshold=100", "-ffast-math", "-ffp-contract=on"}, // across statements, roundings to 16 bits would go
 	Checked: append([]string{"-ffp-contract=off"}, emulation.CheckedFlags...),
 }
 

@@ -95,14 +95,10 @@ MSL_FUNCTION2(step, b < a ? 0.0f : 1.0f)
   METAL_FUNC T clamp(T x, T low, T high) { return min(max(x, low), high); }
 #define MSL_ORDER_VECTOR(T, N)                                                                  \
   METAL_FUNC T##N max(T##N a, T##N b) {                                                         \
-    T##N r;                                                                                     \
-    for (int i = 0; i < N; i++) r[i] = a[i] < b[i] ? b[i] : a[i];                               \
-    return r;                                                                                   \
+    return a < b ? b : a;                                                                       \
   }                                                                                             \
   METAL_FUNC T##N min(T##N a, T##N b) {                                                         \
-    T##N r;                                                                                     \
-    for (int i = 0; i < N; i++) r[i] = b[i] < a[i] ? b[i] : a[i];                               \
-    return r;                                                                                   \
+    return b < a ? b : a;                                                                       \
   }                                                                                             \
   METAL_FUNC T##N clamp(T##N x, T##N low, T##N high) { return min(max(x, low), high); }
 #define MSL_ORDERS(T) MSL_ORDER(T) MSL_EACH(MSL_ORDER_VECTOR, T)

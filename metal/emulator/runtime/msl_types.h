@@ -86,13 +86,14 @@ template <class V, class A> METAL_FUNC V mk(A a) {
   if constexpr (requires { typename A::unpacked; }) {
     return mk<V>((typename A::unpacked)a);
   } else if constexpr (Shape<V>::vector && Shape<A>::vector) {
-    V v;
-    fill<V, 0>(v, a);
-    return v;
+    static_assert(Shape<V>::N == Shape<A>::N, "wrong number of vector components");
+    constexpr bool between = std::is_same_v<typename Shape<V>::T, bfloat> || std::is_same_v<typename Shape<A>::T, bfloat>;
+    if constexpr (between)
+      return __builtin_convertvector(__builtin_convertvector(a, vec<float, Shape<V>::N>), V);
+    else
+      return __builtin_convertvector(a, V);
   } else if constexpr (Shape<V>::vector) {
-    V v;
-    for (int i = 0; i < Shape<V>::N; i++) v[i] = convert<typename Shape<V>::T>(a);
-    return v;
+    return (V)convert<typename Shape<V>::T>(a);
   } else if constexpr (number<V>) {
     static_assert(!Shape<A>::vector, "a vector is no number");
     return convert<V>(a);
