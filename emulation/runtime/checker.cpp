@@ -4,7 +4,6 @@
 #include "checker.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "clocks.h"
+#include "place.h"
 
 namespace emulator::check {
 
@@ -66,80 +66,6 @@ bool on, touched; // touched: the launch used device memory
 const Launch *current_launch;
 
 bool in(const Range &r, const void *p) { return p >= r.begin && p < r.end; }
-
-Range image_of(const void *symbol) {
-  struct Search {
-    uintptr_t address;
-    Range found;
-  } s{uintptr_t(symbol), {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info *i, size_t, void *arg) {
-        auto &s = *(Search *)arg;
-        uintptr_t low = ~uintptr_t(0), high = 0;
-        bool mine = false;
-        for (int k = 0; k < i->dlpi_phnum; k++) {
-          const auto &p = i->dlpi_phdr[k];
-          if (p.p_type != PT_LOAD) continue;
-          uintptr_t b = i->dlpi_addr + p.p_vaddr;
-          low = std::min(low, b);
-          high = std::max(high, b + p.p_memsz);
-          mine |= s.address >= b && s.address < b + p.p_memsz;
-        }
-        if (mine) s.found = {(uint8_t *)low, (uint8_t *)high};
-        return int(mine);
-      },
-      &s);
-  return s.found;
-}
-
-// Site is a place in the source that an operation has told itself; a pointer to
-// it stands where others have their instruction.
-struct Site {
-  const char *file;
-  int line;
-};
-constexpr size_t most_sites = 4096;
-Site sites[most_sites];
-
-// here is the running lane's last place in the source.
-const void *here() {
-  size_t at = ((uintptr_t)current->file + size_t(current->line) * 0x9E3779B1) % most_sites;
-  for (size_t i = 0; i < most_sites; i++, at = (at + 1) % most_sites) {
-    Site &s = sites[at];
-    if (!s.file) s = {current->file, current->line};
-    if (s.file == current->file && s.line == current->line) return &s;
-  }
-  return nullptr;
-}
-
-// place names the source line of an instruction or a site.
-std::string place(const void *from) {
-  char text[400];
-  if (from >= sites && from < sites + most_sites) {
-    auto *s = (const Site *)from;
-    const char *slash = strrchr(s->file, '/');
-    snprintf(text, sizeof text, "%s:%d", slash ? slash + 1 : s->file, s->line);
-    return text;
-  }
-  Dl_info info;
-  if (!dladdr(from, &info)) return "?";
-  snprintf(text, sizeof text, "addr2line -i -e '%s' 0x%lx 2>/dev/null", info.dli_fname, (unsigned long)((uintptr_t)from - (uintptr_t)info.dli_fbase - 1));
-  std::string found = "an unknown line";
-  if (FILE *f = popen(text, "r")) {
-    bool own = true; // an intrinsic or a vector type: its user says more
-    while (own && fgets(text, sizeof text, f)) {
-      std::string line = text;
-      line = line.substr(0, line.find('\n'));
-      line = line.substr(0, line.find(" ("));
-      if (line.empty() || line[0] == '?') break;
-      found = line.substr(line.rfind('/') + 1);
-      own = false;
-      for (auto *h = dialect.headers; *h; h++) own |= found.starts_with(std::string(*h) + ":");
-    }
-    pclose(f);
-  }
-  return found;
-}
 
 void open(Region &r, Range range, bool shared, const char *name) {
   r.range = range;
