@@ -56,19 +56,31 @@ func (b *Backend) turns(l backend.KVLayout) bool {
 	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.HeadDim%32 == 0
 }
 
-// storeTurned encodes the value of an index by dimension: [head dim, 64].
-func (c *kv) storeTurned(k *kernels, layer, head, index int, x []float32) {
-	var short [2 * 256]byte
-	tile := c.tile(layer, head, index)
-	values := tile[len(tile)/2+2*(index%pageSlots):]
-	for len(x) > 0 {
-		n := min(len(x), len(short)/2)
-		k.narrowBF16(short[:2*n], x[:n])
-		for i := range n {
-			*(*[2]byte)(values[2*pageSlots*i:]) = [2]byte(short[2*i:])
+// storeTurned encodes the values of a head from an index on by dimension:
+// [head dim, 64] a page. x holds one a row, stride apart. Page by page, since a
+// value alone would touch a line for each of its dimensions.
+func (c *kv) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x []float32, stride int) {
+	d := c.layout.HeadDim
+	buf := s.floats(scratchKeys, pageSlots*d/2)
+	short := unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), pageSlots*d)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), 2*pageSlots*d)
+	for rows > 0 {
+		slot := index % pageSlots
+		n := min(rows, pageSlots-slot)
+		for r := range n {
+			k.narrowBF16(bytes[2*r*d:2*(r+1)*d], x[r*stride:r*stride+d])
 		}
-		if x = x[n:]; len(x) > 0 {
-			values = values[2*pageSlots*n:]
+		tile := c.tile(layer, head, index)
+		values := unsafe.Slice((*uint16)(unsafe.Pointer(&tile[len(tile)/2])), pageSlots*d)
+		for i := range d {
+			to := values[i*pageSlots+slot : i*pageSlots+slot+n]
+			for r := range to {
+				to[r] = short[r*d+i]
+			}
+		}
+		rows, index = rows-n, index+n
+		if rows > 0 {
+			x = x[n*stride:]
 		}
 	}
 }

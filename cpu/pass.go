@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"windrow/backend"
 )
@@ -181,16 +182,23 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 			key := kb.data[at : at+d]
 			head(key, kn, cos, sin)
 			cache.store(kn2, layer, i, false, index, key)
-			if cache.turned {
-				cache.storeTurned(kn2, layer, i, index, vb.data[at:at+d])
-				continue
+			if !cache.turned {
+				cache.store(kn2, layer, i, true, index, vb.data[at:at+d])
 			}
-			cache.store(kn2, layer, i, true, index, vb.data[at:at+d])
+		}
+	})
+	turned := func(s backend.Span) bool { return s.KV.(*kv).turned }
+	if !slices.ContainsFunc(spans, turned) {
+		return
+	}
+	p.b.pool.run(len(spans)*l.KVHeads, func(worker, i int) {
+		if s, head := spans[i/l.KVHeads], i%l.KVHeads; turned(s) {
+			s.KV.(*kv).storeTurned(kn2, &p.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
 		}
 	})
 	for _, s := range spans {
-		if c := s.KV.(*kv); c.turned {
-			c.endTurned(layer, s.Base+s.Rows)
+		if turned(s) {
+			s.KV.(*kv).endTurned(layer, s.Base+s.Rows)
 		}
 	}
 }
