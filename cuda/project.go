@@ -23,9 +23,11 @@ type linear struct {
 // tuning forces what is otherwise chosen by what measured fastest: it changes
 // the speed of projections and never their bits.
 type tuning struct {
-	shared int // bytes of shared memory of a block, if not 0
-	group  int // strips of a pass, if not 0
-	blocks int // of a launch, if not 0
+	shared int       // bytes of shared memory of a block, if not 0
+	group  int       // strips of a pass, if not 0
+	blocks int       // of a launch, if not 0
+	stream bool      // whatever the rows
+	tiled  tiledForm // if not zero
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.
@@ -124,7 +126,7 @@ func (d *device) projectGated(dst target, x driver.Ptr, gate, up linear, rows in
 	d.enqueueProjection([]target{dst}, x, []linear{gate, up}, true, rows)
 }
 
-// enqueueProjection enqueues one launch of kernels/stream.cuh.
+// enqueueProjection enqueues one launch of kernels/stream.cuh or tiled.cuh.
 func (d *device) enqueueProjection(dst []target, x driver.Ptr, w []linear, gated bool, rows int) {
 	if d.err != nil {
 		return
@@ -147,15 +149,28 @@ func (d *device) enqueueProjection(dst []target, x driver.Ptr, w []linear, gated
 			add |= 1 << i
 		}
 	}
+	args := func(x driver.Ptr, more ...int) []uint64 {
+		list := []uint64{
+			uint64(weights[0]), uint64(weights[1]), uint64(weights[2]),
+			uint64(f32[0]), uint64(f32[1]), uint64(f32[2]),
+			uint64(bf16[0]), uint64(bf16[1]), uint64(bf16[2]),
+			uint64(bias[0]), uint64(bias[1]), uint64(bias[2]),
+			uint64(out[0]), uint64(out[1]), uint64(out[2]), uint64(add), flag(gated),
+			uint64(x), uint64(in), uint64(rows), uint64(f.granule), uint64(f.shift),
+		}
+		for _, v := range more {
+			list = append(list, uint64(v))
+		}
+		return list
+	}
+	if s, ok := d.tiled(f, total, rows); ok {
+		x = d.tiledInputs(s, x, rows, in)
+		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), args(x, s.stages, s.slices, d.streamWarps(f))...)
+		return
+	}
 	s := d.streamShapeOf(f, total, rows, gated)
-	d.launch(kernel{f.file, fmt.Sprintf("%s_%d_%d", f.file, s.tiles, s.group), s.shared}, dim{x: s.blocks}, 32*s.warps,
-		uint64(weights[0]), uint64(weights[1]), uint64(weights[2]),
-		uint64(f32[0]), uint64(f32[1]), uint64(f32[2]),
-		uint64(bf16[0]), uint64(bf16[1]), uint64(bf16[2]),
-		uint64(bias[0]), uint64(bias[1]), uint64(bias[2]),
-		uint64(out[0]), uint64(out[1]), uint64(out[2]), uint64(add), flag(gated),
-		uint64(x), uint64(in), uint64(rows), uint64(f.granule), uint64(f.shift), uint64(s.stages),
-		uint64(s.strips), uint64(s.slices))
+	k := kernel{f.file, fmt.Sprintf("%s_%d_%d", f.file, s.tiles, s.group), s.shared}
+	d.launch(k, dim{x: s.blocks}, 32*s.warps, args(x, s.stages, s.strips, s.slices)...)
 }
 
 // format is how the tensor-core kernels take the weight.

@@ -126,6 +126,7 @@ func (b *projectTimes) close() {
 		}
 	}
 	b.d.tuning = tuning{}
+	b.d.prefill.free(b.d.ctx) // tensor maps
 	if b.err != nil {
 		fmt.Fprintln(b.w, "projections:", b.err)
 	}
@@ -202,6 +203,10 @@ func (b *projectTimes) shape(dt backend.DType, group, shape, rows int) {
 // name says what a variant forces.
 func (t tuning) name() string {
 	switch {
+	case t.stream:
+		return "stream"
+	case t.tiled.tiles > 0:
+		return t.tiled.String()
 	case t.shared > 0:
 		return fmt.Sprintf("%d KiB", t.shared>>10)
 	case t.group > 0:
@@ -241,4 +246,59 @@ func (b *projectTimes) print(line string, us float64, bytes int) {
 		rate := float64(bytes) / us * 1e6
 		fmt.Fprintf(b.w, "%s  best %4.0f GB/s, %2.0f %%\n", line, rate/1e9, 100*rate/benchPeak)
 	}
+}
+
+// tiledVariants are what is chosen, stream.cuh, and the forms of tiled.cuh that
+// may suit so many rows.
+func tiledVariants(rows int) []tuning {
+	list := []tuning{{}, {stream: true}}
+	for _, t := range []tiledForm{
+		{2, 1, 4}, {2, 1, 3}, {2, 4, 1}, {4, 1, 3}, {4, 1, 2}, {4, 4, 1}, {8, 1, 3}, {8, 1, 2}, {8, 2, 1},
+	} {
+		if r := 8 * t.tiles; r < 2*rows && 4*r >= rows {
+			list = append(list, tuning{tiled: t})
+		}
+	}
+	return list
+}
+
+// benchTiled times the 8B model's projections by packed weights in every form,
+// a line for each.
+func (d *device) benchTiled(w io.Writer, dt backend.DType, rowCounts ...int) {
+	b := &projectTimes{d: d, w: w, shapes: benchShapes[:4], noise: 6 << 30, launches: 20, replays: 3}
+	defer b.close()
+	b.open()
+	group := 0
+	if dt.Affine() {
+		group = 64
+	}
+	for _, rows := range rowCounts {
+		for i, s := range b.shapes {
+			for _, t := range tiledVariants(rows) {
+				if total := s.strips(); t.tiled.tiles > 0 {
+					f, _ := formatOf(dt, group)
+					if _, ok := d.tiledShapeOf(t.tiled, f, total, rows); !ok {
+						continue
+					}
+				}
+				d.tuning = t
+				us := b.measure(func() {
+					for range b.launches {
+						b.launch(dt, group, i, rows)
+					}
+				}) / float64(b.launches)
+				if b.err == nil {
+					fmt.Fprintf(w, "%v %3d rows %-7s %-9s %6.1f us\n", dt, rows, s.name, t.name(), us)
+				}
+			}
+		}
+	}
+}
+
+// strips is how many strips of 16 outputs a shape has.
+func (s benchShape) strips() (n int) {
+	for _, out := range s.out {
+		n += ceil(out, 16)
+	}
+	return n
 }

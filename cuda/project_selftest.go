@@ -58,6 +58,7 @@ func (b *projectBench) close() error {
 		b.d.ctx.Free(p)
 	}
 	b.d.tuning = tuning{}
+	b.d.prefill.free(b.d.ctx) // tensor maps
 	return b.err
 }
 

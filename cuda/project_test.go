@@ -31,6 +31,18 @@ func TestProjectionsOfSmallDevices(t *testing.T) {
 	}
 }
 
+// TestTiledTimes compares the forms of kernels/tiled.cuh on a GPU.
+func TestTiledTimes(t *testing.T) {
+	if os.Getenv("WINDROW_CUDA_DEVICE") == "" || os.Getenv("WINDROW_BENCH_TILED") == "" {
+		t.Skip("set WINDROW_CUDA_DEVICE and WINDROW_BENCH_TILED to a type of weights")
+	}
+	for _, f := range projectFormats {
+		if f.dt.String() == os.Getenv("WINDROW_BENCH_TILED") && f.dt.Quantized() && (f.group == 0 || f.group == 64) {
+			testDevice(t).benchTiled(os.Stdout, f.dt, 8, 16, 24, 32, 48, 64, 128)
+		}
+	}
+}
+
 // TestProjectionTimes runs the benchmark: on a GPU whole, on the emulated
 // device with a tiny model's shapes.
 func TestProjectionTimes(t *testing.T) {

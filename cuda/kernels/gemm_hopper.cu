@@ -39,8 +39,6 @@ DEV void finish(float (&c)[16][4]) { asm volatile("wgmma.wait_group.sync.aligned
 // finish_before waits for all stages but the newest.
 DEV void finish_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
-// expect arrives, and makes the phase wait for so many bytes of copies.
-DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
 // arrive_at arrives at the same barrier of a block of the cluster.
 DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
@@ -67,10 +65,7 @@ DEV void get(float (&v)[4], u32 from) {
 DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
 
-// copy_box copies a map's box at (k, row) to shared memory; _pair to the same place in both blocks.
-DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
-}
+// copy_box_pair is copy_box to the same place in both blocks.
 DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier), "h"((u16)3) : "memory");
 }

@@ -23,9 +23,15 @@ DEV void wait_phase(u32 barrier, u32 parity) {
     asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
   } while (!done);
 }
+// expect arrives, and makes the phase wait for so many bytes of copies.
+DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
 // arrive is of the lanes where yes is set: a branch around it would leave the
 // warp diverged.
 DEV void arrive(u32 barrier, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
+}
+// copy_box copies a map's box at (k, row) to shared memory.
+DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
 }
 #endif

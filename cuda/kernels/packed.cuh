@@ -28,6 +28,13 @@ DEV u32 fma_bf16x2(u32 a, u32 b, u32 c) {
 }
 #endif
 
+// merge is v & 0x000f000f | ones, in one instruction.
+#ifdef __NVPTX__
+DEV u32 merge(u32 v, u32 ones) { u32 r; asm("lop3.b32 %0, %1, 0x000f000f, %2, 0xea;" : "=r"(r) : "r"(v), "r"(ones)); return r; }
+#else
+DEV u32 merge(u32 v, u32 ones) { return (v & 0x000f000f) | ones; }
+#endif
+
 DEV float low_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)v); }
 DEV float high_f16(u32 v) { return (float)__builtin_bit_cast(f16, (u16)(v >> 16)); }
 
@@ -50,7 +57,7 @@ struct Nibbles {
   static METHOD Numbers load(const u8 *granule, u32 block, u32 lane) { return {*(const u32x4 *)(granule + (block * 32 + lane) * 16)}; }
   static METHOD void decode(u32 (&a)[4], const Numbers &n, u32 step) {
     u32 w = word(n.v, step);
-    UNROLL for (u32 i = 0; i < 4; i++) a[i] = ((w >> 4 * i) & 0x000f000f) | ones128;
+    UNROLL for (u32 i = 0; i < 4; i++) a[i] = merge(w >> 4 * i, ones128);
   }
 };
 
@@ -90,7 +97,7 @@ struct SixBits {
     UNROLL for (u32 i = 0; i < 4; i++) {
       u32 at = step % 2 * 8 + 2 * i; // to bits 4 and 5
       u32 top = at < 4 ? high << (4 - at) : high >> (at - 4);
-      u32 number = (((w >> 4 * i) & 0x000f000f) | ones128) | (top & 0x00300030);
+      u32 number = merge(w >> 4 * i, ones128) | (top & 0x00300030);
       a[i] = fma_bf16x2(number, 0x3f803f80, 0xc320c320); // − 160
     }
   }

@@ -1,0 +1,426 @@
+// Projections of more rows than stream.cuh is made for, on compute capability
+// 9.0: the same packed weights and the same bits. wgmma adds up as mma does; the
+// inputs are cut into as many slices as stream.cuh has warps, and the sums of
+// the slices are added in their order.
+//
+// A block makes `wide`·64 outputs of NT·8 rows. Its warpgroups that multiply
+// stand in KG teams of `wide`; a warp has a strip, and team g the slices g,
+// g + KG, .... After each slice the teams exchange their sums, and a warp adds
+// its part of them to what it has. A team's inputs pass through a ring, 128 a
+// stage, which the first warpgroup fills and makes sums of; each warp has a ring of
+// its own for its weights. Runs on a GPU only.
+#pragma once
+#include "stream.cuh"
+#include "hopper.cuh"
+#ifdef __NVPTX__
+
+#define N8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define N16 N10() "%10, %11, %12, %13, %14, %15"
+#define N32 N10() N10(1) N10(2) "%30, %31"
+#define SUMS2(c) F4(c, 0), F4(c, 1)
+#define SUMS4(c) SUMS2(c), F4(c, 2), F4(c, 3)
+#define SUMS8(c) SUMS4(c), F4(c, 4), F4(c, 5), F4(c, 6), F4(c, 7)
+
+// step starts c[64, n] (+)= a[64, 16] · b[n, 16]ᵀ, a in registers; c starts at
+// zero where add is 0. settle waits for the steps.
+#define STEP(n, tiles, list, sums, a0, a1, a2, a3, b, p)                                                                                    \
+  DEV void step(float (&c)[tiles][4], const u32 (&a)[4], u64 b_, u32 add) {                                                                \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " p ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" \
+                 a0 ", " a1 ", " a2 ", " a3 "}, " b ", p, 1, 1, 0;\n\t}"                                                                    \
+                 : sums(c)                                                                                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_), "r"(add)                                                           \
+                 : "memory");                                                                                                              \
+  }                                                                                                                                        \
+  DEV void settle(float (&c)[tiles][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : sums(c)::"memory"); }
+STEP(16, 2, N8, SUMS2, "%8", "%9", "%10", "%11", "%12", "%13")
+STEP(32, 4, N16, SUMS4, "%16", "%17", "%18", "%19", "%20", "%21")
+STEP(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
+#undef STEP
+
+// Ring is a place in a team's ring: a stage, and the parity of the round.
+struct Ring {
+  u32 stages, stage = 0, phase = 0;
+  METHOD void next() {
+    if (++stage == stages) stage = 0, phase ^= 1;
+  }
+};
+
+template <class W, u32 NT, u32 KG> struct Tiler {
+  // A block's threads, and the registers of those that multiply.
+  static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : 640;
+  static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : 104;
+  static constexpr u32 weightStages = 4; // of a warp's ring
+  static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
+  static constexpr u32 perGranule = W::inputs / 64;
+  static constexpr u32 parts = 64 / W::fold, steps = W::fold / 16; // folds of a unit, steps of a fold
+  static constexpr u32 own = NT * 4 / KG;                          // sums that a lane adds up
+  static constexpr u32 foldSums = 2 * 2 * rowsTile;                // floats of a stage
+  static constexpr u32 sharers = 4 / KG;                           // warps that fill a ring
+  static_assert(!W::sums || parts <= 2);
+
+  const Projection &p;
+  u32 slicesShift, wide; // log2 of the slices
+  u32 lane, g, t;
+  u32 units, depth;         // of a strip; its granules
+  u32 stripFirst, rowFirst; // of this block
+  u32 team, strip;          // strip: of the block's tile
+  u32 pairBytes;            // of 128 inputs of a strip
+  // The team's barriers and ring, and the warp's.
+  u32 barriers, rows, weights;
+  const u8 *weightsAt; // the same
+  float *foldAt, *exchange, *spare;
+
+  // Barriers of a stage: it is full, its inputs are summed up, it is empty.
+  METHOD u32 full(u32 stage) const { return barriers + stage * 8; }
+  METHOD u32 summed(u32 stage) const { return barriers + 64 + stage * 8; }
+  METHOD u32 empty(u32 stage) const { return barriers + 128 + stage * 8; }
+
+  METHOD u32 firstOf(u32 slice) const { return slice * units >> slicesShift; }
+
+  // Walk goes through the stages of the team's slices; seek tells whether there
+  // is one at pair.
+  struct Walk {
+    const Tiler &k;
+    u32 slice, pair = 0, end = 0;
+    METHOD Walk(const Tiler &k) : k(k), slice(k.team) { aim(); }
+    METHOD void aim() {
+      u32 first = k.firstOf(slice), last = k.firstOf(slice + 1);
+      pair = first / 2;
+      end = first == last ? pair : (last + 1) / 2;
+    }
+    METHOD bool seek() {
+      _Pragma("nounroll") while (pair == end) {
+        slice += KG;
+        if (slice >= 1u << k.slicesShift) {
+          slice -= KG;
+          return false;
+        }
+        aim();
+      }
+      return true;
+    }
+  };
+
+  // copyWeights starts the copies of the next stage of this warp's strip, where
+  // there is one.
+  METHOD void copyWeights(Walk &walk, const u8 *source, u32 slot) const {
+    if (walk.seek()) {
+      u32 done = walk.pair * pairBytes, rest = depth * p.granule - done, bytes = rest < pairBytes ? rest : pairBytes;
+      constexpr u32 most = (2 / perGranule * (W::bytes + 192) + 511) / 512;
+      const u8 *from = source + done;
+      u32 to = weights + slot * pairBytes + lane * 16;
+      UNROLL for (u32 c = 0; c < most; c++)
+        if (c * 512 + lane * 16 < bytes) copy_to(to + c * 512, from + c * 512, true);
+      walk.pair++;
+    }
+    copy_commit();
+  }
+
+  // copyRows starts the copies of a stage's inputs: two boxes.
+  METHOD void copyRows(u32 stage, u32 pair) const {
+    if (lane == 0) {
+      expect(full(stage), 2 * unitRows);
+      UNROLL for (u32 half = 0; half < 2; half++) copy_box(rows + (stage * 2 + half) * unitRows, p.x, pair * 128 + half * 64, rowFirst, full(stage));
+    }
+    sync_warp();
+  }
+
+  // sumFolds makes the sums of a stage's inputs over each fold: products with
+  // ones, the same in every row of a result.
+  METHOD void sumFolds(Ring &done, u32 share) const {
+    if constexpr (!W::sums) return;
+    u32 stage = done.stage;
+    wait_phase(full(stage), done.phase);
+    float *to = foldAt + stage * foldSums;
+    u32 from = rows + stage * 2 * unitRows + lane % 8 * 128;
+    UNROLL for (u32 i = 0; i < (NT + sharers - 1) / sharers; i++) {
+      u32 nt = i * sharers + share;
+      if (NT % sharers != 0 && nt >= NT) break;
+      u32 b[2][2][4];
+      float acc[2][parts][4] = {};
+      u32 one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+      UNROLL for (u32 unit = 0; unit < 2; unit++)
+        UNROLL for (u32 half = 0; half < 2; half++) load_matrix_at(b[unit][half], from + unit * unitRows + nt * 1024 + (((half * 4 + lane / 8) ^ lane % 8) << 4));
+      UNROLL for (u32 k = 0; k < 4; k++)
+        UNROLL for (u32 unit = 0; unit < 2; unit++) mma_bf16(acc[unit][k / steps], one, {b[unit][k / 2][k % 2 * 2], b[unit][k / 2][k % 2 * 2 + 1]});
+      if (g == 0) {
+        UNROLL for (u32 unit = 0; unit < 2; unit++)
+          UNROLL for (u32 f = 0; f < parts; f++) *(f32x2 *)(to + (unit * 2 + f) * rowsTile + nt * 8 + t * 2) = f32x2{acc[unit][f][0], acc[unit][f][1]};
+      }
+    }
+    sync_warp();
+    arrive(summed(stage), lane == 0);
+    done.next();
+  }
+
+  // fill fills a team's ring, and makes the sums of its inputs some stages
+  // later; share is of the warps that do.
+  METHOD void fill(u32 share) const {
+    dependency_wait();
+    Ring at{p.stages}, done{p.stages};
+    u32 lag = (p.stages + 1) / 2, started = 0;
+    Walk walk(*this);
+    _Pragma("nounroll") for (; walk.seek(); walk.pair++) {
+      if (share == 0) {
+        wait_phase(empty(at.stage), at.phase ^ 1);
+        copyRows(at.stage, walk.pair);
+        at.next();
+      }
+      if (started++ >= lag) sumFolds(done, share);
+    }
+    _Pragma("nounroll") for (u32 left = started < lag ? started : lag; left > 0; left--) sumFolds(done, share);
+  }
+
+  // multiply adds the products of a stage's folds first to last - 1 to total; more
+  // is done while the first ones are on their way.
+  template <u32 first, u32 last, class F> METHOD void multiply(float (&total)[NT][4], const Ring &at, u32 slot, F more) const {
+    const u8 *low = weightsAt + slot * pairBytes, *high = perGranule == 1 ? low + p.granule : low;
+    u64 x = descriptor(rows + at.stage * 2 * unitRows);
+    const float *sums = foldAt + at.stage * foldSums + t * 2;
+    typename W::Numbers numbers[2] = {W::load(low, 0, lane), W::load(high, perGranule - 1, lane)};
+    u32 w[4][4];
+    UNROLL for (u32 j = first; j < last; j++) {
+      u32 half = j / parts, f = j % parts;
+      if (f == 0) {
+        UNROLL for (u32 k = 0; k < 4; k++) W::decode(w[k], numbers[half], k);
+      }
+      float acc[NT][4];
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) step(acc, w[k], x + half * (unitRows >> 4) + k * 2, k > f * steps);
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      if (j == first) more();
+      Affine scale = W::scales(half ? high : low, (perGranule == 1 ? 0 : half * parts) + f, p.shift, g);
+      UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
+      if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);
+      settle(acc);
+      UNROLL for (u32 nt = 0; nt < NT; nt++) {
+        f32x2 sum{};
+        if constexpr (W::sums) sum = *(const f32x2 *)(sums + (half * 2 + f) * rowsTile + nt * 8);
+        UNROLL for (u32 e = 0; e < 4; e++) {
+          float &to = total[nt][e];
+          to = fma(scale.scale[e / 2], acc[nt][e], to);
+          if constexpr (W::sums) to = fma(scale.bias[e / 2], e % 2 ? sum.y : sum.x, to);
+        }
+      }
+    }
+  }
+
+  // add adds a slice of each team to the sums: this warp's part of them, in the
+  // order of the slices.
+  METHOD void add(float (&sum)[own], const float (&total)[NT][4], bool first) const {
+    if constexpr (KG == 1) {
+      UNROLL for (u32 i = 0; i < own; i++) sum[i] = first ? total[i / 4][i % 4] : sum[i] + total[i / 4][i % 4];
+    } else {
+      float mine[own];
+      UNROLL for (u32 owner = 0; owner < KG; owner++) {
+        float *to = exchange + (owner * (KG - 1) + team - (team > owner)) * own * 32 + lane;
+        UNROLL for (u32 i = 0; i < own; i++) {
+          float v = total[(owner * own + i) / 4][(owner * own + i) % 4];
+          if (owner == team) mine[i] = v;
+          else to[i * 32] = v;
+        }
+      }
+      sync_group(1 + strip, KG * 32);
+      UNROLL for (u32 from = 0; from < KG; from++) {
+        const float *theirs = exchange + (team * (KG - 1) + from - (from > team)) * own * 32 + lane;
+        UNROLL for (u32 i = 0; i < own; i++) {
+          float v = mine[i];
+          if (from != team) v = theirs[i * 32];
+          sum[i] = first && from == 0 ? v : sum[i] + v;
+        }
+      }
+      sync_group(1 + strip, KG * 32); // what was read may be written again
+    }
+  }
+
+  // work multiplies a team's slices, and stores this warp's part of the sums.
+  METHOD void work() const {
+    Strip s = stripAt(p, stripFirst + strip);
+    // A strip that is not there multiplies some weights, and is dropped.
+    const u8 *source = s.there ? of(p.weights, s.weight) + (u64)(s.first / 16) * depth * p.granule : p.weights[0];
+    source += lane * 16;
+    // Weights never change: their copies need not wait for the kernel before.
+    Walk walk(*this);
+    _Pragma("nounroll") for (u32 slot = 0; slot < weightStages - 1; slot++) copyWeights(walk, source, slot);
+    Ring at{p.stages};
+    u32 slot = 0;
+    auto more = [&]() __attribute__((always_inline)) { copyWeights(walk, source, (slot + weightStages - 1) % weightStages); };
+    float sum[own];
+    _Pragma("nounroll") for (u32 slice = team; slice < 1u << slicesShift; slice += KG) {
+      float total[NT][4] = {};
+      u32 k = firstOf(slice), end = firstOf(slice + 1);
+      _Pragma("nounroll") while (k < end) {
+        copy_wait<weightStages - 2>();
+        sync_warp();
+        wait_phase(full(at.stage), at.phase);
+        if (k % 2 == 0 && k + 1 < end) multiply<0, 2 * parts>(total, at, slot, more);
+        else if (k % 2 == 0) multiply<0, parts>(total, at, slot, more);
+        else multiply<parts, 2 * parts>(total, at, slot, more);
+        k = (k | 1) + 1;
+        slot = (slot + 1) % weightStages;
+        sync_warp();
+        arrive(empty(at.stage), lane == 0);
+        at.next();
+      }
+      add(sum, total, slice == team);
+    }
+    store(sum);
+  }
+
+  // Place is where four outputs of a row go: none where it is not there.
+  struct Place {
+    const float *from; // their sums, in shared memory
+    u32 weight, m, out;
+    u64 at;
+    bool there;
+  };
+
+  static constexpr u32 line = 20, box = rowsTile * line; // floats of a row, apart from its neighbours' banks, and of a strip
+
+  METHOD Place placeOf(u32 i) const {
+    u32 step = p.gated ? 2 : 1, tile = i / NT * step, line0 = i % NT * 8 + lane / 4, row = rowFirst + line0, m = lane % 4 * 4;
+    Strip s = stripAt(p, stripFirst + tile);
+    u32 out = of(p.out, s.weight);
+    bool there = tile < wide * 4 && s.there && row < p.rows && s.first + m < out;
+    return {spare + tile * box + line0 * line + m, s.weight, s.first + m, out, (u64)row * out + s.first + m, there};
+  }
+
+  // store stores the sums of the tile. They go through shared memory, whose rings
+  // nobody reads any more, so that the code is short: code that runs once is waited
+  // for.
+  METHOD void store(const float (&sum)[own]) const {
+    u32 warps = wide * KG * 4;
+    sync_group(15, warps * 32);
+    UNROLL for (u32 i = 0; i < own; i++) {
+      u32 at = team * own + i, row = at / 4 * 8 + t * 2 + at % 2, m = g + at % 4 / 2 * 8;
+      spare[strip * box + row * line + m] = sum[i];
+    }
+    sync_group(15, warps * 32);
+    dependency_wait();
+    _Pragma("nounroll") for (u32 i = tid() / 32 - 4; i < wide * 4 * NT; i += 2 * warps) {
+      // Two at a time: what is added to takes its time to come.
+      Place place[2] = {placeOf(i), placeOf(i + warps)};
+      f32x4 old[2];
+      UNROLL for (u32 j = 0; j < 2; j++)
+        if (place[j].there && p.add >> place[j].weight & 1) old[j] = load4(of(p.f32, place[j].weight) + place[j].at, place[j]);
+      UNROLL for (u32 j = 0; j < 2; j++)
+        if (place[j].there) put(place[j], old[j]);
+    }
+  }
+
+  // whole tells whether four outputs lie in 16 bytes of a row.
+  METHOD static bool whole(const void *p, const Place &at, u32 bytes) { return at.out % 4 == 0 && (u64)p % bytes == 0; }
+
+  METHOD static f32x4 load4(const float *f, const Place &at) {
+    if (whole(f, at, 16)) return *(const f32x4 *)f;
+    u32 left = at.out - at.m;
+    return {f[0], left > 1 ? f[1] : 0, left > 2 ? f[2] : 0, left > 3 ? f[3] : 0};
+  }
+
+  METHOD void put(const Place &to, const f32x4 &old) const {
+    f32x4 sums = *(const f32x4 *)to.from, bias{};
+    float v[4] = {sums.x, sums.y, sums.z, sums.w};
+    const float *b = of(p.bias, to.weight);
+    if (b) bias = load4(b + to.m, to);
+    if (b || p.gated) {
+      v[0] += bias.x, v[1] += bias.y, v[2] += bias.z, v[3] += bias.w;
+    }
+    if (p.gated) {
+      sums = *(const f32x4 *)(to.from + box);
+      float up[4] = {sums.x, sums.y, sums.z, sums.w};
+      bias = p.bias[1] ? load4(p.bias[1] + to.m, to) : f32x4{};
+      up[0] += bias.x, up[1] += bias.y, up[2] += bias.z, up[3] += bias.w;
+      UNROLL for (u32 e = 0; e < 4; e++) v[e] = v[e] / (1 + exp(-v[e])) * up[e];
+    }
+    if (p.add >> to.weight & 1) v[0] += old.x, v[1] += old.y, v[2] += old.z, v[3] += old.w;
+    float *f = of(p.f32, to.weight);
+    u16 *h = of(p.bf16, to.weight);
+    u32 left = to.out - to.m;
+    if (f && whole(f + to.at, to, 16)) *(f32x4 *)(f + to.at) = f32x4{v[0], v[1], v[2], v[3]};
+    else if (f) {
+      UNROLL for (u32 e = 0; e < 4; e++)
+        if (e < left) f[to.at + e] = v[e];
+    }
+    if (h && whole(h + to.at, to, 8)) *(u32x2 *)(h + to.at) = u32x2{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3])};
+    else if (h) {
+      UNROLL for (u32 e = 0; e < 4; e++)
+        if (e < left) h[to.at + e] = (u16)pack_bf16(v[e], 0);
+    }
+  }
+};
+
+// tiled runs a kernel whose inputs are cut into so many slices.
+template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slices, u8 *shared) {
+  using T = Tiler<W, NT, KG>;
+  u32 warp = tid() / 32, warpgroup = warp / 4, wide = (bdim() / 128 - 1) / KG;
+  launch_dependents();
+  T s{p, slices == 16 ? 4u : 3u, wide};
+  s.lane = tid() % 32;
+  s.g = s.lane / 4;
+  s.t = s.lane % 4;
+  s.depth = (p.in + W::inputs - 1) / W::inputs;
+  s.units = s.depth * T::perGranule;
+  s.stripFirst = bid() / p.slices * wide * 4;
+  s.rowFirst = bid() % p.slices * T::rowsTile;
+  s.pairBytes = 2 / T::perGranule * p.granule;
+  s.team = warpgroup == 0 ? warp % KG : (warpgroup - 1) / wide;
+  s.strip = warpgroup == 0 ? 0 : (warpgroup - 1) % wide * 4 + warp % 4;
+  // Barriers; the rings of inputs, of weights and of sums of inputs; exchanged sums.
+  u32 base = (shared_address(shared) + 1023) / 1024 * 1024;
+  u8 *at = shared + (base - shared_address(shared));
+  s.barriers = base + s.team * 256;
+  u32 offset = 1024;
+  s.spare = (float *)(at + offset);
+  s.rows = base + offset + s.team * p.stages * 2 * T::unitRows;
+  offset += KG * p.stages * 2 * T::unitRows;
+  u32 mine = offset + (s.team * wide * 4 + s.strip) * T::weightStages * s.pairBytes;
+  s.weights = base + mine;
+  s.weightsAt = at + mine;
+  offset += KG * wide * 4 * T::weightStages * s.pairBytes;
+  s.foldAt = (float *)(at + offset) + s.team * p.stages * T::foldSums;
+  offset += KG * p.stages * T::foldSums * 4;
+  s.exchange = (float *)(at + offset) + s.strip * KG * (KG - 1) * T::own * 32;
+  if (tid() == 0) {
+    _Pragma("nounroll") for (u32 i = 0; i < KG * p.stages; i++) {
+      u32 barrier = base + i / p.stages * 256 + i % p.stages * 8;
+      barrier_init(barrier, 1);
+      barrier_init(barrier + 64, T::sharers);
+      barrier_init(barrier + 128, wide * 4);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  sync();
+  if (warpgroup == 0) {
+    if (T::registers == 216) asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+    else if (T::registers == 152) asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    else asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
+    s.fill(warp / KG);
+  } else {
+    if (T::registers == 216) asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    else if (T::registers == 152) asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+    else asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
+    s.work();
+  }
+}
+
+#define TILED(name, W, NT, KG)                                                                                              \
+  extern "C" __attribute__((global, launch_bounds(Tiler<W, NT, KG>::mostThreads, 1))) void name##_##NT##_##KG(              \
+      const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,                 \
+      const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated,         \
+      const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 slices, u32 parts) {                          \
+    DYNAMIC_SHARED(name, shared);                                                                                           \
+    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,           \
+                 x, in, rows, granule, shift, stages, 0, slices};                                                           \
+    tiled<W, NT, KG>(p, parts, shared);                                                                                     \
+  }
+
+#define TILED_ALL(name, W) \
+  TILED(name, W, 2, 1)     \
+  TILED(name, W, 2, 4)     \
+  TILED(name, W, 4, 1)     \
+  TILED(name, W, 4, 4)     \
+  TILED(name, W, 8, 1)     \
+  TILED(name, W, 8, 2)
+#else
+#define TILED_ALL(name, W)
+#endif

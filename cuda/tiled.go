@@ -1,0 +1,124 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"windrow/cuda/driver"
+)
+
+// tiledForm is how the blocks of kernels/tiled.cuh stand: teams of wide
+// warpgroups, of which each takes 64 outputs and all rows of the tile.
+type tiledForm struct {
+	tiles int // of 8 rows
+	teams int // which take the slices of the inputs in turns
+	wide  int
+}
+
+// String gives the rows and outputs of a block, and its teams.
+func (t tiledForm) String() string { return fmt.Sprintf("%dx%d/%d", 8*t.tiles, 64*t.wide, t.teams) }
+
+// threads is how many a block has: a warpgroup copies what the others multiply.
+func (t tiledForm) threads() int { return 128 * (1 + t.teams*t.wide) }
+
+// mostThreads is how many the kernel's registers allow.
+func (t tiledForm) mostThreads() int {
+	switch {
+	case t.tiles == 8 && t.teams == 2:
+		return 384
+	case t.teams == 1 && t.tiles > 2:
+		return 512
+	}
+	return 640
+}
+
+// tiledShape is how a launch of kernels/tiled.cuh is cut.
+type tiledShape struct {
+	tiledForm
+	slices int // of rows
+	blocks int
+	stages int // of a team's ring, of 128 inputs
+	shared int
+}
+
+const (
+	leastTiledStages = 2
+	mostTiledStages  = 8
+	// tiledWeightStages are those of a warp's ring.
+	tiledWeightStages = 4
+)
+
+// tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
+// whether a block of that form has room.
+func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledShape, ok bool) {
+	s = tiledShape{tiledForm: t, slices: ceil(rows, 8*t.tiles)}
+	s.blocks = ceil(total, 4*t.wide) * s.slices
+	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
+	stage := t.teams * 8 * t.tiles * (inputs + sums)
+	fixed := 2 * 1024 // to begin on 1024 bytes, and barriers
+	fixed += t.teams * t.wide * 4 * tiledWeightStages * (128 / f.inputs) * f.granule
+	fixed += t.wide * 4 * (t.teams - 1) * t.tiles * 4 * 128 // exchanged sums
+	limit := min(cmp.Or(d.tuning.shared, d.info.SharedPerBlock), d.info.SharedPerBlock) - reservedShared
+	s.stages = min((limit-fixed)/stage, mostTiledStages)
+	s.shared = s.stages*stage + fixed
+	return s, s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
+}
+
+// tiledKernel is the kernel of a shape.
+func tiledKernel(f format, s tiledShape) kernel {
+	file := strings.Replace(f.file, "stream_", "tiled_", 1)
+	return kernel{file + "_hopper", fmt.Sprintf("%s_%d_%d", file, s.tiles, s.teams), s.shared}
+}
+
+// tiledFrom says from how many rows and strips of outputs on which form was
+// the fastest on an H100; the first line that fits holds. Where none does,
+// kernels/stream.cuh was faster.
+var tiledFrom = []struct {
+	rows, strips int
+	form         tiledForm
+}{
+	{96, 1024, tiledForm{8, 1, 3}},
+	{96, 320, tiledForm{4, 1, 3}},
+	{96, 256, tiledForm{8, 2, 1}},
+	{48, 1024, tiledForm{8, 1, 3}},
+	{64, 320, tiledForm{8, 2, 1}},
+	{64, 256, tiledForm{4, 4, 1}},
+	{24, 1024, tiledForm{4, 1, 3}},
+}
+
+// tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
+// false where kernels/stream.cuh is faster, or the device not one for it.
+func (d *device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
+	if f == bf16Format || d.tuning.stream || !d.takesTiled() {
+		return s, false
+	}
+	if d.tuning.tiled.tiles != 0 {
+		return d.tiledShapeOf(d.tuning.tiled, f, total, rows)
+	}
+	for _, from := range tiledFrom {
+		if rows >= from.rows && total >= from.strips {
+			return d.tiledShapeOf(from.form, f, total, rows)
+		}
+	}
+	return s, false
+}
+
+// takesTiled tells whether the device takes kernels/tiled.cuh: it needs what
+// gemm_hopper.cu needs.
+func (d *device) takesTiled() bool {
+	if !d.prefill.tried {
+		d.prefill.hopper = d.openHopper()
+		d.prefill.tried = d.prefill.hopper != nil
+	}
+	return d.prefill.hopper != nil
+}
+
+// tiledInputs is what a kernel of a shape takes for x: the address of its tensor
+// map.
+func (d *device) tiledInputs(s tiledShape, x driver.Ptr, rows, in int) (p driver.Ptr) {
+	if d.err == nil {
+		p, d.err = d.prefill.hopper.tensorMap(d.ctx, mapKey{x, rows, in, 8 * s.tiles})
+	}
+	return p
+}

@@ -1,0 +1,136 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+func init() {
+	for _, f := range projectFormats {
+		if !f.dt.Quantized() {
+			continue
+		}
+		name := f.dt.String()
+		if f.group > 0 {
+			name = fmt.Sprintf("%s-%d", name, f.group)
+		}
+		registerSelfTest("tiled/"+name, func(d *device) error { return checkTiled(d, f.dt, f.group) })
+	}
+}
+
+// tiledForms are those of which kernels/tiled_*.cu have kernels, each with some
+// number of warpgroups.
+var tiledForms = []tiledForm{{2, 1, 4}, {2, 4, 1}, {4, 1, 3}, {4, 4, 1}, {8, 1, 3}, {8, 1, 1}, {8, 2, 1}}
+
+// checkTiled holds each form against kernels/stream.cuh, bit for bit. It does
+// nothing on devices that tiled.cuh is not for.
+func checkTiled(d *device, dt backend.DType, group int) error {
+	if !d.takesTiled() {
+		return nil
+	}
+	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+3)
+	for i, in := range append(shapesOf(dt, group), 4096) {
+		c := b.tiledCase(dt, group, in)
+		for j, t := range tiledForms {
+			rows := []int{130, 17, 64, 33, 24}[(i+j)%5]
+			c.three(t, rows)
+			c.gated(t, rows)
+		}
+	}
+	return b.close()
+}
+
+// tiledCase is weights that the forms take turns at, with one to three in a
+// launch. Numbers of outputs end within a strip, and within 16 bytes.
+type tiledCase struct {
+	*projectBench
+	format format
+	in     int
+	x      driver.Ptr // 130 rows
+	w      []linear
+	halves [2]linear // gate and up
+}
+
+var tiledOuts = []int{141, 24, 156}
+
+const tiledGated = 181
+
+func (b *projectBench) tiledCase(dt backend.DType, group, in int) *tiledCase {
+	c := &tiledCase{projectBench: b, in: in}
+	c.format, _ = formatOf(dt, group)
+	c.x, _ = b.rows(130, in)
+	for _, out := range tiledOuts {
+		c.w = append(c.w, linear{w: b.matrix(b.tensor(dt, group, out, in))})
+	}
+	c.w[1].bias = b.uploadF32(b.normals(tiledOuts[1]))
+	for i := range c.halves {
+		c.halves[i].w = b.matrix(b.tensor(dt, group, tiledGated, in))
+	}
+	c.halves[1].bias = b.uploadF32(b.normals(tiledGated))
+	return c
+}
+
+// three is a launch of one to three weights: the first is added to what is
+// there, the second is in bf16 too.
+func (c *tiledCase) three(t tiledForm, rows int) {
+	w := c.w[:1+rows%3]
+	var n []int
+	strips := 0
+	for i := range w {
+		n = append(n, rows*tiledOuts[i])
+		strips += ceil(tiledOuts[i], 16)
+	}
+	c.same(t, strips, rows, n, func(dst []target) {
+		dst[0].add = true
+		c.d.project(dst, c.x, w, rows)
+	})
+}
+
+func (c *tiledCase) gated(t tiledForm, rows int) {
+	c.same(t, 2*ceil(tiledGated, 16), rows, []int{rows * tiledGated}, func(dst []target) {
+		c.d.projectGated(dst[0], c.x, c.halves[0], c.halves[1], rows)
+	})
+}
+
+// same compares what a projection to n[i] numbers writes by both kernels, in f32
+// and, but for the first of several, in bf16. All targets begin with the same noise.
+func (c *tiledCase) same(t tiledForm, strips, rows int, n []int, project func(dst []target)) {
+	if _, ok := c.d.tiledShapeOf(t, c.format, strips, rows); !ok {
+		c.note(fmt.Errorf("%v has no room", t))
+	}
+	var results [2][][]byte
+	var noise [][]float32
+	for _, n := range n {
+		noise = append(noise, c.normals(n))
+	}
+	for i, forced := range []tuning{{stream: true}, {tiled: t}} {
+		var dst []target
+		for j := range n {
+			dst = append(dst, target{f32: c.uploadF32(noise[j])})
+			if j > 0 || len(n) == 1 {
+				dst[j].bf16 = c.upload(make([]byte, 2*n[j]))
+			}
+		}
+		if c.err != nil {
+			return
+		}
+		c.d.tuning = forced
+		project(dst)
+		for j := range n {
+			results[i] = append(results[i], c.download(4*n[j], dst[j].f32))
+			if dst[j].bf16 != 0 {
+				results[i] = append(results[i], c.download(2*n[j], dst[j].bf16))
+			}
+		}
+	}
+	for i, want := range results[0] {
+		got := results[1][i]
+		for at := range want {
+			if got[at] != want[at] && c.err == nil {
+				c.err = fmt.Errorf("%v, %d inputs, %d rows, %d weights: result %d differs at byte %d of %d", t, c.in, rows, len(n), i, at, len(want))
+			}
+		}
+	}
+}
