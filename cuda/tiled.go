@@ -82,9 +82,11 @@ var tiledFrom = []struct {
 	{96, 320, tiledForm{4, 1, 3}},
 	{96, 256, tiledForm{8, 2, 1}},
 	{48, 1024, tiledForm{8, 1, 3}},
-	{64, 320, tiledForm{8, 2, 1}},
+	{48, 320, tiledForm{8, 2, 1}},
 	{64, 256, tiledForm{4, 4, 1}},
 	{24, 1024, tiledForm{4, 1, 3}},
+	{24, 320, tiledForm{4, 4, 1}},
+	{9, 1024, tiledForm{2, 1, 3}},
 }
 
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is

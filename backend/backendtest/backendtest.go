@@ -29,10 +29,11 @@ const (
 
 // Run passes a backend through the suite. open is called for each part;
 // golden is the folder of golden models ("" leaves the whole forwards out).
+// models names the golden models that run, all of them if there is no name.
 // WINDROW_SLOW set runs every golden model with every KV type; else the large
 // one runs with f32 alone.
-func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
-	run(t, golden, open, testInvariance)
+func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models ...string) {
+	run(t, golden, open, testInvariance, models...)
 }
 
 // RunBrief is Run for emulated devices whose kernels have tests of their own
@@ -41,7 +42,7 @@ func RunBrief(t *testing.T, open func(t *testing.T) backend.Backend) {
 	run(t, "", open, testInvarianceBrief)
 }
 
-func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend)) {
+func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), models ...string) {
 	part := func(name string, f func(t *testing.T, b backend.Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -64,7 +65,7 @@ func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, i
 	part("invariance", invariance)
 	part("refusals", testRefusals)
 	if golden != "" {
-		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open) })
+		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open, models) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -17,7 +18,7 @@ import (
 // The golden tensors are f32 arithmetic on bf16 weights, so exact backends are
 // held to 2e-5 (layers add up their rounding) and those that round activations
 // to bf16 to 2 %.
-func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
+func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models []string) {
 	for _, c := range []struct {
 		name, file string
 	}{
@@ -26,7 +27,7 @@ func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Bac
 		{"tiny-gsm", "golden.safetensors"},
 		{"tiny-gsm", "prompt.safetensors"},
 	} {
-		if testing.Short() && c.name != "qwen3-yarn" {
+		if testing.Short() && c.name != "qwen3-yarn" || len(models) > 0 && !slices.Contains(models, c.name) {
 			continue // under an emulator: minutes
 		}
 		t.Run(c.name+" "+c.file, func(t *testing.T) {
