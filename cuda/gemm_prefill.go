@@ -30,16 +30,17 @@ const (
 // route: for bf16 weights, which they read once, and for packed ones, which
 // they read as they are. All products of the 8B model on an H100, in ms:
 //
-//	rows             32    64    128
-//	decode, bf16     8.8   8.1   14.5
-//	decode, 4 bits   8.8   7.0   16.7
-//	hopper                       6.9 (decoding 4 bits: 6.7 more)
-//	cuBLASLt                     6.7
-//	own                          13.5
+//	rows             64    128   256
+//	decode, bf16     6.9   12.3
+//	decode, 4 bits   4.5   7.4   14.8
+//	hopper           6.5   6.1   7.2 (decoding 4 bits: 6.6 more)
+//	cuBLASLt               6.6
+//	own                    13.4
 //
-// Those of 128 rows hold for fewer: the tiles are the same.
+// Own kernels on other devices are taken to stand to each other as stream.cuh and
+// gemm.cu do there: 4 bits 7.8 and 15.2 ms.
 var decodeRoute = map[gemmRoute]struct{ plain, packed int }{
-	routeHopper: {32, 64},
+	routeHopper: {32, 128},
 	routeBLAS:   {64, 64},
 	routeOwn:    {64, 128},
 }
