@@ -76,8 +76,9 @@ const (
 	// invariantRows is how many rows of a sequence a decode pass may have.
 	invariantRows = 32
 	// promptRows is how many rows of a prompt one pass should carry: enough that
-	// weights are read far more slowly than they are multiplied.
-	promptRows = 512
+	// matrices are multiplied in large tiles, few enough that the pass of an 8B model
+	// (1.8 · 10¹² operations) is one command buffer (submitFLOPs).
+	promptRows = 128
 )
 
 // Features describes the device.

@@ -139,7 +139,11 @@ func (in inspection) table(out io.Writer) error {
 	if in.MaskTokenID >= 0 {
 		mask = fmt.Sprint(in.MaskTokenID)
 	}
-	row("token ids", "mask %s, end %s", mask, strings.Trim(fmt.Sprint(in.EOSTokenIDs), "[]"))
+	end := "none"
+	if len(in.EOSTokenIDs) > 0 {
+		end = strings.Trim(fmt.Sprint(in.EOSTokenIDs), "[]")
+	}
+	row("token ids", "mask %s, end %s", mask, end)
 	row("tensors", "%d, %s parameters, %s, %.3f bits a weight", in.Tensors, millions(in.Parameters), bytesText(in.Bytes), in.BitsPerWeight)
 	for _, d := range in.DTypes {
 		row("", "%s: %d tensors, %s parameters, %s, %.3f bits a weight", d.DType, d.Tensors, millions(d.Parameters), bytesText(d.Bytes),
