@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 )
 
 func init() {
@@ -69,14 +70,14 @@ func checkFlashCase(d *device, r *rand.Rand, c attendCase, t backend.KVType, tol
 	d.attendFlash(which(p.attention), out, out16, q, p.attention, b.step(p.v, p.shape), p.layer, bucket, p.shape.spans, (slices.Max(c.rows)+127)&^127)
 	got := b.readFloats(out, bucket*width)
 	for i := 0; i < n; i += p.dim {
-		if err := near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {
+		if err := vectors.Near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {
 			return fmt.Errorf("row %d, head %d: %w", i/width, i%width/p.dim, err)
 		}
 	}
-	if err := equal(got[n:], nanRows(bucket-p.v.rows, width)); err != nil {
+	if err := vectors.Equal(got[n:], nanRows(bucket-p.v.rows, width)); err != nil {
 		return fmt.Errorf("rows past the last: %w", err)
 	}
-	if err := equal(b.readHalves(out16, n), rounded(got[:n])); err != nil {
+	if err := vectors.Equal(b.readHalves(out16, n), rounded(got[:n])); err != nil {
 		return fmt.Errorf("as bf16: %w", err)
 	}
 	return nil

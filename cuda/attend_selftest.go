@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 )
 
 func init() {
@@ -65,7 +66,7 @@ func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *atten
 	}
 	p.shape.bucket = rowBucket(p.v.rows)
 	width := p.qHeads * p.dim
-	p.q = normals(r, p.v.rows*width)
+	p.q = vectors.Normals(r, p.v.rows*width)
 	for i := range p.q {
 		p.q[i] *= 2
 	}
@@ -120,10 +121,10 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 		d.attendBy(split, out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.rows, width)...)), p.attention, b.step(v, shape), p.layer, bucket, shape.spans, chunks)
 		got := b.readFloats(out, bucket*width)
 		n := v.rows * width
-		if err := equal(got[n:], nanRows(bucket-v.rows, width)); err != nil {
+		if err := vectors.Equal(got[n:], nanRows(bucket-v.rows, width)); err != nil {
 			return nil, fmt.Errorf("rows past the last: %w", err)
 		}
-		if err := equal(b.readHalves(out16, n), rounded(got[:n])); err != nil {
+		if err := vectors.Equal(b.readHalves(out16, n), rounded(got[:n])); err != nil {
 			return nil, fmt.Errorf("as bf16: %w", err)
 		}
 		return got[:n], nil
@@ -134,7 +135,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 		return err
 	}
 	for i := 0; i < len(got); i += p.dim {
-		if err := near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {
+		if err := vectors.Near(got[i:i+p.dim], p.want[i:i+p.dim], tolerance); err != nil {
 			return fmt.Errorf("row %d, head %d: %w", i/width, i%width/p.dim, err)
 		}
 	}
@@ -150,7 +151,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 	} {
 		other, err := decode(p.v, p.q, o.bucket, o.chunks, o.split)
 		if err == nil {
-			err = equal(other, got)
+			err = vectors.Equal(other, got)
 		}
 		if err != nil {
 			return fmt.Errorf("%+v: %w", o, err)
@@ -163,7 +164,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 			from := (s.First + skip) * width
 			one, err := decode(alone, p.q[from:from+width], 8, p.chunks(), attendSplit{4, 64})
 			if err == nil {
-				err = equal(one, got[from:from+width])
+				err = vectors.Equal(one, got[from:from+width])
 			}
 			if err != nil {
 				return fmt.Errorf("row %d alone: %w", skip, err)

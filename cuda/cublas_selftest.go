@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
@@ -31,7 +32,7 @@ func checkBLAS(d *device) error {
 func checkBLASShape(d *device, r *rand.Rand, rows, out, in, shift int, f32, accumulate bool) error {
 	b := &bed{d: d}
 	defer b.free()
-	x, w, before := rounded(normals(r, rows*in)), rounded(normals(r, out*in)), normals(r, rows*out)
+	x, w, before := rounded(vectors.Normals(r, rows*in)), rounded(vectors.Normals(r, out*in)), vectors.Normals(r, rows*out)
 	// The shift puts zeros before the values.
 	shifted := func(x []float32, size int) []float32 { return append(make([]float32, shift/size), x...) }
 	px, pw := b.halves(shifted(x, 2))+driver.Ptr(shift), b.halves(shifted(w, 2))+driver.Ptr(shift)
@@ -54,7 +55,7 @@ func checkBLASShape(d *device, r *rand.Rand, rows, out, in, shift int, f32, accu
 		}
 	}
 	if f32 {
-		return near(b.readFloats(pd, rows*out), want, 1e-5)
+		return vectors.Near(b.readFloats(pd, rows*out), want, 1e-5)
 	}
-	return near(b.readHalves(pd, rows*out), want, 1.0/256)
+	return vectors.Near(b.readHalves(pd, rows*out), want, 1.0/256)
 }

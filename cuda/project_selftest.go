@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/quant"
 )
@@ -111,13 +112,7 @@ func (b *projectBench) downloadF32(n int, p driver.Ptr) []float32 {
 	return x
 }
 
-func (b *projectBench) normals(n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(b.rng.NormFloat64())
-	}
-	return x
-}
+func (b *projectBench) normals(n int) []float32 { return vectors.Normals(b.rng, n) }
 
 // rows are random bf16 inputs, on the device and widened.
 func (b *projectBench) rows(rows, in int) (driver.Ptr, []float32) {
@@ -137,15 +132,7 @@ func (b *projectBench) tensor(dt backend.DType, group, out, in int) backend.Tens
 	for i := range w {
 		w[i] = 0.05*w[i] + 0.02
 	}
-	t := backend.Tensor{Name: "self-test", DType: dt, Shape: []int{out, in}, Data: make([]byte, out*dt.RowBytes(in))}
-	if dt.Affine() {
-		t.Group = group
-		t.Scales, t.Biases = make([]byte, 2*out*in/group), make([]byte, 2*out*in/group)
-		quant.Affine(t.Data, t.Scales, t.Biases, w, dt.Bits(), group)
-	} else {
-		quant.Blocks(t.Data, dt, w)
-	}
-	return t
+	return quant.Encode("self-test", dt, out, in, group, w)
 }
 
 // matrix puts a weight on the device as Backend.Matrix does.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
@@ -80,17 +81,17 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 		v.rows += n
 	}
 	shape.bucket = rowBucket(v.rows)
-	angles := normals(r, v.rows*c.dim/2)
+	angles := vectors.Normals(r, v.rows*c.dim/2)
 	for _, a := range angles {
 		sin, cos := math.Sincos(3 * float64(a))
 		v.sin, v.cos = append(v.sin, float32(sin)), append(v.cos, float32(cos))
 	}
-	q, k, values := normals(r, shape.bucket*c.qHeads*c.dim), normals(r, shape.bucket*c.kvHeads*c.dim), normals(r, shape.bucket*c.kvHeads*c.dim)
+	q, k, values := vectors.Normals(r, shape.bucket*c.qHeads*c.dim), vectors.Normals(r, shape.bucket*c.kvHeads*c.dim), vectors.Normals(r, shape.bucket*c.kvHeads*c.dim)
 	clear(k[:c.dim]) // a group of zeros
 	h := rotation{qHeads: c.qHeads, kvHeads: c.kvHeads, dim: c.dim, eps: eps, layers: layers}
 	var qNorm, kNorm []float32
 	if c.norm {
-		qNorm, kNorm = normals(r, c.dim), normals(r, c.dim)
+		qNorm, kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
 		h.qNorm, h.kNorm = b.floats(qNorm), b.floats(kNorm)
 	}
 
@@ -128,11 +129,11 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 		}
 		n := v.rows * c.qHeads * c.dim
 		for _, p := range []driver.Ptr{narrow, only} {
-			if err := equal(b.readHalves(p, len(q)), append(rounded(got[:n]), nanRows(1, len(q)-n)...)); err != nil {
+			if err := vectors.Equal(b.readHalves(p, len(q)), append(rounded(got[:n]), nanRows(1, len(q)-n)...)); err != nil {
 				return fmt.Errorf("%v: queries as bf16: %w", t, err)
 			}
 		}
-		if err := equal(b.readFloats(again, len(q)), q); err != nil {
+		if err := vectors.Equal(b.readFloats(again, len(q)), q); err != nil {
 			return fmt.Errorf("%v: queries that were to stay: %w", t, err)
 		}
 		if t == backend.KVF32 {
@@ -152,11 +153,11 @@ func (c rotateCase) checkQueries(v *stepValues, got, q, norm []float32, eps, tol
 	half, n := c.dim/2, v.rows*c.qHeads
 	for i := range n {
 		row, at := i/c.qHeads, i*c.dim
-		if err := near(got[at:at+c.dim], rotated(q[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+		if err := vectors.Near(got[at:at+c.dim], rotated(q[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
 			return fmt.Errorf("row %d: %w", row, err)
 		}
 	}
-	return equal(got[n*c.dim:], q[n*c.dim:])
+	return vectors.Equal(got[n*c.dim:], q[n*c.dim:])
 }
 
 // tileOf finds a row's line in the tile of a head: the tile's bytes are at
@@ -179,7 +180,7 @@ func (c rotateCase) keysOf(b *bed, v *stepValues, k, norm []float32, layer int, 
 				x := b.readFloats(s.KV.(*kv).pages[page]+driver.Ptr(offset+4*line*c.dim), c.dim)
 				row := s.First + i
 				at := (row*c.kvHeads + h) * c.dim
-				if err := near(x, rotated(k[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+				if err := vectors.Near(x, rotated(k[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
 					return nil, fmt.Errorf("row %d: %w", row, err)
 				}
 				keys = append(keys, x...)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/quant"
 )
@@ -102,48 +103,8 @@ func (b *bed) readHalves(p driver.Ptr, n int) []float32 {
 	return x
 }
 
-// normals is n normal numbers.
-func normals(r *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// near holds got against want by relative norm, and each element by 10 times
-// that of the largest.
-func near(got []float32, want []float64, tolerance float64) error {
-	var diff, norm, worst, largest float64
-	for i, w := range want {
-		d := math.Abs(float64(got[i]) - w)
-		if d != d {
-			return fmt.Errorf("element %d is %v, want %v", i, got[i], w)
-		}
-		diff, norm = diff+d*d, norm+w*w
-		worst, largest = max(worst, d), max(largest, math.Abs(w))
-	}
-	if rel := math.Sqrt(diff / max(norm, 1e-300)); rel > tolerance {
-		return fmt.Errorf("relative norm of the error %.3g, want at most %.3g", rel, tolerance)
-	}
-	if worst > 10*tolerance*largest {
-		return fmt.Errorf("an error of %.3g beside values up to %.3g", worst, largest)
-	}
-	return nil
-}
-
 // nans is what memory that nobody wrote reads as.
 func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
-
-// equal holds bits against bits; a NaN equals any.
-func equal(got, want []float32) error {
-	for i, w := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {
-			return fmt.Errorf("element %d of %d is %v, want %v", i, len(want), got[i], w)
-		}
-	}
-	return nil
-}
 
 // oddWidths are those of the self-tests: around vectors, warps and blocks.
 var oddWidths = []int{1, 3, 5, 33, 64, 130, 384, 1027, 4096}
@@ -156,7 +117,7 @@ func checkEmbed(d *device) error {
 			if err := func() error {
 				b := &bed{d: d}
 				defer b.free()
-				t := randomTensor(r, dt, vocab, width, 0)
+				t := vectors.Tensor(r, dt, vocab, width, 0)
 				v := &stepValues{rows: rows, tokens: []int32{6, 0, 3, 3, 1}}
 				step, dst := b.step(v, stepShape{bucket: bucket}), b.empty(4*bucket*width)
 				d.embed(dst, b.bytes(t.Data), dt, width, step, bucket)
@@ -164,7 +125,7 @@ func checkEmbed(d *device) error {
 				for i, id := range v.tokens {
 					quant.Row(want[i*width:(i+1)*width], t, int(id))
 				}
-				return equal(b.readFloats(dst, bucket*width), want)
+				return vectors.Equal(b.readFloats(dst, bucket*width), want)
 			}(); err != nil {
 				return fmt.Errorf("%v, width %d: %w", dt, width, err)
 			}
@@ -180,7 +141,7 @@ func checkRMSNorm(d *device) error {
 		if err := func() error {
 			b := &bed{d: d}
 			defer b.free()
-			x, w := normals(r, rows*width), normals(r, width)
+			x, w := vectors.Normals(r, rows*width), vectors.Normals(r, width)
 			want := make([]float64, rows*width)
 			for i := range rows {
 				sum := 0.0
@@ -196,10 +157,10 @@ func checkRMSNorm(d *device) error {
 			dst32, dst16 := b.empty(4*rows*width), b.empty(2*rows*width)
 			d.rmsNorm(dst32, dst16, px, pw, width, rows, eps)
 			got := b.readFloats(dst32, rows*width)
-			if err := near(got, want, tolerance); err != nil {
+			if err := vectors.Near(got, want, tolerance); err != nil {
 				return err
 			}
-			if err := equal(b.readHalves(dst16, rows*width), rounded(got)); err != nil {
+			if err := vectors.Equal(b.readHalves(dst16, rows*width), rounded(got)); err != nil {
 				return fmt.Errorf("bf16: %w", err)
 			}
 			// The last and the first row alone, as wanted rows of a step.
@@ -208,10 +169,10 @@ func checkRMSNorm(d *device) error {
 			d.rmsNormWanted(picked, 0, px, pw, width, 8, eps, step)
 			d.rmsNormWanted(0, only16, px, pw, width, 8, eps, step)
 			chosen := slices.Concat(got[2*width:], got[:width], nans(6*width))
-			if err := equal(b.readFloats(picked, 8*width), chosen); err != nil {
+			if err := vectors.Equal(b.readFloats(picked, 8*width), chosen); err != nil {
 				return fmt.Errorf("wanted rows: %w", err)
 			}
-			if err := equal(b.readHalves(only16, 8*width), rounded(chosen)); err != nil {
+			if err := vectors.Equal(b.readHalves(only16, 8*width), rounded(chosen)); err != nil {
 				return fmt.Errorf("wanted rows in bf16: %w", err)
 			}
 			return nil
@@ -237,7 +198,7 @@ func checkConvert(d *device) error {
 		if err := func() error {
 			b := &bed{d: d}
 			defer b.free()
-			x := normals(r, n)
+			x := vectors.Normals(r, n)
 			// A tie that rounds down, one that rounds up, and what overflows.
 			for i, v := range []uint32{0x3f808000, 0x3f818000, 0x7f7fffff, 0x80000000} {
 				if i < n {
@@ -247,10 +208,10 @@ func checkConvert(d *device) error {
 			half, whole := b.empty(2*n), b.empty(4*n)
 			d.toBF16(half, b.floats(x), n)
 			d.toF32(whole, half, n)
-			if err := equal(b.readHalves(half, n), rounded(x)); err != nil {
+			if err := vectors.Equal(b.readHalves(half, n), rounded(x)); err != nil {
 				return err
 			}
-			return equal(b.readFloats(whole, n), rounded(x))
+			return vectors.Equal(b.readFloats(whole, n), rounded(x))
 		}(); err != nil {
 			return fmt.Errorf("%d elements: %w", n, err)
 		}
@@ -266,7 +227,7 @@ func checkGatedAct(d *device) error {
 			if err := func() error {
 				b := &bed{d: d}
 				defer b.free()
-				gate, up := normals(r, n), normals(r, n)
+				gate, up := vectors.Normals(r, n), vectors.Normals(r, n)
 				for i := range gate {
 					gate[i] *= 8
 				}
@@ -290,7 +251,7 @@ func checkGatedAct(d *device) error {
 				d.gatedAct(dst32, dst16, pg, pu, half, n)
 				d.gatedAct(0, only, pg, pu, half, n)
 				got := b.readFloats(dst32, n)
-				if err := near(got, want, tolerance); err != nil {
+				if err := vectors.Near(got, want, tolerance); err != nil {
 					return err
 				}
 				for i := range got { // small results, too
@@ -299,7 +260,7 @@ func checkGatedAct(d *device) error {
 					}
 				}
 				for _, p := range []driver.Ptr{dst16, only} {
-					if err := equal(b.readHalves(p, n), rounded(got)); err != nil {
+					if err := vectors.Equal(b.readHalves(p, n), rounded(got)); err != nil {
 						return fmt.Errorf("bf16: %w", err)
 					}
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
@@ -144,7 +145,7 @@ func (s *speed) results() {
 	for _, rows := range []int{1, 16, 32} {
 		// Logits as a model's: normal, so that the search for candidates has
 		// its usual work.
-		one := normals(rand.New(rand.NewPCG(1, 1)), vocab)
+		one := vectors.Normals(rand.New(rand.NewPCG(1, 1)), vocab)
 		var all []float32
 		for range rows {
 			all = append(all, one...)

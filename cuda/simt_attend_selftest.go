@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/quant"
 )
@@ -60,7 +61,7 @@ func (b *bed) stored(r *rand.Rand, l backend.KVLayout, layer, base, first, rows 
 	tileBytes := pageBytes(l) / (2 * l.Layers * l.KVHeads)
 	for i := range base + rows {
 		for part, list := range []*[][]float32{&s.keys, &s.values} {
-			x := normals(r, l.KVHeads*l.HeadDim)
+			x := vectors.Normals(r, l.KVHeads*l.HeadDim)
 			for h := range l.KVHeads {
 				tile := pages[l.Slot(i)/pageSlots][((2*layer+part)*l.KVHeads+h)*tileBytes:]
 				storeVector(tile, l.DType, l.Slot(i)%pageSlots, l.HeadDim, x[h*l.HeadDim:(h+1)*l.HeadDim])
@@ -157,7 +158,7 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 		shape.pages += len(s.span.KV.(*kv).pages)
 	}
 	shape.bucket = rowBucket(v.rows)
-	q := normals(r, v.rows*width)
+	q := vectors.Normals(r, v.rows*width)
 	for i := range q {
 		q[i] *= 2
 	}
@@ -174,10 +175,10 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 	pq, out := b.floats(append(slices.Clone(q), make([]float32, (shape.bucket-v.rows)*width)...)), b.empty(4*shape.bucket*width)
 	d.simtAttend(out, pq, a, b.step(v, shape), layer, shape.bucket)
 	got := b.readFloats(out, shape.bucket*width)
-	if err := near(got[:v.rows*width], want, tolerance); err != nil {
+	if err := vectors.Near(got[:v.rows*width], want, tolerance); err != nil {
 		return err
 	}
-	if err := equal(got[v.rows*width:], nans((shape.bucket-v.rows)*width)); err != nil {
+	if err := vectors.Equal(got[v.rows*width:], nans((shape.bucket-v.rows)*width)); err != nil {
 		return fmt.Errorf("rows past the last: %w", err)
 	}
 	// The last span alone, and of it the last row alone.
@@ -198,5 +199,5 @@ func aloneEquals(b *bed, a attention, s backend.Span, q driver.Ptr, layer int, w
 	shape := stepShape{bucket: s.Rows, spans: 1, pages: len(s.KV.(*kv).pages)}
 	out := b.empty(4 * len(want))
 	b.d.simtAttend(out, q, a, b.step(&stepValues{rows: s.Rows, spans: []backend.Span{s}}, shape), layer, s.Rows)
-	return equal(b.readFloats(out, len(want)), want)
+	return vectors.Equal(b.readFloats(out, len(want)), want)
 }

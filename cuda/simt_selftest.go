@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -12,21 +13,6 @@ func init() {
 	for dt := backend.F32; dt <= backend.Q6_K; dt++ {
 		registerSelfTest("exact projection "+dt.String(), func(d *device) error { return checkSimtProject(d, dt) })
 	}
-}
-
-// randomTensor is a weight [out, in] of normal numbers, encoded. group is that
-// of the affine types.
-func randomTensor(r *rand.Rand, dt backend.DType, out, in, group int) *backend.Tensor {
-	x := normals(r, out*in)
-	t := &backend.Tensor{Name: "w", DType: dt, Shape: []int{out, in}, Data: make([]byte, out*dt.RowBytes(in))}
-	if dt.Affine() {
-		t.Group = group
-		t.Scales, t.Biases = make([]byte, 2*out*in/group), make([]byte, 2*out*in/group)
-		quant.Affine(t.Data, t.Scales, t.Biases, x, dt.Bits(), group)
-	} else {
-		quant.Blocks(t.Data, dt, x)
-	}
-	return t
 }
 
 // rawMatrix uploads a weight as it is stored.
@@ -76,8 +62,8 @@ func checkSimtProject(d *device, dt backend.DType) error {
 func checkSimtShape(d *device, r *rand.Rand, dt backend.DType, s simtShape, rows int) error {
 	b := &bed{d: d}
 	defer b.free()
-	t := randomTensor(r, dt, s.out, s.in, s.group)
-	w, x, bias, before := b.rawMatrix(t), normals(r, rows*s.in), normals(r, s.out), normals(r, rows*s.out)
+	t := vectors.Tensor(r, dt, s.out, s.in, s.group)
+	w, x, bias, before := b.rawMatrix(t), vectors.Normals(r, rows*s.in), vectors.Normals(r, s.out), vectors.Normals(r, rows*s.out)
 	plain, full := make([]float64, rows*s.out), make([]float64, rows*s.out)
 	weights := make([]float32, s.in)
 	for o := range s.out {
@@ -95,24 +81,24 @@ func checkSimtShape(d *device, r *rand.Rand, dt backend.DType, s simtShape, rows
 	d.simtProject(dst, px, w, 0, false, rows)
 	d.simtProject(added, px, w, b.floats(bias), true, rows)
 	got := b.readFloats(dst, rows*s.out)
-	if err := near(got, plain, exactTolerance); err != nil {
+	if err := vectors.Near(got, plain, exactTolerance); err != nil {
 		return err
 	}
-	if err := near(b.readFloats(added, rows*s.out), full, exactTolerance); err != nil {
+	if err := vectors.Near(b.readFloats(added, rows*s.out), full, exactTolerance); err != nil {
 		return fmt.Errorf("added: %w", err)
 	}
 	// The last row alone, then the first ones of a larger bucket.
 	last := rows - 1
 	alone := b.empty(4 * s.out)
 	d.simtProject(alone, past(px, last*s.in, 4), w, 0, false, 1)
-	if err := equal(b.readFloats(alone, s.out), got[last*s.out:]); err != nil {
+	if err := vectors.Equal(b.readFloats(alone, s.out), got[last*s.out:]); err != nil {
 		return fmt.Errorf("row %d alone: %w", last, err)
 	}
 	bucket := rows + 13
 	wide, some := b.floats(append(x, make([]float32, (bucket-rows)*s.in)...)), b.empty(4*bucket*s.out)
 	live := []byte{byte(rows), 0, 0, 0}
 	d.simtProjectLive(some, wide, w, 0, false, bucket, b.bytes(live))
-	if err := equal(b.readFloats(some, bucket*s.out), append(got, nans((bucket-rows)*s.out)...)); err != nil {
+	if err := vectors.Equal(b.readFloats(some, bucket*s.out), append(got, nans((bucket-rows)*s.out)...)); err != nil {
 		return fmt.Errorf("%d rows in a bucket of %d: %w", rows, bucket, err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -49,7 +50,7 @@ func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendS
 		c.slots = c.context + 3
 	}
 	kv.slots, kv.window, kv.keep = c.slots, c.window, c.keep
-	s := &attendSpan{attendCase: c, kv: kv, queries: queries, q: normals(r, c.rows*c.width())}
+	s := &attendSpan{attendCase: c, kv: kv, queries: queries, q: vectors.Normals(r, c.rows*c.width())}
 	spread := float32(2)
 	if c.spread != 0 {
 		spread = float32(c.spread)
@@ -59,8 +60,8 @@ func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendS
 	}
 	s.q = rounded(s.q, queries)
 	for range c.context {
-		s.keys = append(s.keys, s.stored(normals(r, c.kvHeads*c.dim)))
-		s.values = append(s.values, s.stored(normals(r, c.kvHeads*c.dim)))
+		s.keys = append(s.keys, s.stored(vectors.Normals(r, c.kvHeads*c.dim)))
+		s.values = append(s.values, s.stored(vectors.Normals(r, c.kvHeads*c.dim)))
 	}
 	s.want = make([]float64, len(s.q))
 	keys, values := s.operands(s.keys), s.operands(s.values)

@@ -3,6 +3,8 @@ package metal
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"windrow/backend/vectors"
 )
 
 func init() {
@@ -118,7 +120,7 @@ func (s *attendSpan) run(b *bed, q view, kv kvView, skip, n int, decode bool) (g
 // near holds the rows of the whole span against the reference.
 func (s *attendSpan) near(got []float32) error {
 	for i := 0; i < len(got); i += s.dim {
-		if err := near(got[i:i+s.dim], s.want[i:i+s.dim], s.tolerance()); err != nil {
+		if err := vectors.Near(got[i:i+s.dim], s.want[i:i+s.dim], s.tolerance()); err != nil {
 			return fmt.Errorf("row %d, head %d: %w", i/s.width(), i%s.width()/s.dim, err)
 		}
 	}
@@ -155,7 +157,7 @@ func checkDecode(b *bed, s *attendSpan) error {
 		}
 		alone, err := s.run(b, q, roomy, skip, n, true)
 		if err == nil {
-			err = equal(alone, got[skip*s.width():(skip+n)*s.width()])
+			err = vectors.Equal(alone, got[skip*s.width():(skip+n)*s.width()])
 		}
 		if err != nil {
 			return fmt.Errorf("rows %d to %d alone: %w", skip, skip+n-1, err)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"windrow/backend"
 	"windrow/quant"
@@ -121,29 +120,6 @@ func roundoff(e elem) float64 {
 	return 1.0 / (1 << 24)
 }
 
-// normals is n normal numbers.
-func normals(r *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// randomTensor is a weight [out, in] of normal numbers in that type.
-func randomTensor(r *rand.Rand, dt backend.DType, out, in, group int) *backend.Tensor {
-	x := normals(r, out*in)
-	t := &backend.Tensor{Name: "w", DType: dt, Shape: []int{out, in}, Data: make([]byte, out*dt.RowBytes(in))}
-	if dt.Affine() {
-		t.Group = group
-		t.Scales, t.Biases = make([]byte, 2*out*in/group), make([]byte, 2*out*in/group)
-		quant.Affine(t.Data, t.Scales, t.Biases, x, dt.Bits(), group)
-	} else {
-		quant.Blocks(t.Data, dt, x)
-	}
-	return t
-}
-
 // weight is device memory that holds a tensor as it is stored.
 func (b *bed) weight(t *backend.Tensor) weight {
 	w := weight{dtype: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
@@ -163,41 +139,10 @@ func (b *bed) weight(t *backend.Tensor) weight {
 	return w
 }
 
-// near holds got against want by relative norm, and each element by 10 times
-// that of the largest.
-func near(got []float32, want []float64, tolerance float64) error {
-	var diff, norm, worst, largest float64
-	for i, w := range want {
-		d := math.Abs(float64(got[i]) - w)
-		if d != d {
-			return fmt.Errorf("element %d of %d is %v, want %v", i, len(want), got[i], w)
-		}
-		diff, norm = diff+d*d, norm+w*w
-		worst, largest = max(worst, d), max(largest, math.Abs(w))
-	}
-	if rel := math.Sqrt(diff / max(norm, 1e-300)); rel > tolerance {
-		return fmt.Errorf("relative norm of the error %.3g, want at most %.3g", rel, tolerance)
-	}
-	if worst > 10*tolerance*largest {
-		return fmt.Errorf("an error of %.3g beside values up to %.3g", worst, largest)
-	}
-	return nil
-}
-
 // each holds every element against want by its own relative error.
 func each(got []float32, want []float64, tolerance float64) error {
 	for i, w := range want {
 		if d := math.Abs(float64(got[i]) - w); !(d <= tolerance*math.Abs(w)) {
-			return fmt.Errorf("element %d of %d is %v, want %v", i, len(want), got[i], w)
-		}
-	}
-	return nil
-}
-
-// equal holds bits against bits; a NaN equals any.
-func equal(got, want []float32) error {
-	for i, w := range want {
-		if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {
 			return fmt.Errorf("element %d of %d is %v, want %v", i, len(want), got[i], w)
 		}
 	}

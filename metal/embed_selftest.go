@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -17,7 +18,7 @@ func checkEmbed(d *device) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
 		for _, width := range []int{1, 5, 33, 64, 130, 8232} {
-			if err := checkTable(d, randomTensor(r, dt, 7, width, 0)); err != nil {
+			if err := checkTable(d, vectors.Tensor(r, dt, 7, width, 0)); err != nil {
 				return err
 			}
 		}
@@ -25,7 +26,7 @@ func checkEmbed(d *device) error {
 	for _, dt := range []backend.DType{backend.Affine4, backend.Affine8} {
 		for _, group := range []int{32, 64, 128} {
 			for _, groups := range []int{1, 3, 18} {
-				if err := checkTable(d, randomTensor(r, dt, 7, groups*group, group)); err != nil {
+				if err := checkTable(d, vectors.Tensor(r, dt, 7, groups*group, group)); err != nil {
 					return err
 				}
 			}
@@ -33,7 +34,7 @@ func checkEmbed(d *device) error {
 	}
 	for _, dt := range []backend.DType{backend.Q8_0, backend.Q4_0, backend.Q4_K, backend.Q6_K} {
 		for _, blocks := range []int{1, 3} {
-			if err := checkTable(d, randomTensor(r, dt, 7, blocks*dt.BlockSize(), 0)); err != nil {
+			if err := checkTable(d, vectors.Tensor(r, dt, 7, blocks*dt.BlockSize(), 0)); err != nil {
 				return err
 			}
 		}

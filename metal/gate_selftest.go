@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"windrow/backend/vectors"
 )
 
 func init() {
@@ -16,7 +18,7 @@ func checkGate(d *device) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{1, 6, 1024, 1028, 1029} {
 		for _, e := range []elem{elemF32, elemBF16} {
-			gate, up := normals(r, n), normals(r, n)
+			gate, up := vectors.Normals(r, n), vectors.Normals(r, n)
 			copy(gate, []float32{1, -200, 200, -100, 0, -88})
 			want := make([]float64, n)
 			for i, g := range gate {
@@ -25,7 +27,7 @@ func checkGate(d *device) error {
 			err := withBed(d, func(b *bed) error {
 				dst := b.empty(n+4, e)
 				b.run(func(x encoder) { gateRows(x, dst, b.floats(gate), b.floats(up), n) })
-				if err := near(b.read(dst, n), want, 1e-6+roundoff(e)); err != nil {
+				if err := vectors.Near(b.read(dst, n), want, 1e-6+roundoff(e)); err != nil {
 					return err
 				}
 				return untouched(dst.bytes()[n*e.size():])

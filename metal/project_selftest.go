@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -63,14 +64,14 @@ type projectCase struct {
 
 func newProjectCase(b *bed, r *rand.Rand, f projectFormat, x elem, in, rows int) *projectCase {
 	c := &projectCase{bed: b, r: r, f: f, in: in, rows: rows}
-	values := normals(r, rows*in)
+	values := vectors.Normals(r, rows*in)
 	c.x, c.xs = b.values(values, x), rounded(values, x)
 	return c
 }
 
 // weight is a random weight with that bias or none, and its product with x.
 func (c *projectCase) weight(out int, bias []float32) (linear, []float64) {
-	t := randomTensor(c.r, c.f.dtype, out, c.in, c.f.group)
+	t := vectors.Tensor(c.r, c.f.dtype, out, c.in, c.f.group)
 	l := linear{weight: c.bed.weight(t)}
 	if bias != nil {
 		l.bias = c.floats(bias)
@@ -109,7 +110,7 @@ const spare = 40
 // result reads rows of a result, and checks that nothing was written past them.
 func (c *projectCase) result(what string, dst view, want []float64, tolerance float64) error {
 	n := len(want)
-	if err := near(c.read(dst, n), want, tolerance+roundoff(dst.elem)); err != nil {
+	if err := vectors.Near(c.read(dst, n), want, tolerance+roundoff(dst.elem)); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	if err := untouched(dst.bytes()[n*dst.elem.size():][:spare*dst.elem.size()]); err != nil {
@@ -151,7 +152,7 @@ func (c *projectCase) checkThree() error {
 	for i, out := range []int{33, 5, 8} {
 		var bias []float32
 		if i == 1 {
-			bias = normals(c.r, out)
+			bias = vectors.Normals(c.r, out)
 		}
 		l, y := c.weight(out, bias)
 		w, dst, want = append(w, l), append(dst, c.empty(c.rows*out+spare, elemF32)), append(want, y)
@@ -167,8 +168,8 @@ func (c *projectCase) checkThree() error {
 
 func (c *projectCase) checkAdd() error {
 	const out = 23
-	w, want := c.weight(out, normals(c.r, out))
-	before := normals(c.r, c.rows*out)
+	w, want := c.weight(out, vectors.Normals(c.r, out))
+	before := vectors.Normals(c.r, c.rows*out)
 	dst := c.empty(c.rows*out+spare, elemF32)
 	copy(dst.bytes(), c.floats(before).bytes()[:4*len(before)])
 	for i, v := range before {
@@ -189,10 +190,10 @@ func (c *projectCase) checkGated(to elem) error {
 // gated is a gate, with a bias that takes some of it out of the range of exp in
 // f32, and what is beside it.
 func (c *projectCase) gated(out int) (gate, up linear, want []float64) {
-	bias := normals(c.r, out)
+	bias := vectors.Normals(c.r, out)
 	copy(bias, []float32{-300, 300, -100, 100})
 	gate, want = c.weight(out, bias)
-	up, ups := c.weight(out, normals(c.r, out))
+	up, ups := c.weight(out, vectors.Normals(c.r, out))
 	for i, u := range ups {
 		want[i] *= u / (1 + math.Exp(-want[i]))
 	}
@@ -209,7 +210,7 @@ func checkMatvec(d *device, f projectFormat, x elem) error {
 		err := withBed(d, func(b *bed) error {
 			c := newProjectCase(b, r, f, x, in, 1)
 			first, want1 := c.weight(18, nil)
-			second, want2 := c.weight(5, normals(r, 5))
+			second, want2 := c.weight(5, vectors.Normals(r, 5))
 			gate, up, want3 := c.gated(7)
 			dst := []view{c.empty(18+spare, elemF32), c.empty(5+spare, elemF32), c.empty(7+spare, elemBF16)}
 			c.run(func(e encoder) {
@@ -240,7 +241,7 @@ func checkRowBits(d *device, f projectFormat, x elem) error {
 	r := rand.New(rand.NewPCG(uint64(f.dtype)<<8|uint64(f.group), uint64(x)+100))
 	return withBed(d, func(b *bed) error {
 		c := newProjectCase(b, r, f, x, in, rows)
-		w, want := c.weight(out, normals(r, out))
+		w, want := c.weight(out, vectors.Normals(r, out))
 		dst := c.empty(rows*out+spare, elemF32)
 		c.run(func(e encoder) { project(e, []view{dst}, c.x, rows, []linear{w}, true) })
 		if err := c.result("windows", dst, want, projectTolerance); err != nil {
@@ -253,7 +254,7 @@ func checkRowBits(d *device, f projectFormat, x elem) error {
 			c.run(func(e encoder) {
 				project(e, []view{part}, c.x.at(first*in*x.size()), n, []linear{w}, true)
 			})
-			if err := equal(c.read(part, n*out), all[first*out:(first+n)*out]); err != nil {
+			if err := vectors.Equal(c.read(part, n*out), all[first*out:(first+n)*out]); err != nil {
 				return fmt.Errorf("%d rows from row %d on, against %d together: %w", n, first, rows, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -68,7 +69,7 @@ const rotateEps = 1e-6
 func (c rotateCase) data(r *rand.Rand) rotateData {
 	t := rotateData{
 		rotateCase: c,
-		q:          normals(r, c.rows*c.heads*c.dim), k: normals(r, c.rows*c.kvHeads*c.dim), v: normals(r, c.rows*c.kvHeads*c.dim),
+		q:          vectors.Normals(r, c.rows*c.heads*c.dim), k: vectors.Normals(r, c.rows*c.kvHeads*c.dim), v: vectors.Normals(r, c.rows*c.kvHeads*c.dim),
 	}
 	clear(t.k[:c.dim]) // groups of zeros
 	clear(t.v[len(t.v)-c.dim:])
@@ -77,7 +78,7 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 		t.sin, t.cos = append(t.sin, float32(sin)), append(t.cos, float32(cos))
 	}
 	if c.norm {
-		t.qNorm, t.kNorm = normals(r, c.dim), normals(r, c.dim)
+		t.qNorm, t.kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
 	}
 	return t
 }
@@ -226,7 +227,7 @@ func checkKey(b *bed, kv kvView, line, groups int, want []float64) error {
 func checkValue(b *bed, kv kvView, line, groups int, want []float32) error {
 	dim := len(want)
 	if kv.dtype != backend.KVInt8 {
-		return equal(b.read(kv.v.at(line*dim*kv.v.elem.size()), dim), rounded(want, kv.v.elem))
+		return vectors.Equal(b.read(kv.v.at(line*dim*kv.v.elem.size()), dim), rounded(want, kv.v.elem))
 	}
 	q, scales := int8Line(kv.v, kv.vScales, line, dim, groups)
 	for g, s := range scales {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"windrow/backend/vectors"
 )
 
 func init() {
@@ -42,7 +44,7 @@ func checkRMSNorm(d *device) error {
 	r := rand.New(rand.NewPCG(2, 1))
 	for _, width := range rowWidths {
 		n := rows * width
-		x, w := normals(r, n), normals(r, width)
+		x, w := vectors.Normals(r, n), vectors.Normals(r, width)
 		var want []float64
 		for i := range rows {
 			want = append(want, normed(x[i*width:(i+1)*width], w, eps)...)
@@ -57,16 +59,16 @@ func checkRMSNorm(d *device) error {
 				rmsNorm(e, px, px, pw, rows, width, eps)
 			})
 			got := b.read(whole, n)
-			if err := near(got, want, normTolerance); err != nil {
+			if err := vectors.Near(got, want, normTolerance); err != nil {
 				return err
 			}
 			if err := each(b.read(half, n), want, roundoff(elemBF16)+2*normTolerance); err != nil {
 				return fmt.Errorf("bf16: %w", err)
 			}
-			if err := equal(b.read(alone, width), got[2*width:]); err != nil {
+			if err := vectors.Equal(b.read(alone, width), got[2*width:]); err != nil {
 				return fmt.Errorf("row 2 alone and among %d rows: %w", rows, err)
 			}
-			if err := equal(b.read(px, n), got); err != nil {
+			if err := vectors.Equal(b.read(px, n), got); err != nil {
 				return fmt.Errorf("in place: %w", err)
 			}
 			return nil
@@ -82,7 +84,7 @@ func checkRMSNormWanted(d *device) error {
 	r := rand.New(rand.NewPCG(3, 1))
 	want := []uint32{3, 0, 3}
 	for _, width := range []int{1, 30, 256, 1025} {
-		x, w := normals(r, rows*width), normals(r, width)
+		x, w := vectors.Normals(r, rows*width), vectors.Normals(r, width)
 		n := len(want) * width
 		if err := withBed(d, func(b *bed) error {
 			px, pw, pick := b.floats(x), b.floats(w), b.words(want)
@@ -95,13 +97,13 @@ func checkRMSNormWanted(d *device) error {
 			every := b.read(all, rows*width)
 			for i, row := range want {
 				from := int(row) * width
-				if err := near(b.read(whole.at(4*i*width), width), normed(x[from:from+width], w, eps), normTolerance); err != nil {
+				if err := vectors.Near(b.read(whole.at(4*i*width), width), normed(x[from:from+width], w, eps), normTolerance); err != nil {
 					return fmt.Errorf("row %d: %w", row, err)
 				}
 				if err := each(b.read(half.at(2*i*width), width), normed(x[from:from+width], w, eps), roundoff(elemBF16)+2*normTolerance); err != nil {
 					return fmt.Errorf("row %d in bf16: %w", row, err)
 				}
-				if err := equal(b.read(whole.at(4*i*width), width), every[from:from+width]); err != nil {
+				if err := vectors.Equal(b.read(whole.at(4*i*width), width), every[from:from+width]); err != nil {
 					return fmt.Errorf("row %d as a wanted one and as one of all: %w", row, err)
 				}
 			}
@@ -116,7 +118,7 @@ func checkRMSNormWanted(d *device) error {
 func checkConvert(d *device) error {
 	r := rand.New(rand.NewPCG(4, 1))
 	for _, n := range []int{1, 7, 8, 2049} {
-		x := normals(r, n)
+		x := vectors.Normals(r, n)
 		// A tie that rounds down, one that rounds up, the largest bf16, and -0.
 		for i, v := range []uint32{0x3f808000, 0x3f818000, 0x7f7f0000, 0x80000000} {
 			if i < n {
@@ -134,18 +136,18 @@ func checkConvert(d *device) error {
 				}
 			})
 			want := rounded(x, elemBF16)
-			if err := equal(b.read(half, n), want); err != nil {
+			if err := vectors.Equal(b.read(half, n), want); err != nil {
 				return err
 			}
 			if n > 1 {
-				if err := equal(b.read(odd.at(2), n-1), want[1:]); err != nil {
+				if err := vectors.Equal(b.read(odd.at(2), n-1), want[1:]); err != nil {
 					return fmt.Errorf("from element 1 on: %w", err)
 				}
 			}
 			if err := untouched(odd.bytes()[:2]); err != nil {
 				return err
 			}
-			return equal(b.read(whole, n), want)
+			return vectors.Equal(b.read(whole, n), want)
 		}); err != nil {
 			return fmt.Errorf("%d elements: %w", n, err)
 		}

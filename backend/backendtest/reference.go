@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/quant"
 )
 
@@ -28,24 +29,20 @@ func fits(dt backend.DType, in int) bool {
 // long as r has it.
 func quantized(r *rand.Rand, name string, dt backend.DType, scale float64, shape []int) array {
 	out, in := shape[0], shape[1]
-	a := array{tensor: backend.Tensor{Name: name, DType: dt, Shape: shape}, values: make([]float64, out*in)}
+	a := array{values: make([]float64, out*in)}
 	w := make([]float32, out*in)
 	for i := range w {
 		w[i] = float32(r.NormFloat64() * scale)
 	}
-	t := &a.tensor
-	t.Data = make([]byte, out*dt.RowBytes(in))
+	group := 0
 	if dt.Affine() {
-		for t.Group = 32 << r.IntN(3); in%t.Group != 0; {
-			t.Group /= 2
+		for group = 32 << r.IntN(3); in%group != 0; {
+			group /= 2
 		}
-		t.Scales, t.Biases = make([]byte, 2*len(w)/t.Group), make([]byte, 2*len(w)/t.Group)
-		quant.Affine(t.Data, t.Scales, t.Biases, w, dt.Bits(), t.Group)
-	} else {
-		quant.Blocks(t.Data, dt, w)
 	}
+	a.tensor = quant.Encode(name, dt, out, in, group, w)
 	for o := range out {
-		quant.Row(w[:in], t, o)
+		quant.Row(w[:in], &a.tensor, o)
 		for i, v := range w[:in] {
 			a.values[o*in+i] = float64(v)
 		}
@@ -133,24 +130,8 @@ func compare(t *testing.T, what string, got []float32, want []float64, tolerance
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
 	}
-	var diff, norm, worst, largest float64
-	at := 0
-	for i, w := range want {
-		d := math.Abs(float64(got[i]) - w)
-		if math.IsNaN(d) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], w)
-		}
-		diff += d * d
-		norm += w * w
-		if d > worst {
-			worst, at = d, i
-		}
-		largest = max(largest, math.Abs(w))
-	}
-	if rel := math.Sqrt(diff / max(norm, 1e-300)); rel > tolerance {
-		t.Errorf("%s: relative norm %.3g, want at most %.3g", what, rel, tolerance)
-	} else if worst > 10*tolerance*largest {
-		t.Errorf("%s: element %d is %v, want %v", what, at, got[at], want[at])
+	if err := vectors.Near(got, want, tolerance); err != nil {
+		t.Errorf("%s: %v", what, err)
 	}
 }
 
