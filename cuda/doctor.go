@@ -6,52 +6,21 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"time"
 
+	"windrow/backend/doctor"
 	"windrow/cuda/driver"
 	"windrow/cuda/kernels"
-)
-
-// DoctorOptions say what Doctor examines.
-type DoctorOptions struct {
-	// Library is the driver's library; "" searches for it.
-	Library string
-	// Only, when set, picks the tests and measurements by their names.
-	Only *regexp.Regexp
-	// Patience is how long one check may take, 2 minutes where it is 0.
-	Patience time.Duration
-	// Report, when set, is told of each fact and each check as it is known.
-	Report func(Check)
-}
-
-// Check is one fact about the machine, or one test of it.
-type Check struct {
-	Name   string  `json:"name"`
-	Status string  `json:"status"` // StatusOK, StatusFailed or StatusFact
-	Detail string  `json:"detail,omitempty"`
-	Millis float64 `json:"ms,omitempty"`       // how long a test took
-	Rate   float64 `json:"gb_per_s,omitempty"` // what a measurement gave, in 10⁹ bytes a second
-}
-
-// The values of Check.Status.
-const (
-	StatusOK     = "ok"
-	StatusFailed = "FAIL"
-	StatusFact   = ""
 )
 
 // ErrNoDevice is what Doctor's and New's errors wrap where the driver shows no
 // GPU.
 var ErrNoDevice = driver.ErrNoDevice
 
-const defaultPatience = 2 * time.Minute
-
 // Doctor examines the driver and every GPU: it loads all kernels, runs their
-// self-tests, and measures copies. An error says that there was nothing to
-// examine; failed checks are in the list. A check that does not end is failed
-// and ends the examination; its thread is then lost to the process.
-func Doctor(o DoctorOptions) ([]Check, error) {
-	drv, err := driver.Open(driver.Options{Library: o.Library})
+// self-tests, and measures copies. library is the driver's; "" searches for it. An
+// error says that there was nothing to examine; failed checks are in the list.
+func Doctor(library string, o doctor.Options) ([]doctor.Check, error) {
+	drv, err := driver.Open(driver.Options{Library: library})
 	if err != nil {
 		return nil, err
 	}
@@ -59,25 +28,7 @@ func Doctor(o DoctorOptions) ([]Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &examination{only: o.Only, events: make(chan event)}
-	go func() {
-		defer close(e.events)
-		e.run(drv, devices)
-	}()
-	if o.Patience == 0 {
-		o.Patience = defaultPatience
-	}
-	var checks []Check
-	for {
-		c, ok := e.next(o.Patience)
-		if !ok {
-			break
-		}
-		checks = append(checks, c)
-		if o.Report != nil {
-			o.Report(c)
-		}
-	}
+	checks := doctor.Examine(o, func(e *doctor.Examination) { (&examination{e}).run(drv, devices) })
 	for _, info := range devices {
 		if usable(info) {
 			return checks, nil
@@ -88,91 +39,32 @@ func Doctor(o DoctorOptions) ([]Check, error) {
 
 func usable(i driver.DeviceInfo) bool { return i.Major >= 8 }
 
-// examination is a series of checks, run by a goroutine of its own.
-type examination struct {
-	only    *regexp.Regexp
-	events  chan event
-	current string // the check that is running
-	lost    bool   // it did not end
-}
-
-// event is the beginning of a check, or one that is done.
-type event struct {
-	begins string
-	check  Check
-}
-
-// next waits for the next check that is done.
-func (e *examination) next(patience time.Duration) (Check, bool) {
-	for !e.lost {
-		select {
-		case v, ok := <-e.events:
-			if !ok {
-				return Check{}, false
-			}
-			if e.current = v.begins; v.begins == "" {
-				return v.check, true
-			}
-		case <-time.After(patience):
-			e.lost = true
-			return Check{Name: e.current, Status: StatusFailed, Detail: fmt.Sprintf("no end after %v; the checks behind it were not run", patience)}, true
-		}
-	}
-	return Check{}, false
-}
+// examination is that of this machine's GPUs.
+type examination struct{ *doctor.Examination }
 
 func (e *examination) run(drv *driver.Driver, devices []driver.DeviceInfo) {
 	text := fmt.Sprintf("CUDA %s, %s", drv.Version(), drv.Library())
 	if release := driverRelease(); release != "" {
 		text += ", release " + release
 	}
-	e.fact("driver", text)
+	e.Fact("driver", text)
 	for _, info := range devices {
 		name := fmt.Sprintf("device %d", info.Ordinal)
 		text := fmt.Sprintf("%s, compute capability %d.%d, %d SMs, %.1f GiB", info.Name, info.Major, info.Minor, info.SMs, float64(info.Memory)/(1<<30))
 		if !usable(info) {
-			e.fact(name, text+": too old, 8.0 is needed")
+			e.Fact(name, text+": too old, 8.0 is needed")
 			continue
 		}
-		e.fact(name, text)
+		e.Fact(name, text)
 		x := &patient{drv: drv, ordinal: info.Ordinal}
 		e.device(x, info)
 		x.close()
 	}
 }
 
-func (e *examination) fact(name, detail string) {
-	e.events <- event{check: Check{Name: name, Status: StatusFact, Detail: detail}}
-}
-
-// test runs one check, which may add a detail or a rate, and tells whether it
-// passed.
-func (e *examination) test(name string, run func(c *Check) error) bool {
-	e.events <- event{begins: name}
-	c := Check{Name: name, Status: StatusOK}
-	start := time.Now()
-	err := guarded(func() error { return run(&c) })
-	c.Millis = float64(time.Since(start).Microseconds()) / 1000
-	if err != nil {
-		c.Status, c.Detail = StatusFailed, err.Error()
-	}
-	e.events <- event{check: c}
-	return err == nil
-}
-
-// guarded makes an error of a panic.
-func guarded(run func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	return run()
-}
-
 // device examines one GPU.
 func (e *examination) device(x *patient, info driver.DeviceInfo) {
-	opened := e.test("context", func(c *Check) error {
+	opened := e.Test("context", func(c *doctor.Check) error {
 		d, err := x.open()
 		if err != nil {
 			return err
@@ -184,36 +76,34 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 	if !opened {
 		return
 	}
-	e.fact("cuBLASLt", x.blasText())
+	e.Fact("cuBLASLt", x.blasText())
 	var files []string
 	for _, file := range kernels.Files(info.Major, info.Minor) {
-		if e.wanted("load " + file) {
+		if e.Wanted("load " + file) {
 			files = append(files, file)
 		}
 	}
 	for _, t := range x.dev.translateFiles(files) {
-		e.test("load "+t.file, func(c *Check) (err error) {
+		e.Test("load "+t.file, func(c *doctor.Check) (err error) {
 			c.Detail, err = x.dev.adopt(t)
 			return err
 		})
 	}
 	for _, t := range selfTests {
-		e.on(x, t.name, func(d *device, _ *Check) error { return t.run(d) })
+		e.on(x, t.name, func(d *device, _ *doctor.Check) error { return t.run(d) })
 	}
 	e.on(x, "device copy", (*device).measureCopy)
-	e.on(x, "upload, registered", func(d *device, c *Check) error { return d.measureUpload(c, false) })
-	e.on(x, "upload, staged", func(d *device, c *Check) error { return d.measureUpload(c, true) })
+	e.on(x, "upload, registered", func(d *device, c *doctor.Check) error { return d.measureUpload(c, false) })
+	e.on(x, "upload, staged", func(d *device, c *doctor.Check) error { return d.measureUpload(c, true) })
 	e.on(x, "download", (*device).measureDownload)
 }
 
-func (e *examination) wanted(name string) bool { return e.only == nil || e.only.MatchString(name) }
-
 // on runs one check of a device.
-func (e *examination) on(x *patient, name string, run func(*device, *Check) error) {
-	if !e.wanted(name) {
+func (e *examination) on(x *patient, name string, run func(*device, *doctor.Check) error) {
+	if !e.Wanted(name) {
 		return
 	}
-	ok := e.test(name, func(c *Check) error {
+	ok := e.Test(name, func(c *doctor.Check) error {
 		d, err := x.open()
 		if err != nil {
 			return err

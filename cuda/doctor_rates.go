@@ -8,6 +8,7 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 
+	"windrow/backend/doctor"
 	"windrow/cuda/driver"
 )
 
@@ -48,7 +49,7 @@ func (d *device) copying(run func(enqueue func() error, bytes int) error) error 
 }
 
 // measureCopy is the rate of a copy within the device.
-func (d *device) measureCopy(c *Check) error {
+func (d *device) measureCopy(c *doctor.Check) error {
 	return d.copying(func(enqueue func() error, bytes int) (err error) {
 		c.Detail = fmt.Sprintf("read and written, %d MiB", bytes>>21)
 		c.Rate, err = bestRate(4, bytes, func() error { return errors.Join(enqueue(), d.stream.Synchronize()) })
@@ -58,7 +59,7 @@ func (d *device) measureCopy(c *Check) error {
 
 // measureUpload is the rate at which a file that is in the page cache comes to
 // the device through an Uploader, each time through a mapping of its own.
-func (d *device) measureUpload(c *Check, staged bool) (err error) {
+func (d *device) measureUpload(c *doctor.Check, staged bool) (err error) {
 	n, err := d.rateRoom()
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func fileOf(n int) (*os.File, error) {
 }
 
 // measureDownload is the rate of a copy to pinned memory.
-func (d *device) measureDownload(c *Check) error {
+func (d *device) measureDownload(c *doctor.Check) error {
 	n, err := d.rateRoom()
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"windrow/backend/doctor"
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
 )
@@ -37,10 +38,10 @@ func TestDoctorFailures(t *testing.T) {
 		}},
 		selfTest{"not asked for", func(*device) error { return errors.New("run") }},
 	)
-	var reported []Check
-	checks, err := Doctor(DoctorOptions{
-		Library: emulator.Library(t, false), Only: regexp.MustCompile("^t |device copy"),
-		Report: func(c Check) { reported = append(reported, c) },
+	var reported []doctor.Check
+	checks, err := Doctor(emulator.Library(t, false), doctor.Options{
+		Only:   regexp.MustCompile("^t |device copy"),
+		Report: func(c doctor.Check) { reported = append(reported, c) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,12 +72,12 @@ func TestDoctorPatience(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
 	withSelfTests(t, selfTest{"endless", func(*device) error { <-end; return nil }}, selfTest{"behind", func(*device) error { return nil }})
-	checks, err := Doctor(DoctorOptions{Library: emulator.Library(t, false), Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
+	checks, err := Doctor(emulator.Library(t, false), doctor.Options{Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := checks[len(checks)-1]
-	if last.Name != "endless" || last.Status != StatusFailed || !strings.Contains(last.Detail, "no end after 2s") {
+	if last.Name != "endless" || last.Status != doctor.StatusFailed || !strings.Contains(last.Detail, "no end after 2s") {
 		t.Errorf("last check: %+v", last)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/backend/doctor"
 	"windrow/quant"
 )
 
@@ -35,7 +36,7 @@ func (d *device) best(f func(e encoder)) (least float64, err error) {
 }
 
 // measureBandwidth is the rate of reading f32 and writing bf16.
-func (d *device) measureBandwidth(c *Check) (err error) {
+func (d *device) measureBandwidth(c *doctor.Check) (err error) {
 	c.Rate, err = d.bandwidth()
 	c.Detail = "read and written, f32 to bf16"
 	return err
@@ -64,7 +65,7 @@ func (d *device) bandwidth() (float64, error) {
 
 // measureLatency is how long a command buffer of one small dispatch takes the
 // host, and what one dispatch more adds.
-func (d *device) measureLatency(c *Check) error {
+func (d *device) measureLatency(c *doctor.Check) error {
 	v, err := d.alloc(4<<10, elemF32)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (s windowShape) name() string {
 }
 
 // measure times it over copies of the weight that no cache holds together.
-func (s windowShape) measure(d *device, c *Check) error {
+func (s windowShape) measure(d *device, c *doctor.Check) error {
 	size := s.out * s.dtype.RowBytes(s.in)
 	scales := 0
 	group := 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/backend/doctor"
 	"windrow/metal/driver"
 	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
@@ -25,7 +26,7 @@ func withSelfTests(t *testing.T, tests ...selfTest) {
 }
 
 // examineEmulated examines an emulated GPU.
-func examineEmulated(t *testing.T, o DoctorOptions) []Check {
+func examineEmulated(t *testing.T, o doctor.Options) []doctor.Check {
 	t.Helper()
 	rt, _ := emulated(t)
 	checks, err := examine(func() (*gpu, error) { return newGPU(rt) }, o)
@@ -38,7 +39,7 @@ func examineEmulated(t *testing.T, o DoctorOptions) []Check {
 // gpuOn starts a gpu over a fake runtime.
 func gpuOn(f *fakeobjc.Fake) (*gpu, error) { return newGPU(driver.New(f)) }
 
-func names(checks []Check) string {
+func names(checks []doctor.Check) string {
 	var list []string
 	for _, c := range checks {
 		list = append(list, c.Status+" "+c.Name)
@@ -64,9 +65,9 @@ func TestDoctorFailures(t *testing.T) {
 	)
 	// What a failed test leaves behind is its fault: the fake is not asked.
 	fake := fakeobjc.New(fakeobjc.Options{})
-	var reported []Check
-	checks, err := examine(func() (*gpu, error) { return gpuOn(fake) }, DoctorOptions{
-		Only: regexp.MustCompile("^t "), Report: func(c Check) { reported = append(reported, c) },
+	var reported []doctor.Check
+	checks, err := examine(func() (*gpu, error) { return gpuOn(fake) }, doctor.Options{
+		Only: regexp.MustCompile("^t "), Report: func(c doctor.Check) { reported = append(reported, c) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,12 +92,12 @@ func TestDoctorPatience(t *testing.T) {
 	withSelfTests(t, selfTest{"endless", func(*device) error { <-end; return nil }}, selfTest{"behind", func(*device) error { return nil }})
 	fake := fakeobjc.New(fakeobjc.Options{})
 	checks, err := examine(func() (*gpu, error) { return gpuOn(fake) },
-		DoctorOptions{Only: regexp.MustCompile("endless|behind"), Patience: 300 * time.Millisecond})
+		doctor.Options{Only: regexp.MustCompile("endless|behind"), Patience: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := checks[len(checks)-1]
-	if last.Name != "endless" || last.Status != StatusFailed || !strings.Contains(last.Detail, "no end after 300ms") {
+	if last.Name != "endless" || last.Status != doctor.StatusFailed || !strings.Contains(last.Detail, "no end after 300ms") {
 		t.Errorf("last check: %+v", last)
 	}
 }
@@ -104,7 +105,7 @@ func TestDoctorPatience(t *testing.T) {
 // Every kernel is compiled and made ready; a source that the compiler refuses
 // is one failed check that has all that the compiler said.
 func TestDoctorCompiles(t *testing.T) {
-	checks := examineEmulated(t, DoctorOptions{Only: regexp.MustCompile("^compile (rows|gate)$")})
+	checks := examineEmulated(t, doctor.Options{Only: regexp.MustCompile("^compile (rows|gate)$")})
 	if got, want := names(checks), " system, device, limits,ok compile gate,ok compile rows"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
@@ -114,11 +115,11 @@ func TestDoctorCompiles(t *testing.T) {
 	fake := fakeobjc.New(fakeobjc.Options{Compile: func(string, bool) (fakeobjc.Library, error) {
 		return nil, errors.New("program_source:7:3: error: no such thing\nnote: elsewhere\n")
 	}})
-	checks, err := examine(func() (*gpu, error) { return gpuOn(fake) }, DoctorOptions{Only: regexp.MustCompile("^compile gate$")})
+	checks, err := examine(func() (*gpu, error) { return gpuOn(fake) }, doctor.Options{Only: regexp.MustCompile("^compile gate$")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := checks[len(checks)-1]; last.Status != StatusFailed || !strings.Contains(last.Detail, "no such thing") || !strings.Contains(last.Detail, "note: elsewhere") {
+	if last := checks[len(checks)-1]; last.Status != doctor.StatusFailed || !strings.Contains(last.Detail, "no such thing") || !strings.Contains(last.Detail, "note: elsewhere") {
 		t.Errorf("%+v", last)
 	}
 }
@@ -127,18 +128,18 @@ func TestDoctorCompiles(t *testing.T) {
 func TestDoctorRates(t *testing.T) {
 	d := testDevice(t, emulator.Plain, 0)
 	d.info.WorkingSet = 1 << 20
-	for name, measure := range map[string]func(*device, *Check) error{
+	for name, measure := range map[string]func(*device, *doctor.Check) error{
 		"bandwidth": (*device).measureBandwidth,
 		"affine4":   windowShape{backend.Affine4, 16, 64, 128}.measure,
 		"q4_k":      windowShape{backend.Q4_K, 1, 32, 256}.measure,
 		"prefill":   windowShape{backend.BF16, 40, 32, 64}.measure,
 	} {
-		var c Check
+		var c doctor.Check
 		if err := measure(d, &c); err != nil || c.Rate <= 0 || c.Detail == "" {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
 	}
-	var c Check
+	var c doctor.Check
 	if err := d.measureLatency(&c); err != nil || !strings.Contains(c.Detail, "µs a command buffer") {
 		t.Errorf("latency: %+v, %v", c, err)
 	}

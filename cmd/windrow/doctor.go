@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"runtime"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	checks "windrow/backend/doctor"
 	"windrow/cpu"
 	"windrow/cuda"
 	"windrow/metal"
@@ -52,16 +52,16 @@ const metalReport = "windrow-metal-report.txt"
 
 // doctorReport is the object that doctor --json prints.
 type doctorReport struct {
-	Version string       `json:"version"`
-	Checks  []cuda.Check `json:"checks"`
-	Failed  int          `json:"failed"`
-	Pass    bool         `json:"pass"`
-	show    io.Writer    // gets a line of each check; nil: none
+	Version string         `json:"version"`
+	Checks  []checks.Check `json:"checks"`
+	Failed  int            `json:"failed"`
+	Pass    bool           `json:"pass"`
+	show    io.Writer      // gets a line of each check; nil: none
 }
 
-func (r *doctorReport) add(check cuda.Check) {
+func (r *doctorReport) add(check checks.Check) {
 	r.Checks = append(r.Checks, check)
-	if check.Status == cuda.StatusFailed {
+	if check.Status == checks.StatusFailed {
 		r.Failed++
 	}
 	if r.show != nil {
@@ -99,10 +99,10 @@ func doctor(c *cli.Context) error {
 			path = metalReport
 		}
 	} else {
-		_, err = cuda.Doctor(cuda.DoctorOptions{Library: c.String("library"), Only: only, Report: r.add})
+		_, err = cuda.Doctor(c.String("library"), checks.Options{Only: only, Report: r.add})
 	}
 	if name == backendAll && (errors.Is(err, cuda.ErrNoDriver) || errors.Is(err, cuda.ErrNoDevice) || errors.Is(err, metal.ErrNoDevice)) {
-		r.add(cuda.Check{Name: machineGPU(), Status: cuda.StatusFact, Detail: err.Error()})
+		r.add(checks.Check{Name: machineGPU(), Status: checks.StatusFact, Detail: err.Error()})
 		err = nil
 	}
 	r.Pass = err == nil && r.Failed == 0
@@ -110,8 +110,9 @@ func doctor(c *cli.Context) error {
 		err = errors.Join(err, writeJSON(c.App.Writer, r))
 	}
 	if path != "" && len(r.Checks) > 0 {
-		err = errors.Join(err, r.save(path))
-		if r.show != nil {
+		if saved := r.save(path); saved != nil {
+			err = errors.Join(err, saved)
+		} else if r.show != nil {
 			fmt.Fprintf(c.App.Writer, "written to %s\n", path)
 		}
 	}
@@ -137,21 +138,24 @@ func (h *headed) Write(p []byte) (int, error) {
 
 // save writes all of the report, with nothing shortened.
 func (r *doctorReport) save(path string) error {
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s\n%s/%s, %s\n", r.Version, runtime.GOOS, runtime.GOARCH, time.Now().UTC().Format("2006-01-02"))
-	for _, check := range r.Checks {
-		printCheck(&text, check, 1<<20)
-	}
-	fmt.Fprintf(&text, "%d of %d checks failed\n", r.Failed, len(r.Checks))
-	return os.WriteFile(path, text.Bytes(), 0o644)
+	return writeFile(path, func(w io.Writer) error {
+		var text bytes.Buffer
+		fmt.Fprintf(&text, "%s\n%s/%s, %s\n", r.Version, runtime.GOOS, runtime.GOARCH, time.Now().UTC().Format("2006-01-02"))
+		for _, check := range r.Checks {
+			printCheck(&text, check, 1<<20)
+		}
+		fmt.Fprintf(&text, "%d of %d checks failed\n", r.Failed, len(r.Checks))
+		_, err := text.WriteTo(w)
+		return err
+	})
 }
 
 // examineCPU says which kernels the CPU would run.
-func examineCPU() cuda.Check {
-	check := cuda.Check{Name: backendCPU, Status: cuda.StatusFact}
+func examineCPU() checks.Check {
+	check := checks.Check{Name: backendCPU, Status: checks.StatusFact}
 	b, err := cpu.New(cpu.Options{})
 	if err != nil {
-		check.Status, check.Detail = cuda.StatusFailed, err.Error()
+		check.Status, check.Detail = checks.StatusFailed, err.Error()
 		return check
 	}
 	defer b.Close()
@@ -172,12 +176,12 @@ func shortened(s string, n int) string {
 
 // printCheck writes one line: the verdict, the name, and what was measured, in
 // at most so many characters.
-func printCheck(w io.Writer, c cuda.Check, most int) {
+func printCheck(w io.Writer, c checks.Check, most int) {
 	var parts []string
 	if c.Rate > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f GB/s", c.Rate))
 	}
-	if c.Status == cuda.StatusOK && c.Rate == 0 {
+	if c.Status == checks.StatusOK && c.Rate == 0 {
 		parts = append(parts, fmt.Sprintf("%.1f ms", c.Millis))
 	}
 	if c.Detail != "" {

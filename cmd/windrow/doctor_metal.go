@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"time"
 
 	"windrow/backend"
-	"windrow/cuda"
+	checks "windrow/backend/doctor"
 	"windrow/metal"
 	"windrow/model"
 )
@@ -29,7 +28,7 @@ func examineMetal(ctx context.Context, r *doctorReport, only *regexp.Regexp) err
 	if runtime.GOOS != "darwin" {
 		return fmt.Errorf("metal: for Apple GPUs under macOS; this is %s", runtime.GOOS)
 	}
-	if _, err := metal.Doctor(metal.DoctorOptions{Only: only, Report: func(c metal.Check) { r.add(cuda.Check(c)) }}); err != nil {
+	if _, err := metal.Doctor(checks.Options{Only: only, Report: r.add}); err != nil {
 		return err
 	}
 	for _, s := range examinedSteps {
@@ -50,15 +49,11 @@ func examineMetal(ctx context.Context, r *doctorReport, only *regexp.Regexp) err
 const stepContext = 512
 
 // examineStep times steps of 1, 16 and 32 rows and a prefill.
-func examineStep(ctx context.Context, name, shape string, dtype backend.DType, machine machineOptions) cuda.Check {
-	check := cuda.Check{Name: name, Status: cuda.StatusOK}
-	start := time.Now()
-	detail, rate, err := stepTimes(ctx, shape, dtype, machine)
-	check.Millis = float64(time.Since(start).Microseconds()) / 1000
-	if check.Detail, check.Rate = detail, rate; err != nil {
-		check.Status, check.Detail = cuda.StatusFailed, err.Error()
-	}
-	return check
+func examineStep(ctx context.Context, name, shape string, dtype backend.DType, machine machineOptions) checks.Check {
+	return checks.Timed(name, func(c *checks.Check) (err error) {
+		c.Detail, c.Rate, err = stepTimes(ctx, shape, dtype, machine)
+		return err
+	})
 }
 
 // stepTimes also returns the rate at which a step of one row reads, in GB/s.

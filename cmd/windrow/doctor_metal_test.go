@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/cuda"
+	checks "windrow/backend/doctor"
 )
 
 // The doctor's steps of whole models, on the CPU and of a small one.
 func TestExamineStep(t *testing.T) {
 	machine := machineOptions{backend: backendCPU, threads: 1, kv: backend.KVBF16}
 	check := examineStep(t.Context(), "steps", "tiny-gsm", backend.BF16, machine)
-	if check.Status != cuda.StatusOK || check.Rate <= 0 || check.Millis <= 0 {
+	if check.Status != checks.StatusOK || check.Rate <= 0 || check.Millis <= 0 {
 		t.Errorf("%+v", check)
 	}
 	for _, words := range []string{"1 rows ", "16 rows ", "32 rows ", "prefill of 512 "} {
@@ -20,7 +20,7 @@ func TestExamineStep(t *testing.T) {
 			t.Errorf("%q does not say %q", check.Detail, words)
 		}
 	}
-	if check = examineStep(t.Context(), "steps", "gpt-5", backend.BF16, machine); check.Status != cuda.StatusFailed {
+	if check = examineStep(t.Context(), "steps", "gpt-5", backend.BF16, machine); check.Status != checks.StatusFailed {
 		t.Errorf("%+v", check)
 	}
 }
