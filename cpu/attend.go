@@ -27,8 +27,8 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 		return
 	}
 	l := spans[0].KV.Layout()
-	if d.width != qb.width || qb.width%(l.KVHeads*l.HeadDim) != 0 {
-		p.fail("attend: widths %d and %d for %d kv heads of %d", d.width, qb.width, l.KVHeads, l.HeadDim)
+	if err := backend.CheckAttend(d.width, qb.width, l); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	items := 0

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 
 	"windrow/backend"
 	"windrow/quant"
@@ -82,20 +81,9 @@ func (b *Backend) quantProjector(t *backend.Tensor) projector {
 
 // Vector widens t to f32 and refuses what is not finite.
 func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
-	if len(t.Shape) != 1 {
-		return nil, fmt.Errorf("tensor %s: shape %v, want one dimension", t.Name, t.Shape)
+	v, err := quant.Vector(t)
+	if err != nil {
+		return nil, err
 	}
-	n := t.Shape[0]
-	if size := t.DType.Size(); size == 0 || n <= 0 || len(t.Data) != n*size {
-		return nil, fmt.Errorf("tensor %s: %d bytes of %v, want %v elements of f32, f16 or bf16", t.Name, len(t.Data), t.DType, t.Shape)
-	}
-	m := matrix{dt: t.DType, out: 1, in: n, data: t.Data}
-	v := make(vector, n)
-	m.widenRow(v, 0, genericWidenBF16, genericWidenF16)
-	for i, x := range v {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return nil, fmt.Errorf("tensor %s: element %d is %v, want a finite number", t.Name, i, x)
-		}
-	}
-	return v, nil
+	return vector(v), nil
 }

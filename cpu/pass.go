@@ -107,15 +107,11 @@ func (p *pass) rowsEach(work int, body func(worker, row int)) {
 // Embed widens the tokens' rows of the table.
 func (p *pass) Embed(dst backend.Buffer, table backend.Matrix, tokens []int32) {
 	d, t := dst.(*buffer), table.(*matrix)
-	if d.width != t.in || len(tokens) != p.rows {
-		p.fail("embed: %d tokens of width %d into %d rows of width %d", len(tokens), t.in, p.rows, d.width)
+	if err := backend.CheckEmbed(p.rows, d.width, t, tokens); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	for r, id := range tokens {
-		if id < 0 || int(id) >= t.out {
-			p.fail("embed: token %d in row %d, want 0 to %d", id, r, t.out-1)
-			return
-		}
 		t.widenRow(d.data[r*d.width:(r+1)*d.width], int(id), p.b.k.widenBF16, p.b.k.widenF16)
 	}
 }
@@ -148,8 +144,8 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 	}
 	l := spans[0].KV.Layout()
 	d := l.HeadDim
-	if kb.width != l.KVHeads*d || vb.width != kb.width || qb.width%kb.width != 0 || len(h.Cos) != p.rows*d/2 || len(h.Sin) != len(h.Cos) {
-		p.fail("rotate: widths q %d, k %d, v %d, %d angles for %d rows of %d heads of %d", qb.width, kb.width, vb.width, len(h.Cos), p.rows, l.KVHeads, d)
+	if err := h.Check(p.rows, qb.width, kb.width, vb.width, l); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	qn, _ := h.QNorm.(vector)

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -96,24 +95,15 @@ func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backen
 	for i := range rows {
 		r := &results[i]
 		r.Entropy, r.LogSumExp = joinPartials(partials[i*chunks : (i+1)*chunks])
-		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
-			return nil, fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
-		}
 		top := &tops[i]
 		for worker := 1; worker < b.pool.workers; worker++ {
 			for _, c := range tops[worker*len(rows)+i].best {
 				top.insert(c)
 			}
 		}
-		if len(top.best) == 0 {
-			return nil, fmt.Errorf("results: no id may be chosen")
-		}
-		r.Argmax = top.best[0].ID
-		if w.TopK > 0 {
-			r.Top = slices.Clone(top.best)
-		}
-		if w.Logits {
-			r.Logits = all[i*h.out : (i+1)*h.out : (i+1)*h.out]
+		r.Top = slices.Clone(top.best)
+		if err := w.Finish(r, rows[i], backend.LogitsOf(all, i, h.out), limit, w.TopK); err != nil {
+			return nil, err
 		}
 	}
 	return results, nil

@@ -1,11 +1,6 @@
 package cuda
 
 import (
-	"cmp"
-	"fmt"
-	"math"
-	"slices"
-
 	"windrow/backend"
 )
 
@@ -68,35 +63,10 @@ func (p *pass) head(results *[]backend.Result, x *buffer, norm *vector, eps floa
 		if err != nil {
 			return err
 		}
-		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
-			return fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
-		}
-		if len(r.Top) == 0 {
-			return fmt.Errorf("results: no id may be chosen")
-		}
-		r.Argmax = r.Top[0].ID
-		if w.TopK > mostTop {
-			r.Top = hostTop(logits[i*h.out:(i+1)*h.out], w.TopK, limit, w.Except)
-		}
-		if w.TopK == 0 {
-			r.Top = nil
-		}
-		if w.Logits {
-			r.Logits = logits[i*h.out : (i+1)*h.out : (i+1)*h.out]
+		if err := w.Finish(&r, rows[i], backend.LogitsOf(logits, i, h.out), int(limit), mostTop); err != nil {
+			return err
 		}
 		*results = append(*results, r)
 	}
 	return nil
-}
-
-// hostTop takes the k best candidates from a row of logits.
-func hostTop(z []float32, k int, limit, except int32) []backend.Candidate {
-	all := make([]backend.Candidate, 0, limit)
-	for id, v := range z[:limit] {
-		if int32(id) != except {
-			all = append(all, backend.Candidate{ID: int32(id), Logit: v})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b backend.Candidate) int { return cmp.Compare(b.Logit, a.Logit) })
-	return all[:min(k, len(all))]
 }

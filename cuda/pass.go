@@ -125,15 +125,9 @@ func (p *pass) record(o op) {
 // the host, a few rows a step.
 func (p *pass) Embed(dst backend.Buffer, table backend.Matrix, tokens []int32) {
 	d, t := dst.(*buffer), table.(*matrix)
-	if d.width != t.in || len(tokens) != p.rows {
-		p.fail("embed: %d tokens of width %d into %d rows of width %d", len(tokens), t.in, p.rows, d.width)
+	if err := backend.CheckEmbed(p.rows, d.width, t, tokens); err != nil {
+		p.fail("%w", err)
 		return
-	}
-	for r, id := range tokens {
-		if id < 0 || int(id) >= t.out {
-			p.fail("embed: token %d in row %d, want 0 to %d", id, r, t.out-1)
-			return
-		}
 	}
 	// A step block has room for one list of tokens.
 	if len(p.values.tokens) > 0 || len(p.host) > 0 {
@@ -232,13 +226,12 @@ func (p *pass) setSpans(what string, spans []backend.Span, layer int) bool {
 			p.fail("%s: span %d has no open kv of this backend", what, i)
 			return false
 		}
-		l, f := c.layout, spans[0].KV.(*kv).layout
-		if l.Layers != f.Layers || l.KVHeads != f.KVHeads || l.HeadDim != f.HeadDim || l.DType != f.DType {
-			p.fail("%s: span %d has kv %+v, the first %+v", what, i, l, f)
-			return false
-		}
 	}
-	if err := backend.CheckSpans(p.rows, spans, layer); err != nil {
+	err := backend.CheckAlike(spans)
+	if err == nil {
+		err = backend.CheckSpans(p.rows, spans, layer)
+	}
+	if err != nil {
 		p.fail("%s: %w", what, err)
 		return false
 	}
@@ -272,8 +265,8 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 	}
 	l := p.layout
 	d := l.HeadDim
-	if kb.width != l.KVHeads*d || vb.width != kb.width || qb.width%kb.width != 0 || len(h.Cos) != p.rows*d/2 || len(h.Sin) != len(h.Cos) {
-		p.fail("rotate: widths q %d, k %d, v %d, %d angles for %d rows of %d heads of %d", qb.width, kb.width, vb.width, len(h.Cos), p.rows, l.KVHeads, d)
+	if err := h.Check(p.rows, qb.width, kb.width, vb.width, l); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	o := op{kind: opRotate, dst: [3]*buffer{qb}, src: [3]*buffer{qb, kb, vb}, eps: h.Eps, layer: layer}
@@ -301,8 +294,8 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 	if !p.setSpans("attend", spans, layer) {
 		return
 	}
-	if w := p.layout.KVHeads * p.layout.HeadDim; d.width != s.width || s.width%w != 0 {
-		p.fail("attend: widths %d and %d over %d heads of %d", d.width, s.width, p.layout.KVHeads, p.layout.HeadDim)
+	if err := backend.CheckAttend(d.width, s.width, p.layout); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	p.record(op{kind: opAttend, dst: [3]*buffer{d}, src: [3]*buffer{s}, scale: scale, layer: layer})

@@ -1,11 +1,6 @@
 package metal
 
 import (
-	"cmp"
-	"fmt"
-	"math"
-	"slices"
-
 	"windrow/backend"
 )
 
@@ -94,34 +89,9 @@ func (p *pass) head(x *buffer, norm *vector, eps float32, h *matrix, w backend.W
 	}
 	for i := range results {
 		r := &results[i]
-		if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
-			return nil, fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", rows[i])
-		}
-		if len(r.Top) == 0 {
-			return nil, fmt.Errorf("results: no id may be chosen")
-		}
-		r.Argmax = r.Top[0].ID
-		switch {
-		case w.TopK > mostTop:
-			r.Top = hostTop(z[i*h.out:(i+1)*h.out], w.TopK, int32(limit), w.Except)
-		case w.TopK == 0:
-			r.Top = nil
-		}
-		if w.Logits {
-			r.Logits = z[i*h.out : (i+1)*h.out : (i+1)*h.out]
+		if err := w.Finish(r, rows[i], backend.LogitsOf(z, i, h.out), limit, mostTop); err != nil {
+			return nil, err
 		}
 	}
 	return results, nil
-}
-
-// hostTop takes the k best candidates from a row of logits.
-func hostTop(z []float32, k int, limit, except int32) []backend.Candidate {
-	all := make([]backend.Candidate, 0, limit)
-	for id, v := range z[:limit] {
-		if int32(id) != except {
-			all = append(all, backend.Candidate{ID: int32(id), Logit: v})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b backend.Candidate) int { return cmp.Compare(b.Logit, a.Logit) })
-	return all[:min(k, len(all))]
 }

@@ -1,9 +1,7 @@
 package metal
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"windrow/backend"
 	"windrow/quant"
@@ -65,29 +63,13 @@ func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
 	if b.memory == nil {
 		return nil, errClosed
 	}
-	if len(t.Shape) != 1 || t.DType.Quantized() {
-		return nil, fmt.Errorf("tensor %s: %v of shape %v, want floats of one dimension", t.Name, t.DType, t.Shape)
-	}
-	if err := t.Check(); err != nil {
+	x, err := quant.Vector(t)
+	if err != nil {
 		return nil, err
 	}
-	n := t.Shape[0]
+	n := len(x)
 	data := make([]byte, 4*n)
-	for i := range n {
-		var x float32
-		switch t.DType {
-		case backend.F32:
-			x = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		case backend.F16:
-			x = quant.F16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		default:
-			x = quant.BF16ToF32(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		}
-		if x != x || math.IsInf(float64(x), 0) {
-			return nil, fmt.Errorf("tensor %s: element %d is %v", t.Name, i, x)
-		}
-		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
-	}
+	quant.Blocks(data, backend.F32, x)
 	v, err := b.weights.copy(data, elemF32)
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)

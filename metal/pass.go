@@ -149,15 +149,9 @@ func (p *pass) said(at int, e elem) view {
 // Embed gathers the tokens' rows of the table.
 func (p *pass) Embed(dst backend.Buffer, table backend.Matrix, tokens []int32) {
 	d, t := dst.(*buffer), table.(*matrix)
-	if d.width != t.in || len(tokens) != p.rows {
-		p.fail("embed: %d tokens of width %d into %d rows of width %d", len(tokens), t.in, p.rows, d.width)
+	if err := backend.CheckEmbed(p.rows, d.width, t, tokens); err != nil {
+		p.fail("%w", err)
 		return
-	}
-	for r, id := range tokens {
-		if id < 0 || int(id) >= t.out {
-			p.fail("embed: token %d in row %d, want 0 to %d", id, r, t.out-1)
-			return
-		}
 	}
 	at := stage(p, tokens)
 	p.record(op{dst: []*buffer{d}, writes: asF32, run: func(e encoder, dst, _ []view, _ view) {
@@ -289,13 +283,12 @@ func (p *pass) setSpans(what string, spans []backend.Span, layer int) bool {
 			p.fail("%s: span %d has no open kv of this backend", what, i)
 			return false
 		}
-		l, f := c.layout, spans[0].KV.(*kv).layout
-		if l.Layers != f.Layers || l.KVHeads != f.KVHeads || l.HeadDim != f.HeadDim || l.DType != f.DType {
-			p.fail("%s: span %d has kv %+v, the first %+v", what, i, l, f)
-			return false
-		}
 	}
-	if err := backend.CheckSpans(p.rows, spans, layer); err != nil {
+	err := backend.CheckAlike(spans)
+	if err == nil {
+		err = backend.CheckSpans(p.rows, spans, layer)
+	}
+	if err != nil {
 		p.fail("%s: %w", what, err)
 		return false
 	}
@@ -321,8 +314,8 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 	}
 	l := spans[0].KV.Layout()
 	d := l.HeadDim
-	if kb.width != l.KVHeads*d || vb.width != kb.width || qb.width%kb.width != 0 || len(h.Cos) != p.rows*d/2 || len(h.Sin) != len(h.Cos) {
-		p.fail("rotate: widths q %d, k %d, v %d, %d angles for %d rows of %d heads of %d", qb.width, kb.width, vb.width, len(h.Cos), p.rows, l.KVHeads, d)
+	if err := h.Check(p.rows, qb.width, kb.width, vb.width, l); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	r := rotation{eps: h.Eps, heads: qb.width / d, kvHeads: l.KVHeads, headDim: d}
@@ -372,8 +365,8 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 		return
 	}
 	l := spans[0].KV.Layout()
-	if w := l.KVHeads * l.HeadDim; d.width != s.width || s.width%w != 0 {
-		p.fail("attend: widths %d and %d over %d heads of %d", d.width, s.width, l.KVHeads, l.HeadDim)
+	if err := backend.CheckAttend(d.width, s.width, l); err != nil {
+		p.fail("%w", err)
 		return
 	}
 	// Keys and values in f32 are there to be read in f32.
