@@ -11,21 +11,22 @@
 // for the same reason (see tilesMany): 16 rows of Q4_0 take 0.88, of Q6_K 0.83.
 //
 // AX: A, R12 its stride; R10: B, R11 its stride; R8: D, SI its stride.
-#define GROUPU(a, b, c) \
-	TILELOADD(0, 12, a) \
-	TILELOADD(10, 11, b) \
-	TDPBUSD(b, a, c) \
-	ADDQ R13, AX; \
-	ADDQ BGROUP(R15), R10
-#define GROUPS4(a, b, c) \
-	TILELOADD(0, 12, a) \
-	TILELOADD(10, 11, b) \
-	TDPBSSD(b, a, c) \
+#define GROUP(TDP, c) \
+	TILELOADD(0, 12, 4) \
+	TILELOADD(10, 11, 6) \
+	TDP(6, 4, c) \
 	ADDQ R13, AX; \
 	ADDQ BGROUP(R15), R10
 #define STORED(c) \
 	TILESTORED(c, 8, 6) \
 	ADDQ R9, R8
+#define PAIR(TDP) \
+	TILEZERO(0) \
+	TILEZERO(1) \
+	GROUP(TDP, 0) \
+	GROUP(TDP, 1) \
+	STORED(0) \
+	STORED(1)
 
 // ONE adds one group of one out to acc, for 16 rows.
 #define ONE(o, acc) \
@@ -190,77 +191,25 @@ tiles:
 	JE   tiles32s
 
 	// Kind 4: signed groups of 16.
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	STORED(0)
-	STORED(1)
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	STORED(0)
-	STORED(1)
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	STORED(0)
-	STORED(1)
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	JMP stored4
+	PAIR(TDPBSSD)
+	PAIR(TDPBSSD)
 
 tiles32s:
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	STORED(0)
-	STORED(1)
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPS4(4, 6, 0)
-	GROUPS4(4, 6, 1)
-	JMP stored4
-
-tiles32:
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPU(4, 6, 0)
-	GROUPU(4, 6, 1)
-	STORED(0)
-	STORED(1)
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPU(4, 6, 0)
-	GROUPU(4, 6, 1)
-
-stored4:
-	STORED(0)
-	STORED(1)
+	PAIR(TDPBSSD)
+	PAIR(TDPBSSD)
 	JMP tiled
 
+tiles32:
+	PAIR(TDPBUSD)
+
 tiles64:
-	TILEZERO(0)
-	TILEZERO(1)
-	GROUPU(4, 6, 0)
-	GROUPU(4, 6, 1)
-	STORED(0)
-	STORED(1)
+	PAIR(TDPBUSD)
 	JMP tiled
 
 tiles128:
 	TILEZERO(0)
-	GROUPU(4, 6, 0)
-	TILELOADD(0, 12, 5)
-	TILELOADD(10, 11, 7)
-	TDPBUSD(7, 5, 0)
-	ADDQ R13, AX
-	ADDQ BGROUP(R15), R10
+	GROUP(TDPBUSD, 0)
+	GROUP(TDPBUSD, 0)
 	STORED(0)
 
 tiled:
