@@ -52,14 +52,18 @@ type blasKey struct {
 // blasChooser decides whether backends use a BLAS, and remembers it for the
 // life of the process.
 type blasChooser struct {
-	open   func() (sgemm, error)
-	now    func() time.Time
+	open func() (sgemm, error)
+	// faster tells whether theirs is faster than ours, by enough.
+	faster func(ours, theirs func()) bool
 	mutex  sync.Mutex
 	chosen map[blasKey]blas
 }
 
 // accelerate is the process's chooser.
-var accelerate = blasChooser{open: openAccelerate, now: time.Now}
+var accelerate = blasChooser{open: openAccelerate, faster: measured}
+
+// measured is measuredFaster by the machine's clock.
+func measured(ours, theirs func()) bool { return measuredFaster(time.Now, ours, theirs) }
 
 // choose returns what b is to use where accelerateVariable is setting. An error
 // is of a setting that is none, or of "always" where that cannot be.
@@ -81,7 +85,7 @@ func (c *blasChooser) choose(b *Backend, setting string) (blas, error) {
 	if err != nil && key.always {
 		return blas{}, fmt.Errorf("%s=always: Accelerate %w", accelerateVariable, err)
 	}
-	if err == nil && !key.always && !c.faster(b, product) {
+	if err == nil && !key.always && !c.gains(b, product) {
 		err = errNotFaster
 	}
 	choice := blas{product: product, rows: accelerateRows,
@@ -147,9 +151,9 @@ func agrees(product sgemm) bool {
 	return true
 }
 
-// faster measures a projection of the fewest rows that would go to the BLAS,
+// gains measures a projection of the fewest rows that would go to the BLAS,
 // where it gains least, with weights in bf16 that must be widened for it.
-func (c *blasChooser) faster(b *Backend, product sgemm) bool {
+func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	const rows, out, in = accelerateRows + 1, 1536, 1024
 	w := &matrix{label: "measured", dt: backend.BF16, out: out, in: in, data: make([]byte, 2*out*in), proj: b.k.exact}
 	if !w.proj.takes(w.dt, in) {
@@ -173,7 +177,7 @@ func (c *blasChooser) faster(b *Backend, product sgemm) bool {
 	product(rows, 64, in, x, in, x, in, y.data, out)
 	b.blas.rows = accelerateRows
 	defer func() { b.blas, b.packed = blas{}, packed{} }()
-	return measuredFaster(c.now, project(nil), project(product))
+	return c.faster(project(nil), project(product))
 }
 
 const (
