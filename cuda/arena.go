@@ -8,6 +8,11 @@ import (
 // operations get the same addresses, which is what lets graphs be replayed.
 type arena struct {
 	chunks []arenaChunk
+	arenaMark
+}
+
+// arenaMark is how far an arena has been given out.
+type arenaMark struct {
 	at     int // chunk in use
 	offset int
 }

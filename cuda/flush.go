@@ -20,6 +20,7 @@ func (p *pass) flushWanting(want *buffer) {
 		p.b.device.ctx.Enter()
 		p.err = p.run(want)
 		p.b.device.ctx.Leave()
+		p.flushed = true
 	}
 	p.forget()
 }
@@ -31,36 +32,46 @@ func (p *pass) run(want *buffer) error {
 	if err := b.uploader.Close(); err != nil {
 		return err
 	}
-	if err := p.make(want); err != nil {
-		return err
-	}
-	if want != nil {
-		if err := p.convert(want, asF32); err != nil {
+	p.plan.geometry = p.geometry()
+	graph := p.recall(want)
+	if graph == nil {
+		if err := p.make(want); err != nil {
 			return err
 		}
-	}
-	if len(p.plan.actions) == 0 {
-		return nil
-	}
-	if err := p.prepare(); err != nil {
-		return err
+		if len(p.plan.actions) == 0 {
+			return nil
+		}
+		if err := p.prepare(); err != nil {
+			return err
+		}
 	}
 	p.values.write(b.step.host.Bytes(), p.plan.shape, b.step.device)
 	at := p.plan.shape.layout().size
 	for i, x := range p.host {
 		binary.LittleEndian.PutUint32(b.step.host.Bytes()[at+4*i:], math.Float32bits(x))
 	}
-	if p.plan.decode {
-		if err := b.replay(&p.plan); err != nil {
-			return err
-		}
-	} else {
-		b.emit(&p.plan)
-		if err := b.device.take(); err != nil {
-			return err
-		}
+	if err := p.launch(graph, want); err != nil {
+		return err
 	}
 	return b.device.stream.Synchronize()
+}
+
+// launch enqueues the plan: its graph, which is captured where it is nil, or, in
+// prefill passes, its kernels one by one.
+func (p *pass) launch(graph *driver.Graph, want *buffer) (err error) {
+	b := p.b
+	if !p.plan.decode {
+		b.emit(&p.plan)
+		return b.device.take()
+	}
+	if graph == nil {
+		if graph, err = b.capture(&p.plan); err != nil {
+			return err
+		}
+		p.remember(want, graph)
+	}
+	b.graphs.nodes = graph.Nodes()
+	return graph.Launch(b.device.stream)
 }
 
 // prepare makes room for what the launches use besides the arena: it may
@@ -109,7 +120,8 @@ type graphs struct {
 	entries map[uint64][]*captured
 	seed    maphash.Seed
 	count   int
-	nodes   int // of the graph replayed last
+	nodes   int          // of the graph replayed last
+	recent  []*recording // the newest first
 }
 
 // captured is the graph of a plan.
@@ -129,7 +141,7 @@ func (g *graphs) clear() {
 		}
 	}
 	clear(g.entries)
-	g.count = 0
+	g.count, g.recent = 0, nil
 }
 
 func (g *graphs) key(y *plan) uint64 {
@@ -145,14 +157,12 @@ func (g *graphs) key(y *plan) uint64 {
 	return h.Sum64()
 }
 
-// replay launches the plan's graph, which it captures first where the plan is
-// new.
-func (b *Backend) replay(y *plan) error {
+// capture returns the plan's graph, which it makes where the plan is new.
+func (b *Backend) capture(y *plan) (*driver.Graph, error) {
 	key := b.graphs.key(y)
 	for _, c := range b.graphs.entries[key] {
 		if c.geometry == y.geometry && slices.Equal(c.actions, y.actions) {
-			b.graphs.nodes = c.graph.Nodes()
-			return c.graph.Launch(b.device.stream)
+			return c.graph, nil
 		}
 	}
 	if b.graphs.count >= maxGraphs {
@@ -160,11 +170,11 @@ func (b *Backend) replay(y *plan) error {
 	}
 	// Modules load while nothing is captured.
 	if err := b.warm(y); err != nil {
-		return err
+		return nil, err
 	}
 	s := b.device.stream
 	if err := s.BeginCapture(); err != nil {
-		return err
+		return nil, err
 	}
 	b.emit(y)
 	graph, err := s.EndCapture()
@@ -172,15 +182,14 @@ func (b *Backend) replay(y *plan) error {
 		if err == nil {
 			graph.Close()
 		}
-		return failed
+		return nil, failed
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.graphs.entries[key] = append(b.graphs.entries[key], &captured{y.geometry, slices.Clone(y.actions), graph})
 	b.graphs.count++
-	b.graphs.nodes = graph.Nodes()
-	return graph.Launch(s)
+	return graph, nil
 }
 
 // read copies the f32 form of a buffer.

@@ -52,7 +52,6 @@ type op struct {
 	w          [3]linear
 	n          int // how many of dst and w are in use
 	norm       [2]driver.Ptr
-	forms      form // while planning: what later operations want of dst[0]
 }
 
 // pass records the operations of one forward and runs them when something is
@@ -67,6 +66,7 @@ type pass struct {
 	host    []float32 // embedded rows that were decoded on the host
 	layout  backend.KVLayout
 	plan    plan
+	flushed bool // since Begin: buffers may have memory
 	err     error
 	open    bool
 }
@@ -83,7 +83,7 @@ func (b *Backend) Begin(rows int) (backend.Pass, error) {
 	if p.open {
 		return nil, fmt.Errorf("cuda: a forward is still open")
 	}
-	p.b, p.rows, p.used, p.err, p.open = b, rows, 0, nil, true
+	p.b, p.rows, p.used, p.err, p.open, p.flushed = b, rows, 0, nil, true, false
 	b.arena.reset()
 	p.forget()
 	p.values.spans, p.values.cos, p.values.sin = p.values.spans[:0], nil, nil
@@ -227,6 +227,10 @@ func (p *pass) setSpans(what string, spans []backend.Span, layer int) bool {
 			return false
 		}
 	}
+	known := len(spans) > 0 && slices.Equal(p.values.spans, spans)
+	if known && layer >= 0 && layer < p.layout.Layers {
+		return true // checked when they came
+	}
 	err := backend.CheckAlike(spans)
 	if err == nil {
 		err = backend.CheckSpans(p.rows, spans, layer)
@@ -234,9 +238,6 @@ func (p *pass) setSpans(what string, spans []backend.Span, layer int) bool {
 	if err != nil {
 		p.fail("%s: %w", what, err)
 		return false
-	}
-	if slices.Equal(p.values.spans, spans) {
-		return true
 	}
 	if len(p.values.spans) > 0 {
 		p.flush()

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
@@ -51,6 +53,7 @@ type geometry struct {
 // plan is a list of operations made ready to launch.
 type plan struct {
 	geometry
+	forms   []form // of each operation: what later ones want of dst[0]
 	actions []action
 	logits  driver.Ptr // [head, vocabulary] f32
 }
@@ -59,12 +62,11 @@ type plan struct {
 // 152 k logits are 78 MB.
 const headRows = 128
 
-// make plans the recorded operations. want is a buffer whose f32 form is read
-// afterwards, or nil.
+// make plans the recorded operations by the geometry that the plan has. want is
+// a buffer whose f32 form is read afterwards, or nil.
 func (p *pass) make(want *buffer) error {
 	y := &p.plan
 	y.actions = y.actions[:0]
-	y.geometry = p.geometry()
 
 	// Backward: which forms does each operation have to write?
 	for _, b := range p.buffers[:p.used] {
@@ -73,15 +75,19 @@ func (p *pass) make(want *buffer) error {
 	if want != nil {
 		want.want = asF32
 	}
+	y.forms = slices.Grow(y.forms[:0], len(p.ops))[:len(p.ops)]
 	for i := len(p.ops) - 1; i >= 0; i-- {
-		p.ops[i].forms = p.wanted(&p.ops[i])
+		y.forms[i] = p.wanted(&p.ops[i])
 	}
 
 	// Forward: give addresses.
 	for i := range p.ops {
-		if err := p.resolve(&p.ops[i]); err != nil {
+		if err := p.resolve(&p.ops[i], y.forms[i]); err != nil {
 			return err
 		}
+	}
+	if want != nil {
+		return p.convert(want, asF32)
 	}
 	return nil
 }
@@ -195,9 +201,9 @@ func (p *pass) take(n int) (driver.Ptr, error) {
 	return a, err
 }
 
-// resolve appends the actions of one operation, conversions of its inputs
-// first.
-func (p *pass) resolve(o *op) error {
+// resolve appends the actions of one operation of whose first target forms are
+// wanted, conversions of its inputs first.
+func (p *pass) resolve(o *op, forms form) error {
 	a := action{kind: o.kind, layer: o.layer, eps: o.eps, scale: o.scale, w: o.w, n: o.n, norm: o.norm}
 	reads := p.reads(o)
 	for i, s := range o.src {
@@ -209,7 +215,7 @@ func (p *pass) resolve(o *op) error {
 		}
 		a.src[i] = s.operand(reads)
 	}
-	writes := p.writes(o)
+	writes := p.writes(o, forms)
 	for i, d := range o.dst {
 		if d == nil {
 			continue
@@ -234,8 +240,7 @@ func (p *pass) resolve(o *op) error {
 
 // writes returns the forms that an operation's kernel produces, given those
 // that are wanted.
-func (p *pass) writes(o *op) form {
-	forms := o.forms
+func (p *pass) writes(o *op, forms form) form {
 	if forms == 0 {
 		forms = asF32
 	}
