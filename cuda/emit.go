@@ -78,15 +78,19 @@ func (b *Backend) emitRows(y *plan, a *action) {
 // target is where an operand's rows go.
 func (o operand) target(add bool) target { return target{o.f32, o.bf16, add} }
 
-// project enqueues up to three weights of one format.
-func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, add bool) {
+// project enqueues up to three weights of one format. norm says how the only row
+// of src is normed first, if at all.
+func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, norm driver.Ptr, eps float32, add bool) {
 	var targets [3]target
 	for i, o := range dst {
 		targets[i] = o.target(add)
 	}
-	if y.decode {
+	switch {
+	case norm != 0:
+		b.device.projectNormed(targets[:len(dst)], inputs{src.f32, norm, eps}, w, false)
+	case y.decode:
 		b.device.project(targets[:len(dst)], src.bf16, w, y.shape.bucket)
-	} else {
+	default:
 		b.device.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
 	}
 }
@@ -103,7 +107,7 @@ func (b *Backend) emitProject(y *plan, a *action) {
 		for j < a.n && sameFormat(w, a.w[j].w) {
 			j++
 		}
-		b.project(y, a.dst[i:j], a.src[0], a.w[i:j], false)
+		b.project(y, a.dst[i:j], a.src[0], a.w[i:j], a.norm[0], a.eps, false)
 		i = j
 	}
 }
@@ -113,15 +117,18 @@ func (b *Backend) emitProjectAdd(y *plan, a *action) {
 		b.device.simtProject(a.dst[0].f32, a.src[0].f32, w.w, w.bias, true, y.shape.bucket)
 		return
 	}
-	b.project(y, a.dst[:1], a.src[0], a.w[:1], true)
+	b.project(y, a.dst[:1], a.src[0], a.w[:1], 0, 0, true)
 }
 
 func (b *Backend) emitGated(y *plan, a *action) {
 	d, bucket, dst := b.device, y.shape.bucket, a.dst[0]
 	if a.scratch[0] == 0 {
-		if y.decode {
+		switch {
+		case a.norm[0] != 0:
+			d.projectNormed([]target{dst.target(false)}, inputs{a.src[0].f32, a.norm[0], a.eps}, a.w[:2], true)
+		case y.decode:
 			d.projectGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
-		} else {
+		default:
 			d.prefillGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
 		}
 		return
@@ -131,7 +138,7 @@ func (b *Backend) emitGated(y *plan, a *action) {
 			d.simtProject(a.scratch[i], a.src[0].f32, w.w, w.bias, false, bucket)
 			continue
 		}
-		b.project(y, []operand{{width: dst.width, f32: a.scratch[i]}}, a.src[0], a.w[i:i+1], false)
+		b.project(y, []operand{{width: dst.width, f32: a.scratch[i]}}, a.src[0], a.w[i:i+1], 0, 0, false)
 	}
 	d.gatedAct(dst.f32, dst.bf16, a.scratch[0], a.scratch[1], false, bucket*dst.width)
 }
@@ -140,10 +147,13 @@ func (b *Backend) emitGated(y *plan, a *action) {
 // statistics of the logits.
 func (b *Backend) emitHead(y *plan, a *action) {
 	d, w, src := b.device, a.w[0], a.src[0]
-	if w.w.fast() {
+	switch {
+	case w.w.fast() && y.shape.bucket == 1 && d.takesNorm(a.w[:1]): // the only row is the wanted one
+		d.projectNormed([]target{{f32: a.scratch[1]}}, inputs{src.f32, a.norm[0], a.eps}, a.w[:1], false)
+	case w.w.fast():
 		d.rmsNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
 		d.project([]target{{f32: a.scratch[1]}}, a.scratch[0], a.w[:1], y.head)
-	} else {
+	default:
 		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
 		d.simtProject(a.scratch[1], a.scratch[0], w.w, 0, false, y.head)
 	}

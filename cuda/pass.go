@@ -15,6 +15,7 @@ type form uint8
 const (
 	asF32 form = 1 << iota
 	asBF16
+	later // while planning: operations that are not recorded yet may read it
 )
 
 // buffer is activations [rows, width]. It has an address in each form that

@@ -53,9 +53,16 @@ type geometry struct {
 // plan is a list of operations made ready to launch.
 type plan struct {
 	geometry
-	forms   []form // of each operation: what later ones want of dst[0]
+	wants   []wanted // of each operation
 	actions []action
 	logits  driver.Ptr // [head, vocabulary] f32
+}
+
+// wanted is what later operations make of one.
+type wanted struct {
+	forms  form // of dst[0] that they read
+	joined bool // its input is normed by its own kernel, not by the operation before
+	gone   bool // the next one is joined with it
 }
 
 // headRows bounds the rows that go through the head at once: 128 rows of
@@ -70,19 +77,34 @@ func (p *pass) make(want *buffer) error {
 
 	// Backward: which forms does each operation have to write?
 	for _, b := range p.buffers[:p.used] {
-		b.want = 0
+		b.want = later
 	}
 	if want != nil {
-		want.want = asF32
+		want.want |= asF32
 	}
-	y.forms = slices.Grow(y.forms[:0], len(p.ops))[:len(p.ops)]
+	y.wants = slices.Grow(y.wants[:0], len(p.ops))[:len(p.ops)]
 	for i := len(p.ops) - 1; i >= 0; i-- {
-		y.forms[i] = p.wanted(&p.ops[i])
+		o := &p.ops[i]
+		joined := i > 0 && p.joins(&p.ops[i-1], o)
+		y.wants[i] = wanted{forms: p.wanted(o), joined: joined}
+		if joined {
+			i--
+			y.wants[i] = wanted{gone: true}
+			o.src[0].want = 0
+			p.ops[i].src[0].want |= asF32
+		}
 	}
 
 	// Forward: give addresses.
 	for i := range p.ops {
-		if err := p.resolve(&p.ops[i], y.forms[i]); err != nil {
+		var norm *op
+		switch {
+		case y.wants[i].gone:
+			continue
+		case y.wants[i].joined:
+			norm = &p.ops[i-1]
+		}
+		if err := p.resolve(&p.ops[i], norm, y.wants[i].forms); err != nil {
 			return err
 		}
 	}
@@ -92,12 +114,34 @@ func (p *pass) make(want *buffer) error {
 	return nil
 }
 
+// joins tells whether a projection norms its input itself: of one row, whose
+// normed form nobody else reads, now or later. Wants are those of the operations
+// after them.
+func (p *pass) joins(norm, o *op) bool {
+	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || o.src[0].want != 0 || p.plan.shape.bucket != 1 {
+		return false
+	}
+	for _, d := range o.dst {
+		if d == norm.src[0] || d == norm.dst[0] {
+			return false
+		}
+	}
+	w := o.w[:o.n]
+	if o.kind == opGated {
+		if !gatedTogether(o.w[0], o.w[1]) {
+			return false
+		}
+		w = o.w[:2]
+	}
+	return p.plan.decode && p.reads(o) == asBF16 && p.b.device.takesNorm(w)
+}
+
 // wanted returns the forms of the first target that operation o has to write,
 // and moves the wants to its inputs.
 func (p *pass) wanted(o *op) form {
 	w := form(0)
 	if o.dst[0] != nil {
-		w = o.dst[0].want
+		w = o.dst[0].want &^ later
 		for _, d := range o.dst {
 			if d != nil {
 				d.want = 0
@@ -202,11 +246,16 @@ func (p *pass) take(n int) (driver.Ptr, error) {
 }
 
 // resolve appends the actions of one operation of whose first target forms are
-// wanted, conversions of its inputs first.
-func (p *pass) resolve(o *op, forms form) error {
+// wanted, conversions of its inputs first. norm is one that it is joined with, or
+// nil.
+func (p *pass) resolve(o, norm *op, forms form) error {
 	a := action{kind: o.kind, layer: o.layer, eps: o.eps, scale: o.scale, w: o.w, n: o.n, norm: o.norm}
-	reads := p.reads(o)
-	for i, s := range o.src {
+	from, reads := o.src, p.reads(o)
+	if norm != nil {
+		a.eps, a.norm = norm.eps, norm.norm
+		from, reads = norm.src, asF32
+	}
+	for i, s := range from {
 		if s == nil {
 			continue
 		}

@@ -20,6 +20,13 @@ type linear struct {
 	bias driver.Ptr
 }
 
+// inputs are what a projection multiplies: rows [rows, in] in bf16, or, where
+// norm is set, one row in f32 that the kernel norms by those weights first.
+type inputs struct {
+	x, norm driver.Ptr
+	eps     float32
+}
+
 // tuning forces what is otherwise chosen by what measured fastest: it changes
 // the speed of projections and never their bits.
 type tuning struct {
@@ -39,6 +46,7 @@ type streamShape struct {
 	slices int // of rows
 	blocks int
 	stages int // of a warp's ring
+	whole  int // bytes of the only row, where it lies whole in shared memory
 	shared int
 }
 
@@ -61,9 +69,38 @@ func (d *device) streamWarps(f format) int {
 // warp, and the warps' sums.
 func (f format) leastShared(warps int) int { return warps * (2*(2*f.unit()+8*64*2) + 2*16*8*4) }
 
-// streamShapeOf cuts a projection to total strips of 16 outputs.
-func (d *device) streamShapeOf(f format, total, rows int, gated bool) streamShape {
+// leastWhole is what a block needs beside a whole row: two stages of two strips a
+// warp, and the warps' sums.
+func (f format) leastWhole(warps int) int { return warps * 2 * (2*f.unit() + 16*4) }
+
+// wholeRow is the bytes of one row of that many inputs in a block's shared
+// memory; 0 where two stages of two strips a warp would not fit beside it.
+func (d *device) wholeRow(f format, in int) int {
+	n, warps := 2*f.inputs*ceil(in, f.inputs), d.streamWarps(f)
+	if f.leastWhole(warps)+n > d.info.SharedPerBlock-reservedShared {
+		return 0
+	}
+	return n
+}
+
+// takesNorm tells whether projections of one row by these weights norm it
+// themselves.
+func (d *device) takesNorm(w []linear) bool {
+	for _, l := range w {
+		if d.wholeRow(l.w.format(), l.w.in) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// streamShapeOf cuts a projection of rows of that many inputs to total strips of
+// 16 outputs.
+func (d *device) streamShapeOf(f format, total, rows, in int, gated bool) streamShape {
 	s := streamShape{warps: d.streamWarps(f), tiles: 2}
+	if rows == 1 {
+		s.whole = d.wholeRow(f, in)
+	}
 	if f == bf16Format {
 		s.tiles = 4
 	}
@@ -82,12 +119,14 @@ func (d *device) streamShapeOf(f format, total, rows int, gated bool) streamShap
 			if force := d.tuning.group; gated && g%2 != 0 || force != 0 && g != force && g != 2 {
 				continue
 			}
-			stage := s.warps * (g*f.unit() + 8*s.tiles*64*2)
-			sums := s.warps * 2 * 16 * 8 * s.tiles * 4
-			stages := min((limit-sums)/stage, 8)
+			stage, fixed := s.warps*(g*f.unit()+8*s.tiles*64*2), s.warps*2*16*8*s.tiles*4 // sums
+			if s.whole > 0 {
+				stage, fixed = s.warps*g*f.unit(), s.warps*g*16*4+s.whole
+			}
+			stages := min((limit-fixed)/stage, 8)
 			// A pass costs its strips, there or not, and half a strip.
 			if cost := ceil(s.strips, g) * (2*g + 1); stages >= 2 && (best == 0 || cost < best || g == d.tuning.group) {
-				best, s.group, s.stages, s.shared = cost, g, stages, stages*stage+sums
+				best, s.group, s.stages, s.shared = cost, g, stages, stages*stage+fixed
 			}
 		}
 		if best > 0 || s.tiles == 1 {
@@ -104,11 +143,16 @@ func (d *device) streamLimit(f format, s streamShape) int {
 	switch {
 	case d.tuning.shared != 0:
 		limit = d.tuning.shared
-	case f == bf16Format || s.strips > 4 && s.tiles == 1:
+	case f == bf16Format || s.strips > 4 && s.tiles == 1 && s.whole == 0:
+	case s.whole > 0:
+		limit = 100 << 10
 	case s.tiles == 1:
 		limit = 112 << 10
 	default:
 		limit = 160 << 10
+	}
+	if s.whole > 0 {
+		return min(max(limit, f.leastWhole(s.warps)+s.whole), most)
 	}
 	return min(max(limit, f.leastShared(s.warps)), most)
 }
@@ -117,20 +161,28 @@ func (d *device) streamLimit(f format, s streamShape) int {
 // format that share x, bf16 [rows, in]. A row's bits depend on nothing but the
 // row, the weights and the device.
 func (d *device) project(dst []target, x driver.Ptr, w []linear, rows int) {
-	d.enqueueProjection(dst, x, w, false, rows)
+	d.enqueueProjection(dst, inputs{x: x}, w, false, rows)
 }
 
 // projectGated computes dst = silu(x·gateᵀ) ⊙ (x·upᵀ) for weights of one
 // format and shape.
 func (d *device) projectGated(dst target, x driver.Ptr, gate, up linear, rows int) {
-	d.enqueueProjection([]target{dst}, x, []linear{gate, up}, true, rows)
+	d.enqueueProjection([]target{dst}, inputs{x: x}, []linear{gate, up}, true, rows)
+}
+
+// projectNormed is project, or projectGated for gate and up, of one row that is
+// normed first, with the bits of rmsNorm and then those. takesNorm says whether
+// the weights can.
+func (d *device) projectNormed(dst []target, x inputs, w []linear, gated bool) {
+	d.enqueueProjection(dst, x, w, gated, 1)
 }
 
 // enqueueProjection enqueues one launch of kernels/stream.cuh or tiled.cuh.
-func (d *device) enqueueProjection(dst []target, x driver.Ptr, w []linear, gated bool, rows int) {
+func (d *device) enqueueProjection(dst []target, x inputs, w []linear, gated bool, rows int) {
 	if d.err != nil {
 		return
 	}
+	eps := f32(x.eps)
 	var weights, bias, f32, bf16 [3]driver.Ptr
 	var out [3]int
 	f, in := w[0].w.format(), w[0].w.in
@@ -164,13 +216,16 @@ func (d *device) enqueueProjection(dst []target, x driver.Ptr, w []linear, gated
 		return list
 	}
 	if s, ok := d.tiled(f, total, rows); ok {
-		x = d.tiledInputs(s, x, rows, in)
-		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), args(x, s.stages, s.slices, d.streamWarps(f))...)
+		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), args(d.tiledInputs(s, x.x, rows, in), s.stages, s.slices, d.streamWarps(f))...)
 		return
 	}
-	s := d.streamShapeOf(f, total, rows, gated)
+	s := d.streamShapeOf(f, total, rows, in, gated)
+	if x.norm != 0 && s.whole == 0 {
+		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, in)
+		return
+	}
 	k := kernel{f.file, fmt.Sprintf("%s_%d_%d", f.file, s.tiles, s.group), s.shared}
-	d.launch(k, dim{x: s.blocks}, 32*s.warps, args(x, s.stages, s.strips, s.slices)...)
+	d.launch(k, dim{x: s.blocks}, 32*s.warps, append(args(x.x, s.stages, s.strips, s.slices, s.whole), uint64(x.norm), eps)...)
 }
 
 // format is how the tensor-core kernels take the weight.

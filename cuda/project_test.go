@@ -20,7 +20,7 @@ func TestProjectionsOfSmallDevices(t *testing.T) {
 			continue // as on larger devices
 		}
 		eight++
-		for _, check := range []func(*device, backend.DType, int) error{checkProjections, checkRowBits} {
+		for _, check := range []func(*device, backend.DType, int) error{checkProjections, checkRowBits, checkNormed} {
 			if err := check(d, f.dt, f.group); err != nil {
 				t.Errorf("%v in groups of %d: %v", f.dt, f.group, err)
 			}

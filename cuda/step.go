@@ -104,6 +104,8 @@ func (v *stepValues) write(block []byte, s stepShape, base driver.Ptr) {
 // rowBucket rounds a row count up, so that few graphs serve all of them.
 func rowBucket(rows int) int {
 	switch {
+	case rows <= 1:
+		return 1
 	case rows <= 32:
 		return max(8, (rows+7)&^7)
 	case rows <= 48:

@@ -1,12 +1,11 @@
 // Embedding and RMSNorm, a block a row, and operations on each element.
-#include "gpu.cuh"
+#include "norm.cuh"
 
 DEV float f16_value(u32 bits) { return (float)__builtin_bit_cast(f16, (u16)bits); }
 DEV float bf16_value(u32 bits) { return __builtin_bit_cast(float, bits << 16); }
 DEV u16 bf16_bits(float v) { return (u16)pack_bf16(v, 0); }
 DEV f32x4 f16_x4(u32x2 v) { return {f16_value(v.x), f16_value(v.x >> 16), f16_value(v.y), f16_value(v.y >> 16)}; }
 DEV f32x4 bf16_x4(u32x2 v) { return {low_bf16(v.x), high_bf16(v.x), low_bf16(v.y), high_bf16(v.y)}; }
-DEV u32x2 pack_bf16_x4(f32x4 v) { return {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}; }
 
 // dst[rows, width] = rows of the table, of kind 0 (f32), 1 (f16) or 2 (bf16), by the step's tokens.
 KERNEL(256) void embed(float *dst, const u8 *table, u32 kind, u32 width, const Step *step) {
@@ -37,16 +36,6 @@ KERNEL(256) void embed(float *dst, const u8 *table, u32 kind, u32 width, const S
   }
 }
 
-constexpr u32 normThreads = 512;
-
-// block_sum adds up one number a thread, in a fixed tree; every thread gets it.
-DEV float block_sum(float v, float *partials) {
-  v = warp_sum(v);
-  if (tid() % 32 == 0) partials[tid() / 32] = v;
-  sync();
-  return warp_sum(tid() % 32 < normThreads / 32 ? partials[tid() % 32] : 0);
-}
-
 // dst = x / sqrt(mean(x²) + eps) · weight, a block a row, in f32 and bf16 (null: not wanted).
 // With a step the rows are those that it wants results of, packed.
 KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, const Step *step) {
@@ -70,7 +59,7 @@ KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, cons
   x += (u64)from * width;
   const u64 to = (u64)row * width;
   float sum = 0;
-  auto square = [&](f32x4 a) { sum += (a.x * a.x + a.y * a.y) + (a.z * a.z + a.w * a.w); };
+  auto square = [&](f32x4 a) { sum += squares(a); };
   UNROLL for (u32 j = 0; j < held; j++) {
     u32 i = t + j * normThreads;
     if (i < quads) v[j] = ((const f32x4 *)x)[i];
@@ -79,10 +68,12 @@ KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, cons
     if (t + j * normThreads < quads) square(v[j]);
   for (u32 i = t + held * normThreads; i < quads; i += normThreads) square(((const f32x4 *)x)[i]);
   for (u32 i = quads * 4 + t; i < width; i += normThreads) sum += x[i] * x[i];
-  sum = block_sum(sum, partials);
-  const float scale = 1 / sqrt_exact(sum / (float)width + eps);
+  sum = warp_sum(sum);
+  if (t % 32 == 0) partials[t / 32] = sum;
+  sync();
+  const float scale = norm_scale(norm_total(partials), width, eps);
   auto put = [&](u32 i, f32x4 a, f32x4 b) {
-    a = {a.x * scale * b.x, a.y * scale * b.y, a.z * scale * b.z, a.w * scale * b.w};
+    a = normed(a, scale, b);
     if (dst32) *(f32x4 *)(dst32 + to + i * 4) = a;
     if (dst16) *(u32x2 *)(dst16 + to + i * 4) = pack_bf16_x4(a);
   };

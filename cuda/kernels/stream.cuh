@@ -9,7 +9,11 @@
 // that needs no barrier: weights and inputs on their way. Where a block has more
 // than G strips it takes them in passes of G. After a pass the warps' sums are
 // added in the order of the inputs.
+//
+// The inputs of a launch of one row can lie whole in shared memory, as bf16 in
+// units of 64; a block that has to norm them does so on the way there.
 #pragma once
+#include "norm.cuh"
 #include "packed.cuh"
 
 // Rows are bf16 weights as stored, [out, in]: 64 inputs of 16 rows are a
@@ -32,17 +36,22 @@ struct Projection {
   u32 in, rows, granule, shift, stages;
   u32 strips; // of a block
   u32 slices; // of rows: NT·8 each
+  u32 whole;  // the only row lies whole in shared memory
+  const float *norm; // where not null, x is f32 and is normed by these weights
+  float eps;
 };
 
 // wait_groups is copy_wait with a number known at run time.
 DEV void wait_groups(u32 n) {
-  if (n >= 6) copy_wait<6>();
+  if (n < 2) {
+    if (n == 0) copy_wait<0>();
+    else copy_wait<1>();
+  } else if (n < 4) {
+    if (n == 2) copy_wait<2>();
+    else copy_wait<3>();
+  } else if (n == 4) copy_wait<4>();
   else if (n == 5) copy_wait<5>();
-  else if (n == 4) copy_wait<4>();
-  else if (n == 3) copy_wait<3>();
-  else if (n == 2) copy_wait<2>();
-  else if (n == 1) copy_wait<1>();
-  else copy_wait<0>();
+  else copy_wait<6>();
 }
 
 // of picks without indexing, which would put the arrays into memory.
@@ -98,7 +107,9 @@ template <class W, u32 NT, u32 G> struct Streamer {
   u32 scaleBytes, unitBytes, stageBytes;
   u8 *ring;       // this warp's stages: G units, then inputs
   Shared ringAt;  // the same
-  float *sums;    // [warps][2 strips][rowsTile][16]
+  float *sums;    // [warps][2 strips][rowsTile][16]; of a whole row [warps][G][16]
+  u8 *row;        // x, where it lies whole
+  Shared rowAt;   // the same
 
   // What is loaded next.
   u32 loadPass, loadUnit;
@@ -187,9 +198,12 @@ template <class W, u32 NT, u32 G> struct Streamer {
     Shared at = ringAt + slot * stageBytes;
     // Two B operands of 32 inputs by 8 rows each.
     u32 b[NT][2][4];
+    // The eight rows of a tile are one and the same where there is one.
+    const bool one = NT == 1 && p.whole;
+    const Shared x = one ? rowAt + (begin + unitOf) * 128 : at + G * unitBytes + lane % 8 * 128;
     UNROLL for (u32 nt = 0; nt < NT; nt++)
       UNROLL for (u32 half = 0; half < 2; half++)
-        load_matrix_at(b[nt][half], at + G * unitBytes + (nt * 8 + lane % 8) * 128 + (((half * 4 + lane / 8) ^ lane % 8) << 4));
+        load_matrix_at(b[nt][half], x + nt * 8 * 128 + (one ? half * 4 + lane / 8 : (half * 4 + lane / 8) ^ lane % 8) * 16);
     if constexpr (!packed) {
       UNROLL for (u32 j = 0; j < G; j++)
         UNROLL for (u32 k = 0; k < 4; k++) {
@@ -242,8 +256,44 @@ template <class W, u32 NT, u32 G> struct Streamer {
     else finishOf<16>(total, pass);
   }
 
+  // finishOne is that of one row, all strips at once.
+  template <u32 warps> METHOD void finishOne(float (&total)[G][NT][4], u32 pass) const {
+    // A thread has an output, or a gate's and that of its other half.
+    const u32 each = p.gated ? 2 : 1, strip = tid() / 16 * each, index = first + pass * G + strip;
+    const Strip s = stripAt(p, index);
+    const u32 m = s.first + tid() % 16;
+    const bool mine = strip < G && index < end && s.there && m < of(p.out, s.weight);
+    const float before = mine && (p.add >> s.weight & 1) ? of(p.f32, s.weight)[m] : 0;
+    if (t == 0)
+      UNROLL for (u32 j = 0; j < G; j++) {
+        sums[(warp * G + j) * 16 + g] = total[j][0][0];
+        sums[(warp * G + j) * 16 + g + 8] = total[j][0][2];
+      }
+    sync();
+    if (mine) {
+      const float *from = sums + strip * 16 + tid() % 16;
+      float v = from[0], up = p.gated ? from[16] : 0;
+      UNROLL for (u32 w = 1; w < warps; w++) {
+        v += from[w * G * 16];
+        if (p.gated) up += from[w * G * 16 + 16];
+      }
+      const float *bias = of(p.bias, s.weight);
+      if (bias) v += bias[m];
+      if (p.gated) {
+        if (p.bias[1]) up += p.bias[1][m];
+        v = v / (1 + exp(-v)) * up;
+      }
+      if (p.add >> s.weight & 1) v += before;
+      if (float *f = of(p.f32, s.weight)) f[m] = v;
+      if (u16 *h = of(p.bf16, s.weight)) h[m] = (u16)pack_bf16(v, 0);
+    }
+    sync();
+  }
+
   // finishOf is that of so many warps.
   template <u32 warps> METHOD void finishOf(float (&total)[G][NT][4], u32 pass) const {
+    if constexpr (NT == 1)
+      if (p.whole) return finishOne<warps>(total, pass);
     constexpr u32 strip = 16 * rowsTile; // floats: [rowsTile][16]
     UNROLL for (u32 pair = 0; pair < G; pair += 2) {
       if (pass * G + pair >= end - first) break;
@@ -294,6 +344,88 @@ template <class W, u32 NT, u32 G> struct Streamer {
     if (h) h[at] = (u16)pack_bf16(v, 0);
   }
 
+  // takeRow brings the only row of x to shared memory, after the kernel before.
+  METHOD void takeRow() const {
+    if (!p.norm) {
+      dependency_wait();
+      const u32 last = (begin + units) * 8; // each warp its own, in eights
+      for (u32 c = begin * 8 + lane; c < last; c += 4 * 32) {
+        u32x4 v[4];
+        UNROLL for (u32 i = 0; i < 4; i++) {
+          if (c + i * 32 < last && (c + i * 32) * 8 < p.in) v[i] = ((const u32x4 *)p.x)[c + i * 32];
+          else v[i] = {0, 0, 0, 0};
+        }
+        UNROLL for (u32 i = 0; i < 4; i++)
+          if (c + i * 32 < last) ((u32x4 *)row)[c + i * 32] = v[i];
+      }
+      sync_warp();
+      return;
+    }
+    // Fours of up to 4096 or 8192 inputs stay in registers between sum and product.
+    constexpr u32 held = 4;
+    const u32 threads = bdim(), fours = p.in / 4;
+    const f32x4 *x = (const f32x4 *)p.x, *weight = (const f32x4 *)p.norm;
+    f32x4 v[held], w[held];
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (tid() + j * threads < fours) w[j] = weight[tid() + j * threads];
+    dependency_wait();
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (tid() + j * threads < fours) v[j] = x[tid() + j * threads];
+    // Of 256 threads each is two lanes of normThreads.
+    const bool two = threads < normThreads;
+    float even = 0, odd = 0;
+    auto square = [&](u32 j, f32x4 a) {
+      if (two && j % 2) odd += squares(a);
+      else even += squares(a);
+    };
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (tid() + j * threads < fours) square(j, v[j]);
+    for (u32 j = held; tid() + j * threads < fours; j++) square(j, x[tid() + j * threads]);
+    even = warp_sum(even);
+    if (two) odd = warp_sum(odd);
+    if (lane == 0) {
+      sums[warp] = even;
+      if (two) sums[threads / 32 + warp] = odd;
+    }
+    sync();
+    const float scale = norm_scale(norm_total(sums), p.in, p.eps);
+    u32x2 *to = (u32x2 *)row;
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (tid() + j * threads < fours) to[tid() + j * threads] = pack_bf16_x4(normed(v[j], scale, w[j]));
+    for (u32 i = tid() + held * threads; i < fours; i += threads) to[i] = pack_bf16_x4(normed(x[i], scale, weight[i]));
+    for (u32 i = fours + tid(); i < depth * W::inputs / 4; i += threads) to[i] = {};
+    sync();
+  }
+
+  // fill starts the first copies, and waits for the kernel before. Weights never
+  // change: their copies need not wait.
+  METHOD void fill(u32 all) {
+    const bool one = NT == 1 && p.whole;
+    _Pragma("nounroll") for (u32 s = 0; s + 1 < p.stages; s++) {
+      if (s < all) {
+        loadWeights(s);
+        next();
+      }
+      if (one) copy_commit();
+    }
+    if (one) {
+      takeRow();
+      return;
+    }
+    dependency_wait();
+    u32 pass = loadPass, unit = loadUnit;
+    loadUnit = 0;
+    _Pragma("nounroll") for (u32 s = 0; s + 1 < p.stages; s++) {
+      if (s < all) {
+        loadRows(s);
+        loadUnit = loadUnit + 1 == units ? 0 : loadUnit + 1;
+      }
+      copy_commit();
+    }
+    loadPass = pass;
+    loadUnit = unit;
+  }
+
   METHOD void run() {
     launch_dependents();
     u32 strips = stripCount(p), block = bid() / p.slices;
@@ -307,25 +439,9 @@ template <class W, u32 NT, u32 G> struct Streamer {
     u32 passes = (end - first + G - 1) / G, all = passes * units, stages = p.stages;
     loadPass = loadUnit = 0;
     aim();
-    // Weights never change: their copies need not wait for the kernel before.
-    _Pragma("nounroll") for (u32 s = 0; s + 1 < stages && s < all; s++) {
-      loadWeights(s);
-      next();
-    }
-    dependency_wait();
-    u32 pass = loadPass, unit = loadUnit;
-    loadUnit = 0;
-    _Pragma("nounroll") for (u32 s = 0; s + 1 < stages; s++) {
-      if (s < all) {
-        loadRows(s);
-        loadUnit = loadUnit + 1 == units ? 0 : loadUnit + 1;
-      }
-      copy_commit();
-    }
-    loadPass = pass;
-    loadUnit = unit;
+    fill(all);
     u32 slot = 0, loaded = stages - 1;
-    _Pragma("nounroll") for (pass = 0; pass < passes; pass++) {
+    _Pragma("nounroll") for (u32 pass = 0; pass < passes; pass++) {
       float total[G][NT][4] = {};
       _Pragma("nounroll") for (unitOf = 0; unitOf < units; unitOf++) {
         wait_groups(stages - 2);
@@ -333,7 +449,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
         if (loaded < all) {
           u32 free = slot == 0 ? stages - 1 : slot - 1;
           loadWeights(free);
-          loadRows(free);
+          if (NT != 1 || !p.whole) loadRows(free);
           next();
           loaded++;
         }
@@ -350,10 +466,11 @@ template <class W, u32 NT, u32 G> struct Streamer {
   KERNEL((Streamer<W, NT, G>::mostThreads))                                                                               \
   void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,         \
             const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated, \
-            const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 slices) {                 \
+            const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 slices,                   \
+            u32 whole, const float *norm, float eps) {                                                                    \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
-                 x, in, rows, granule, shift, stages, strips, slices};                                                    \
+                 x, in, rows, granule, shift, stages, strips, slices, whole, norm, eps};                                  \
     stream<W, NT, G>(p, shared);                                                                                          \
   }                                                                                                                       \
   REGISTER(name)
@@ -361,7 +478,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
 template <class W, u32 NT, u32 G> DEV void stream(const Projection &p, u8 *shared) {
   using S = Streamer<W, NT, G>;
   u32 lane = tid() % 32, warp = tid() / 32, warps = bdim() / 32;
-  u32 scales = p.granule - W::bytes, unit = S::numberBytes + scales, stage = G * unit + S::xBytes;
+  u32 scales = p.granule - W::bytes, unit = S::numberBytes + scales, stage = G * unit + (NT == 1 && p.whole ? 0 : S::xBytes);
   S s{p, warp, lane, lane / 4, lane % 4};
   s.scaleBytes = scales;
   s.unitBytes = unit;
@@ -369,6 +486,8 @@ template <class W, u32 NT, u32 G> DEV void stream(const Projection &p, u8 *share
   s.ring = shared + warp * p.stages * stage;
   s.ringAt = shared_at(s.ring);
   s.sums = (float *)(shared + warps * p.stages * stage);
+  s.row = shared + warps * (p.stages * stage + G * 16 * 4);
+  s.rowAt = shared_at(s.row);
   s.run();
 }
 

@@ -1,0 +1,83 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/backend/vectors"
+	"windrow/cuda/driver"
+)
+
+func init() {
+	for _, f := range projectFormats {
+		name := f.dt.String()
+		if f.group > 0 {
+			name = fmt.Sprintf("%s-%d", name, f.group)
+		}
+		registerSelfTest("project/"+name+"/normed", func(d *device) error { return checkNormed(d, f.dt, f.group) })
+	}
+}
+
+// checkNormed holds projections that norm their row against a norm and then a
+// projection of it among others: the same bits. The last width is more than the
+// kernels keep in registers.
+func checkNormed(d *device, dt backend.DType, group int) error {
+	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+3)
+	widths := append(shapesOf(dt, group), 8192+768)
+	for i, in := range widths {
+		d.tuning.blocks = []int{0, 2}[i%2] // 2: rings go round
+		b.checkNormed(dt, group, in)
+	}
+	return b.close()
+}
+
+func (b *projectBench) checkNormed(dt backend.DType, group, in int) {
+	const eps, rows = 1e-5, 3
+	outs := []int{72, 40, 40}
+	x, norm := b.uploadF32(b.normals(in)), b.uploadF32(b.normals(in))
+	tensors := make([]linear, len(outs))
+	for i, out := range outs {
+		tensors[i] = linear{w: b.matrix(b.tensor(dt, group, out, in))}
+	}
+	tensors[1].bias = b.uploadF32(b.normals(outs[1]))
+	// Targets are those of both ways, of all rows.
+	before := b.normals(rows * outs[0])
+	var dst, gated [2][]target
+	for way := range dst {
+		for i, out := range outs {
+			t := target{f32: b.alloc(4 * rows * out)}
+			if i == 0 {
+				t = target{f32: b.uploadF32(before), add: true}
+			}
+			dst[way] = append(dst[way], t)
+		}
+		gated[way] = []target{{f32: b.alloc(4 * rows * outs[1]), bf16: b.alloc(2 * rows * outs[1])}}
+	}
+	xs := b.alloc(2 * rows * in)
+	if b.err != nil {
+		return
+	}
+	for r := range rows {
+		b.d.rmsNorm(0, xs+driver.Ptr(2*r*in), x, norm, in, 1, eps)
+	}
+	b.d.project(dst[0], xs, tensors, rows)
+	b.d.projectGated(gated[0][0], xs, tensors[1], tensors[2], rows)
+	if !b.d.takesNorm(tensors) {
+		b.note(fmt.Errorf("rows of %d inputs are not normed on the way", in))
+		return
+	}
+	b.d.projectNormed(dst[1], inputs{x, norm, eps}, tensors, false)
+	b.d.projectNormed(gated[1], inputs{x, norm, eps}, tensors[1:], true)
+	for i, out := range outs {
+		b.equal(fmt.Sprintf("%d of 3, %d×%d", i+1, out, in), out, dst[1][i].f32, dst[0][i].f32)
+	}
+	b.equal(fmt.Sprintf("gated %d×%d", outs[1], in), outs[1], gated[1][0].f32, gated[0][0].f32)
+	b.checkHalves(outs[1], gated[1][0])
+}
+
+// equal holds n numbers on the device against others.
+func (b *projectBench) equal(what string, n int, got, want driver.Ptr) {
+	if err := vectors.Equal(b.downloadF32(n, got), b.downloadF32(n, want)); err != nil {
+		b.note(fmt.Errorf("%s, normed on the way: %w", what, err))
+	}
+}
