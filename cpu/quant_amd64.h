@@ -27,7 +27,6 @@
 #define BIAS    136
 #define D       144
 #define BUF     152
-#define DECODED 160
 #define INDEX   168
 #define CSTRIDE 184
 #define STEPS   192

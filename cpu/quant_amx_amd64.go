@@ -32,9 +32,9 @@ import (
 //	VPDPBUSD, one tree of sums for 64          28
 //	one for 128, of 16-bit sums (kept)         not told apart in the noise
 //
-// Where the other thread of a core runs, a tile instruction that waits for two
-// loads costs 30 ns instead of 8; four that share four loads, with their sums
-// zeroed together before, 13.
+// Where the other thread of a core uses the unit, a tile instruction that waits
+// for two loads costs 30 ns instead of 8, and joining its sums 16 more; but 33
+// for both where they stand between each other (quant_mix_amd64.h).
 type quantTiles struct {
 	quantFormat
 	span int // rows that are packed together: 16 for tiles, 1 for one row after the other
@@ -49,7 +49,7 @@ const quantAhead = 512
 type quantBlock struct {
 	a, scales, biases uintptr // the packed rows, and the scales and biases of affine types
 	c                 uintptr // the result: [16] for one row, else [outs, 16]
-	next              uintptr // the next block's rows
+	next              uintptr // the next block's rows; with many rows where its own begin
 }
 
 // quantCall is what the assembly works through. Offsets are named in
@@ -69,7 +69,7 @@ type quantCall struct {
 	w, bias         unsafe.Pointer // scales and biases of the weights, [groups, 16]
 	d               unsafe.Pointer // sums of two steps
 	buf             unsafe.Pointer // decoded bytes of two steps
-	decoded         int            // bytes between rows of buf
+	_               int
 	index           unsafe.Pointer // [16]int32: bytes from a to each of 16 rows, the last ones again
 	_               int
 	cstride         int // bytes between outputs of a block's c
@@ -121,9 +121,9 @@ type quantMemory struct {
 	// floats each, of all blocks of a panel where there are many rows.
 	w, bias []float32
 	table   int
-	c       []float32 // the result [outs, 16]
-	// decoded holds the bytes of a panel, [outs, in], where there are many rows,
-	// and with one a copy of the rows that are no whole block.
+	c       []float32 // the result [outs, 16], of many rows [outs/16, rows/16, 16, 16]
+	// decoded holds bytes for many rows, and with one a copy of the rows that are
+	// no whole block.
 	decoded []float32
 	index   [tileSpan]int32
 	blocks  [quantOuts / tileSpan]quantBlock
@@ -134,21 +134,20 @@ func align64(mem []float32) []float32 {
 	return mem[(-uintptr(unsafe.Pointer(&mem[0]))&63)/4:]
 }
 
-func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs int, wide bool) {
+func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs, rows int, many bool) {
 	m.table = (in/q.group + 2*tileSpan) * tileSpan
 	blocks, decoded := 1, 0
 	switch {
-	case outs%tileSpan != 0 && !wide:
+	case outs%tileSpan != 0 && !many:
 		decoded = tileSpan * (stride/4 + 1)
-	case wide:
+	case many:
 		blocks = (outs + tileSpan - 1) / tileSpan
-		if q.decodes() {
-			decoded = blocks * tileSpan * in / 4
-		}
+		decoded = quantManyBlocks * quantManySteps * quantStep * tileSpan / 4
 	}
 	sums := (outs + tileSpan) * tileSpan
-	if wide {
-		sums = (outs + 5*tileSpan) * wideRows
+	if many {
+		up := func(n int) int { return (n + tileSpan - 1) &^ (tileSpan - 1) }
+		sums = up(outs) * up(min(rows, manyRows))
 	}
 	mem := align64(s.floats(scratchQuant, 32+4096+1024+2*blocks*m.table+sums+decoded))
 	cut := func(n int) (part []float32) {
@@ -157,9 +156,6 @@ func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs int, wide 
 	}
 	m.d, m.buf, m.w, m.bias, m.c, m.decoded = cut(4096), cut(1024), cut(blocks*m.table), cut(blocks*m.table), cut(sums), cut(decoded)
 }
-
-// decodes tells whether the numbers are unpacked to bytes first.
-func (q quantTiles) decodes() bool { return q.format != formatDirect && q.format != formatQ8_0 }
 
 // few gives the arithmetic for that many rows where tiles are slower: a tile
 // instruction of 16 or 32 elements takes as long as one of 64. In groups of 32
@@ -178,14 +174,14 @@ func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 i
 		return
 	}
 	_ = y[(p.rows-1)*ldy+o1-o0-1]
-	wide, most := p.rows > tileSpan && q.span > 1, quantOuts
-	if wide {
+	many, most := q.takesMany(p.rows), quantOuts
+	if many {
 		most = quantPanel
 	}
 	var m quantMemory
 	for o := o0; o < o1; o += most {
 		end := min(o+most, o1)
-		m.take(q, s, w.in, w.stride(), end-o, wide)
+		m.take(q, s, w.in, w.stride(), end-o, p.rows, many)
 		// Blocks of 16 first, then one of what is left.
 		full := (end - o) &^ (tileSpan - 1)
 		if full > 0 {
@@ -202,7 +198,8 @@ func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 i
 // are phases apart: see tilePhases.
 func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, m *quantMemory) {
 	rows, blocks, phases := min(tileSpan, o1-o0), (o1-o0+tileSpan-1)/tileSpan, 1
-	if rows == tileSpan {
+	many := rows == tileSpan && q.takesMany(p.rows)
+	if rows == tileSpan && !many {
 		phases = tilePhases(w.stride(), o1-o0, tileSpan)
 	}
 	t := q.call(w, m, rows, phases)
@@ -220,12 +217,14 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 			m.blocks[i-1].next = b.a
 		}
 	}
-	if p.rows > tileSpan && q.span > 1 {
-		q.prepare(&t, w, m, blocks)
-		if rows == tileSpan {
-			q.wide(y, ldy, p, &t, m, blocks, phases)
-			return
+	if many {
+		for i := range blocks {
+			m.blocks[i].next = m.blocks[i].a
 		}
+		for r := 0; r < p.rows; r += manyRows {
+			q.many(y, ldy, p, r, min(r+manyRows, p.rows), &t, m, blocks)
+		}
+		return
 	}
 	alone := q.span == 1 || p.rows == 1
 	if alone && rows < tileSpan {
@@ -272,7 +271,7 @@ func (q quantTiles) call(w *matrix, m *quantMemory, rows, phases int) quantCall 
 		outs: rows, astride: phases * w.stride(),
 		format: q.format, kind: q.kind, steps: w.in / quantStep, groups: quantStep / q.group,
 		w: unsafe.Pointer(&m.w[0]), bias: unsafe.Pointer(&m.bias[0]), d: unsafe.Pointer(&m.d[0]),
-		buf: unsafe.Pointer(&m.buf[0]), decoded: quantStep, index: unsafe.Pointer(&m.index[0]),
+		buf: unsafe.Pointer(&m.buf[0]), index: unsafe.Pointer(&m.index[0]),
 		tstride: quantStep, gstep: min(q.group, 64),
 	}
 	switch q.format {
@@ -311,30 +310,6 @@ func (q quantTiles) activations(t *quantCall, p *packed, r, n int) {
 	t.b = unsafe.Pointer(&bytesOf(p)[r*p.in])
 	t.bstride, t.bgroup, t.rows = 4*n, min(q.group, 64)*n, n
 	t.sx, t.xs = unsafe.Pointer(&p.f32[2*r*groups]), unsafe.Pointer(&p.f32[(2*r+n)*groups])
-}
-
-// prepare runs the first stage alone on all blocks, and turns t to what it
-// leaves: bytes, scales and biases.
-func (q quantTiles) prepare(t *quantCall, w *matrix, m *quantMemory, blocks int) {
-	t.wstep = 4 * m.table
-	call := *t
-	call.kind, call.blocks, call.count = kindDecode, &m.blocks[0], blocks
-	if q.decodes() {
-		call.buf, call.decoded, call.bufstep = unsafe.Pointer(&m.decoded[0]), w.in, tileSpan*w.in
-	}
-	quantBlocks(&call)
-	for i := range blocks {
-		switch {
-		case q.decodes():
-			m.blocks[i].a = uintptr(call.bufstep*i) + uintptr(unsafe.Pointer(&m.decoded[0]))
-		case q.format == formatQ8_0:
-			m.blocks[i].a += 2 // behind the first block's scale
-		}
-	}
-	t.format, t.direct, t.pstep, t.sstride = formatDirect, 1, 0, 0
-	if q.decodes() {
-		t.tstride = w.in
-	}
 }
 
 // quant sets the shapes of quantBlock: C tiles 0..3, A tiles 4 and 5 of k

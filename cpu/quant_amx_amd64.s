@@ -43,6 +43,8 @@
 	JZ   done; \
 	ADDQ SI, DI
 
+#include "quant_mix_amd64.h"
+
 // func quantBlocks(t *quantCall)
 //
 // Each block of up to 16 outs is a pipeline over steps of 128 elements: step i
@@ -138,6 +140,7 @@ constants:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
+	ROWMASK
 	CONSTANTS(stages)
 
 stages:
@@ -182,6 +185,12 @@ tileStage:
 	XORQ $BUFHALF, bufout-112(SP)
 
 tiles:
+	CMPQ ROWS(R15), $1
+	JE   tilesAlone
+	CMPQ step-88(SP), $2
+	JGE  mixed
+
+tilesAlone:
 	MOVQ KIND(R15), CX
 	CMPQ CX, $1
 	JB   tiles128
@@ -214,6 +223,21 @@ tiles128:
 
 tiled:
 	MOVQ AX, aa-16(SP)
+	JMP  addStage
+
+mixed:
+	MOVQ D(R15), R9
+	ADDQ din-120(SP), R9
+	XORQ $DHALF, din-120(SP)
+	MOVQ sx-72(SP), R14
+	MOVQ xs-80(SP), BX
+	MOVQ win-48(SP), DX
+	MOVQ biasin-64(SP), DI
+	CALL mix<>(SB)
+	MOVQ AX, aa-16(SP)
+	MOVQ R14, AX
+	MOVQ $1024, R9
+	JMP  added
 
 addStage:
 	CMPQ step-88(SP), $2
@@ -232,8 +256,8 @@ addStage:
 	JAE  addPlain
 
 addBias:
-	VMOVUPS (AX), Z30
-	VMOVUPS (BX), Z31
+	VMOVUPS.Z (AX), K7, Z30
+	VMOVUPS.Z (BX), K7, Z31
 	ONEBIAS(0, Z0)
 	ONEBIAS(1, Z1)
 	ONEBIAS(2, Z2)
@@ -260,7 +284,7 @@ addBias:
 	JMP  added
 
 addPlain:
-	VMOVUPS (AX), Z30
+	VMOVUPS.Z (AX), K7, Z30
 	ONE(0, Z0)
 	ONE(1, Z1)
 	ONE(2, Z2)

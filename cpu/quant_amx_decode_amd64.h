@@ -8,10 +8,39 @@ q80:
 	SCALES4(34)
 	ADDQ $256, DX
 	MOVQ DX, wout-40(SP)
+	CMPQ KIND(R15), $5
+	JNE  directRow
+	MOVQ OUTS(R15), CX
+
+gather80:
+	VMOVDQU32 2(AX), Y16
+	VMOVDQU32 36(AX), Y17
+	VMOVDQU32 70(AX), Y18
+	VMOVDQU32 104(AX), Y19
+	VMOVDQU32 Y16, (DI)
+	VMOVDQU32 Y17, 32(DI)
+	VMOVDQU32 Y18, 64(DI)
+	VMOVDQU32 Y19, 96(DI)
+	ADDQ BX, AX
+	ADDQ $128, DI
+	DECQ CX
+	JNZ  gather80
+	JMP  decoded
 
 direct:
-	CMPQ PSTEP(R15), $0
-	JE   decoded
+	CMPQ KIND(R15), $5
+	JNE  directRow
+
+gather:
+	VMOVDQU32 (AX), Z16
+	VMOVDQU32 64(AX), Z17
+	VMOVDQU32 Z16, (DI)
+	VMOVDQU32 Z17, 64(DI)
+	ADDQ BX, AX
+	ADDQ $128, DI
+	DECQ CX
+	JNZ  gather
+	JMP  decoded
 
 directRow:
 	PREFETCHT0 (R8)
@@ -24,7 +53,7 @@ directRow:
 affine4:
 	CMPQ GROUPS(R15), $4
 	JNE  split4
-	MOVQ DECODED(R15), DX
+	MOVQ $128, DX
 
 affine4Row:
 	VPMOVZXBW (AX), Z16
@@ -45,7 +74,7 @@ affine4Row:
 
 	// 64 elements become the even ones and the odd ones.
 split4:
-	MOVQ DECODED(R15), DX
+	MOVQ $128, DX
 	LEAQ (BX)(BX*2), R14
 	CMPQ CX, $16
 	JNE  split4Row
@@ -82,7 +111,7 @@ q40:
 	SCALES4(18)
 	ADDQ $256, DX
 	MOVQ DX, wout-40(SP)
-	MOVQ DECODED(R15), DX
+	MOVQ $128, DX
 
 q40Row:
 	VBROADCASTI32X4 2(AX), Z16
@@ -124,7 +153,7 @@ q4kRows:
 	MOVQ half-96(SP), DX
 	SHLQ $6, DX
 	LEAQ 16(AX)(DX*1), AX
-	MOVQ DECODED(R15), DX
+	MOVQ $128, DX
 
 	LEAQ (BX)(BX*2), R14
 	CMPQ CX, $16
@@ -175,7 +204,7 @@ q6kRows:
 	SHLQ $5, DX
 	LEAQ 128(AX)(DX*1), R14
 	LEAQ (AX)(DX*2), AX
-	MOVQ DECODED(R15), DX
+	MOVQ $128, DX
 
 q6kRow:
 	VMOVDQU32 (AX), Z16
@@ -221,7 +250,7 @@ decodedHere:
 decodeOnly:
 	CMPQ KIND(R15), $5
 	JNE  toggle
-	ADDQ $128, bufin-104(SP)
+	ADDQ $BUFHALF, bufin-104(SP)
 	JMP  next
 
 toggle:

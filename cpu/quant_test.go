@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -238,7 +239,7 @@ func TestInt8Projectors(t *testing.T) {
 			}
 			rng := rand.New(rand.NewPCG(21, uint64(sh.out*sh.in)))
 			w := quantMatrix(rng, c, sh.out, sh.in, sh.out%2)
-			for _, rows := range []int{1, 2, 3, 7, 15, 16, 17, 33, 70} {
+			for _, rows := range []int{1, 2, 3, 7, 15, 16, 17, 33, 70, 101} {
 				if rows*sh.out*sh.in > 1<<20 || testing.Short() && rows*sh.out*sh.in > 1<<17 {
 					continue
 				}
@@ -262,8 +263,8 @@ func TestInt8Projectors(t *testing.T) {
 // Row counts and the split of outputs must not change a bit.
 func TestInt8BatchInvariance(t *testing.T) {
 	for _, c := range quantCases {
-		const out, in = 200, 512
-		most := 512
+		const out, in = 200, 1280
+		most := 530
 		if testing.Short() {
 			most = 100
 		}
@@ -277,7 +278,7 @@ func TestInt8BatchInvariance(t *testing.T) {
 			}
 			for _, s := range []struct{ rows, o0, o1, part int }{
 				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {17, 0, out, out}, {33, 0, out, 40}, {64, 0, out, 72}, {100, 1, 2, 1},
-				{512, 0, out, out}, {512, 3, 100, 13}, {1, 7, 81, 5},
+				{96, 3, 180, 40}, {512, 3, 100, 13}, {530, 0, out, out}, {1, 7, 81, 5},
 			} {
 				if s.rows > most {
 					continue
@@ -299,8 +300,12 @@ func TestInt8BatchInvariance(t *testing.T) {
 // What is not finite in a row of activations stays in its row, and a scale
 // that is not finite in its output; tiny and zero rows give what they should.
 func TestInt8NonFinite(t *testing.T) {
-	const out, in, rows, nanRow, infRow, zeroRow, tinyRow = 50, 256, 37, 35, 3, 8, 9
-	for _, c := range quantCases {
+	const out, in, nanRow, infRow, zeroRow, tinyRow = 50, 256, 35, 3, 8, 9
+	for i, c := range append(slices.Clone(quantCases), quantCases...) {
+		rows := 37
+		if i >= len(quantCases) {
+			rows = 101
+		}
 		rng := rand.New(rand.NewPCG(23, uint64(c.dt)))
 		w, x := quantMatrix(rng, c, out, in, 0), randomRows(rng, rows*in)
 		x[nanRow*in+200] = float32(math.NaN())

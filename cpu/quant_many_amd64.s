@@ -1,0 +1,240 @@
+#include "textflag.h"
+#include "amx_amd64.h"
+#include "quant_amd64.h"
+
+// Offsets in quantManyCall, behind its quantCall.
+#define MSTEPS  304
+#define MBLOCKS 312
+#define MTILES  320
+#define MA      328
+#define MANEXT  336
+#define MB      344
+#define MBNEXT  352
+#define MSX     360
+#define MXS     368
+#define MSXNEXT 376
+#define MW      384
+#define MBIAS   392
+#define MWNEXT  400
+#define MC      408
+#define MCBLOCK 416
+#define MCTILE  424
+#define MRESUME 432
+#define MAHEAD  440
+#define MAROW   448
+#define MAROWS  456
+#define MALEFT  464
+
+// The sums of a step, and of the one before.
+#define DHALF 8192
+
+#include "quant_mix_amd64.h"
+
+#define EACHROW(M) \
+	M(0, Z0); \
+	M(1, Z1); \
+	M(2, Z2); \
+	M(3, Z3); \
+	M(4, Z4); \
+	M(5, Z5); \
+	M(6, Z6); \
+	M(7, Z7); \
+	M(8, Z8); \
+	M(9, Z9); \
+	M(10, Z10); \
+	M(11, Z11); \
+	M(12, Z12); \
+	M(13, Z13); \
+	M(14, Z14); \
+	M(15, Z15)
+#define ZERO(o, acc) VPXORD acc, acc, acc
+#define LOADROW(o, acc)  VMOVUPS (64*o)(CX), acc
+#define STOREROW(o, acc) VMOVUPS acc, (64*o)(CX)
+
+// func quantMany(t *quantManyCall)
+//
+// Some steps of some blocks of 16 outs, each with all tiles of 16 rows: a tile of
+// rows meets the blocks one after the other. Sums are joined a step behind,
+// across blocks and tiles too.
+TEXT ·quantMany(SB), NOSPLIT, $56-8
+	MOVQ t+0(FP), R15
+	MOVQ CFG(R15), AX
+	LDTILECFG_AX
+	MOVQ BSTRIDE(R15), R11
+	MOVQ TSTRIDE(R15), R12
+	MOVQ GSTEP(R15), R13
+	MOVQ $64, SI
+	ROWMASK
+	MOVQ $0, half-8(SP)
+	MOVQ $0, before-16(SP) // the sums of the unit before, none at first
+
+tile:
+	MOVQ MA(R15), AX
+	MOVQ AX, a-24(SP)
+	MOVQ MC(R15), AX
+	MOVQ AX, c-32(SP)
+	MOVQ MBLOCKS(R15), AX
+	MOVQ AX, blocks-40(SP)
+
+unit:
+	// The first step of a block, while the last one of the block before is joined.
+	MOVQ a-24(SP), AX
+	MOVQ MB(R15), R10
+	MOVQ D(R15), R8
+	MOVQ R8, R9
+	ADDQ half-8(SP), R8
+	XORQ $DHALF, half-8(SP)
+	ADDQ half-8(SP), R9
+	CMPQ before-16(SP), $0
+	JE   alone
+	CALL mix<>(SB)
+	MOVQ before-16(SP), CX
+	EACHROW(STOREROW)
+	JMP  begin
+
+alone:
+	CALL multiply<>(SB)
+
+begin:
+	MOVQ c-32(SP), CX
+	MOVQ CX, before-16(SP)
+	CMPQ MRESUME(R15), $0
+	JE   zero
+	EACHROW(LOADROW)
+	JMP  loaded
+
+zero:
+	EACHROW(ZERO)
+
+loaded:
+	// Scales of the block's weights: blocks count down.
+	MOVQ MBLOCKS(R15), CX
+	SUBQ blocks-40(SP), CX
+	IMULQ MWNEXT(R15), CX
+	MOVQ MW(R15), DX
+	MOVQ MBIAS(R15), DI
+	ADDQ CX, DX
+	ADDQ CX, DI
+	MOVQ MSX(R15), R14
+	MOVQ MXS(R15), BX
+	MOVQ MSTEPS(R15), CX
+	DECQ CX
+	MOVQ CX, steps-48(SP)
+
+step:
+	// What is decoded next is fetched, two lines of a row a step.
+	MOVQ MAHEAD(R15), CX
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	ADDQ MAROW(R15), CX
+	MOVQ CX, MAHEAD(R15)
+	DECQ MALEFT(R15)
+	JNZ  fetched
+	MOVQ MAROWS(R15), CX
+	MOVQ CX, MALEFT(R15)
+	IMULQ MAROW(R15), CX
+	SUBQ $128, CX
+	SUBQ CX, MAHEAD(R15)
+
+fetched:
+	CMPQ steps-48(SP), $0
+	JE   stepped
+	ADDQ $1920, AX
+	MOVQ D(R15), R8
+	MOVQ R8, R9
+	ADDQ half-8(SP), R8
+	XORQ $DHALF, half-8(SP)
+	ADDQ half-8(SP), R9
+	CALL mix<>(SB)
+	DECQ steps-48(SP)
+	JMP  step
+
+stepped:
+	MOVQ MANEXT(R15), CX
+	ADDQ CX, a-24(SP)
+	MOVQ MCBLOCK(R15), CX
+	ADDQ CX, c-32(SP)
+	DECQ blocks-40(SP)
+	JNZ  unit
+
+	// The next tile of rows.
+	MOVQ MBNEXT(R15), CX
+	ADDQ CX, MB(R15)
+	MOVQ MSXNEXT(R15), CX
+	ADDQ CX, MSX(R15)
+	ADDQ CX, MXS(R15)
+	MOVQ MCTILE(R15), CX
+	ADDQ CX, MC(R15)
+	DECQ MTILES(R15)
+	JNZ  tile
+
+	MOVQ D(R15), R9
+	XORQ $DHALF, half-8(SP)
+	ADDQ half-8(SP), R9
+	CALL join<>(SB)
+	MOVQ before-16(SP), CX
+	EACHROW(STOREROW)
+	TILERELEASE
+	VZEROUPPER
+	RET
+
+// multiply is mix without what is joined.
+TEXT multiply<>(SB), NOSPLIT, $0-0
+	MOVQ GROUPS(R15), CX
+	CMPQ KIND(R15), $0
+	JE   multiply128
+	CMPQ KIND(R15), $3
+	JAE  multiplySigned
+
+multiplyUnsigned:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	MIXSTORE(0)
+	DECQ CX
+	JNZ  multiplyUnsigned
+	RET
+
+multiplySigned:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBSSD, 0)
+	MIXSTORE(0)
+	DECQ CX
+	JNZ  multiplySigned
+	RET
+
+multiply128:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	MIXSTORE(0)
+	RET
+
+// join is mix without what is multiplied.
+TEXT join<>(SB), NOSPLIT, $0-0
+	MOVQ GROUPS(R15), CX
+	CMPQ KIND(R15), $3
+	JAE  joinPlain
+
+joinBias:
+	MIXSCALES
+	EACHROW(MIXBIAS)
+	MIXNEXTBIAS
+	DECQ CX
+	JNZ  joinBias
+	RET
+
+joinPlain:
+	MIXSCALE
+	EACHROW(MIXONE)
+	MIXNEXT
+	DECQ CX
+	JNZ  joinPlain
+	RET
