@@ -253,7 +253,7 @@ func (b *projectTimes) print(line string, us float64, bytes int) {
 func tiledVariants(rows int) []tuning {
 	list := []tuning{{}, {stream: true}}
 	for _, t := range []tiledForm{
-		{2, 1, 4}, {2, 1, 3}, {2, 4, 1}, {4, 1, 3}, {4, 1, 2}, {4, 4, 1}, {8, 1, 3}, {8, 1, 2}, {8, 2, 1},
+		{2, 1, 4, 1}, {2, 1, 3, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1},
 	} {
 		if r := 8 * t.tiles; r < 2*rows && 4*r >= rows {
 			list = append(list, tuning{tiled: t})

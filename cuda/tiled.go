@@ -11,13 +11,21 @@ import (
 // tiledForm is how the blocks of kernels/tiled.cuh stand: teams of wide
 // warpgroups, of which each takes 64 outputs and all rows of the tile.
 type tiledForm struct {
-	tiles int // of 8 rows
-	teams int // which take the slices of the inputs in turns
-	wide  int
+	tiles   int // of 8 rows
+	teams   int // of a block
+	wide    int
+	cluster int // blocks that share a tile: all their teams take the slices of the inputs in turns
 }
 
-// String gives the rows and outputs of a block, and its teams.
-func (t tiledForm) String() string { return fmt.Sprintf("%dx%d/%d", 8*t.tiles, 64*t.wide, t.teams) }
+// String gives the rows and outputs of a tile, the teams of a block and, where
+// there are several, the blocks of a cluster.
+func (t tiledForm) String() string {
+	s := fmt.Sprintf("%dx%d/%d", 8*t.tiles, 64*t.wide, t.teams)
+	if t.cluster > 1 {
+		s += fmt.Sprintf("x%d", t.cluster)
+	}
+	return s
+}
 
 // threads is how many a block has: a warpgroup copies what the others multiply.
 func (t tiledForm) threads() int { return 128 * (1 + t.teams*t.wide) }
@@ -53,12 +61,15 @@ const (
 // whether a block of that form has room.
 func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledShape, ok bool) {
 	s = tiledShape{tiledForm: t, slices: ceil(rows, 8*t.tiles)}
-	s.blocks = ceil(total, 4*t.wide) * s.slices
+	s.blocks = ceil(total, 4*t.wide) * s.slices * t.cluster
 	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
 	stage := t.teams * 8 * t.tiles * (inputs + sums)
-	fixed := 2 * 1024 // to begin on 1024 bytes, and barriers
-	fixed += t.teams * t.wide * 4 * tiledWeightStages * (128 / f.inputs) * f.granule
-	fixed += t.wide * 4 * (t.teams - 1) * t.tiles * 4 * 128 // exchanged sums
+	strips := t.teams * t.wide * 4 // with a warp for each
+	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
+	fixed += strips * tiledWeightStages * (128 / f.inputs) * f.granule
+	if t.teams*t.cluster > 1 {
+		fixed += 1024 + strips*t.tiles*4*128 // barriers and sums of an exchange
+	}
 	limit := min(cmp.Or(d.tuning.shared, d.info.SharedPerBlock), d.info.SharedPerBlock) - reservedShared
 	s.stages = min((limit-fixed)/stage, mostTiledStages)
 	s.shared = s.stages*stage + fixed
@@ -68,7 +79,11 @@ func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledSh
 // tiledKernel is the kernel of a shape.
 func tiledKernel(f format, s tiledShape) kernel {
 	file := strings.Replace(f.file, "stream_", "tiled_", 1)
-	return kernel{file + "_hopper", fmt.Sprintf("%s_%d_%d", file, s.tiles, s.teams), s.shared}
+	name := fmt.Sprintf("%s_%d_%d", file, s.tiles, s.teams)
+	if s.cluster > 1 {
+		name += fmt.Sprintf("_c%d", s.cluster)
+	}
+	return kernel{file + "_hopper", name, s.shared}
 }
 
 // tiledFrom says from how many rows and strips of outputs on which form was
@@ -78,15 +93,16 @@ var tiledFrom = []struct {
 	rows, strips int
 	form         tiledForm
 }{
-	{96, 1024, tiledForm{8, 1, 3}},
-	{96, 320, tiledForm{4, 1, 3}},
-	{96, 256, tiledForm{8, 2, 1}},
-	{48, 1024, tiledForm{8, 1, 3}},
-	{48, 320, tiledForm{8, 2, 1}},
-	{64, 256, tiledForm{4, 4, 1}},
-	{24, 1024, tiledForm{4, 1, 3}},
-	{24, 320, tiledForm{4, 4, 1}},
-	{9, 1024, tiledForm{2, 1, 3}},
+	{96, 1024, tiledForm{8, 1, 3, 1}},
+	{96, 320, tiledForm{4, 1, 3, 1}},
+	{96, 256, tiledForm{8, 2, 1, 1}},
+	{48, 1024, tiledForm{8, 1, 3, 1}},
+	{48, 320, tiledForm{8, 2, 1, 1}},
+	{48, 256, tiledForm{4, 4, 1, 1}},
+	{24, 1024, tiledForm{4, 1, 3, 1}},
+	{24, 320, tiledForm{4, 4, 1, 1}},
+	{24, 256, tiledForm{4, 1, 3, 4}},
+	{9, 1024, tiledForm{2, 1, 3, 1}},
 }
 
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
@@ -107,8 +123,11 @@ func (d *device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
 }
 
 // takesTiled tells whether the device takes kernels/tiled.cuh: it needs what
-// gemm_hopper.cu needs.
+// gemm_hopper.cu needs, and a driver that knows PTX 8.1.
 func (d *device) takesTiled() bool {
+	if d.info.DriverVersion == "12.0" {
+		return false
+	}
 	if !d.prefill.tried {
 		d.prefill.hopper = d.openHopper()
 		d.prefill.tried = d.prefill.hopper != nil

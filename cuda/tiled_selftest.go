@@ -23,7 +23,10 @@ func init() {
 
 // tiledForms are those of which kernels/tiled_*.cu have kernels, each with some
 // number of warpgroups.
-var tiledForms = []tiledForm{{2, 1, 4}, {2, 4, 1}, {4, 1, 3}, {4, 4, 1}, {8, 1, 3}, {8, 1, 1}, {8, 2, 1}}
+var tiledForms = []tiledForm{
+	{2, 1, 4, 1}, {4, 1, 3, 1}, {4, 4, 1, 1}, {8, 1, 3, 1}, {8, 1, 1, 1}, {8, 2, 1, 1},
+	{4, 1, 3, 4}, {4, 1, 1, 4},
+}
 
 // checkTiled holds each form against kernels/stream.cuh, bit for bit. It does
 // nothing on devices that tiled.cuh is not for.

@@ -27,9 +27,9 @@ image() { # file architecture PTX-version flags...
 	f=$1 arch=$2 ptx=$3
 	shift 3
 	"$CLANG" $flags --cuda-gpu-arch=$arch --cuda-feature=+$ptx "$@" -o "$temporary/ptx" "$f.cu"
-	# Kernels whose names end in _pair run in clusters of two blocks, for which clang has no attribute.
-	awk '/\.entry / { pair = /_pair\(/ }
-		pair { sub(/\.minnctapersm 1/, "&\n.explicitcluster\n.reqnctapercluster 2, 1, 1") }
+	# Kernels whose names end in _pair run in clusters of two blocks, those that end in _cN of N, for which clang has no attribute.
+	awk '/\.entry / { blocks = /_pair\(/ ? 2 : match($0, /_c[0-9]+\(/) ? substr($0, RSTART + 2, RLENGTH - 3) : 1 }
+		blocks > 1 { sub(/\.minnctapersm 1/, "&\n.explicitcluster\n.reqnctapercluster " blocks ", 1, 1") }
 		{ print }' "$temporary/ptx" >"$temporary/marked"
 	gzip -9nc "$temporary/marked" >"$temporary/$f.$arch.ptx.gz"
 	mv "$temporary/$f.$arch.ptx.gz" "$out/"
@@ -41,5 +41,8 @@ for f; do
 	*_hopper) ;;
 	*) image "$f" sm_80 ptx74 ;;
 	esac
-	image "$f" sm_90a ptx80 -DHOPPER
+	case $f in
+	tiled_*) image "$f" sm_90a ptx81 -DHOPPER ;; # st.async
+	*) image "$f" sm_90a ptx80 -DHOPPER ;;
+	esac
 done

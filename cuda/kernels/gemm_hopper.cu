@@ -39,30 +39,15 @@ DEV void finish(float (&c)[16][4]) { asm volatile("wgmma.wait_group.sync.aligned
 // finish_before waits for all stages but the newest.
 DEV void finish_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
-// arrive_at arrives at the same barrier of a block of the cluster.
-DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
-  asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
-               "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
-}
 // arrive_with arrives at a block of the cluster with what this thread wrote
-// there, and wait_with waits for the phase and sees it.
+// there, for wait_with.
 DEV void arrive_with(u32 barrier, u32 rank) {
   asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tmbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank) : "memory");
 }
-DEV void wait_with(u32 barrier, u32 parity) {
-  u32 done;
-  do {
-    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-  } while (!done);
-}
-// give writes four sums to the shared memory of a block of the cluster; get reads this block's.
+// give writes four sums to the shared memory of a block of the cluster.
 DEV void give(u32 to, u32 rank, const float (&v)[4]) {
   asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tst.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n\t}" ::"r"(to), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
-DEV void get(float (&v)[4], u32 from) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory");
-}
-DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
 
 // copy_box_pair is copy_box to the same place in both blocks.

@@ -14,6 +14,11 @@
 // the halves of the other dimension; else it is not looked at.
 DEV u64 descriptor(u32 address, u32 lead = 16) { return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(lead >> 4) << 16 | (address & 0x3ffff) >> 4; }
 
+// descriptor_low and descriptor_of are descriptor(address) in two steps: the low
+// half, to which distances in units of 16 bytes may be added, and the whole.
+DEV u32 descriptor_low(u32 address) { return (1 << 16) + ((address & 0x3ffff) >> 4); }
+DEV u64 descriptor_of(u32 low) { return (u64)(1u << 30 | 1024 >> 4) << 32 | low; }
+
 // Barriers in shared memory (mbarrier), by their 32-bit shared address.
 DEV void barrier_init(u32 barrier, u32 arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory"); }
 // wait_phase waits until the phase of that parity is over.
@@ -30,6 +35,39 @@ DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_t
 DEV void arrive(u32 barrier, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier), "r"((u32)yes) : "memory");
 }
+// wait_with waits like wait_phase, and sees what blocks of the cluster wrote
+// before they arrived.
+DEV void wait_with(u32 barrier, u32 parity) {
+  u32 done;
+  do {
+    asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  } while (!done);
+}
+// in_block is the address of the same place in a block of the cluster.
+DEV u32 in_block(u32 address, u32 rank) {
+  u32 r;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
+  return r;
+}
+// arrive_at arrives at the same barrier of a block of the cluster.
+DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
+  asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
+               "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
+}
+// give sends numbers to the shared memory of a block of the cluster, whose
+// barrier they complete their bytes at: a fence for the cluster would wait for
+// all copies that are on their way (measured: 1 µs an exchange).
+DEV void give(u32 to, const float (&v)[4], u32 barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier) : "memory");
+}
+// put_at and get write and read this block's.
+DEV void put_at(u32 to, const float (&v)[4]) { asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory"); }
+DEV void get(float (&v)[4], u32 from) { asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory"); }
+DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+// Barrier of all threads of the cluster, in two halves: what was written before is
+// not shown, but for barriers that a fence.mbarrier_init did.
+DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+DEV void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 // copy_box copies a map's box at (k, row) to shared memory.
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");

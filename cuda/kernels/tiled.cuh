@@ -3,12 +3,12 @@
 // inputs are cut into as many slices as stream.cuh has warps, and the sums of
 // the slices are added in their order.
 //
-// A block makes `wide`·64 outputs of NT·8 rows. Its warpgroups that multiply
-// stand in KG teams of `wide`; a warp has a strip, and team g the slices g,
-// g + KG, .... After each slice the teams exchange their sums, and a warp adds
-// its part of them to what it has. A team's inputs pass through a ring, 128 a
-// stage, which the first warpgroup fills and makes sums of; each warp has a ring of
-// its own for its weights. Runs on a GPU only.
+// A cluster of C blocks makes `wide`·64 outputs of NT·8 rows. The warpgroups of a
+// block that multiply stand in KG teams of `wide`; a warp has a strip, and team g
+// of the cluster's KG·C the slices g, g + KG·C, .... After each slice the teams
+// exchange their sums, and a warp adds its part of them to what it has. A team's
+// inputs pass through a ring, 128 a stage, which the first warpgroup fills and
+// makes sums of; each warp has a ring of its own for its weights. Runs on a GPU only.
 #pragma once
 #include "stream.cuh"
 #include "hopper.cuh"
@@ -45,7 +45,8 @@ struct Ring {
   }
 };
 
-template <class W, u32 NT, u32 KG> struct Tiler {
+template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
+  static constexpr u32 teams = KG * C; // of the cluster
   // A block's threads, and the registers of those that multiply.
   static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : 640;
   static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : 104;
@@ -53,22 +54,24 @@ template <class W, u32 NT, u32 KG> struct Tiler {
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
   static constexpr u32 parts = 64 / W::fold, steps = W::fold / 16; // folds of a unit, steps of a fold
-  static constexpr u32 own = NT * 4 / KG;                          // sums that a lane adds up
+  static constexpr u32 own = NT * 4 / teams;                       // sums that a lane adds up
   static constexpr u32 foldSums = 2 * 2 * rowsTile;                // floats of a stage
   static constexpr u32 sharers = 4 / KG;                           // warps that fill a ring
   static_assert(!W::sums || parts <= 2);
+  static_assert(own % 4 == 0 && (KG == 1 || C == 1));
 
   const Projection &p;
   u32 slicesShift, wide; // log2 of the slices
   u32 lane, g, t;
   u32 units, depth;         // of a strip; its granules
   u32 stripFirst, rowFirst; // of this block
-  u32 team, strip;          // strip: of the block's tile
+  u32 rank, team, strip;    // of the cluster; of the block; strip: of its tile
   u32 pairBytes;            // of 128 inputs of a strip
   // The team's barriers and ring, and the warp's.
   u32 barriers, rows, weights;
   const u8 *weightsAt; // the same
-  float *foldAt, *exchange, *spare;
+  float *foldAt, *spare;
+  u32 exchange, there; // sums of the teams, and the barriers that they are there and taken
 
   // Barriers of a stage: it is full, its inputs are summed up, it is empty.
   METHOD u32 full(u32 stage) const { return barriers + stage * 8; }
@@ -82,7 +85,7 @@ template <class W, u32 NT, u32 KG> struct Tiler {
   struct Walk {
     const Tiler &k;
     u32 slice, pair = 0, end = 0;
-    METHOD Walk(const Tiler &k) : k(k), slice(k.team) { aim(); }
+    METHOD Walk(const Tiler &k) : k(k), slice(k.rank * KG + k.team) { aim(); }
     METHOD void aim() {
       u32 first = k.firstOf(slice), last = k.firstOf(slice + 1);
       pair = first / 2;
@@ -90,9 +93,9 @@ template <class W, u32 NT, u32 KG> struct Tiler {
     }
     METHOD bool seek() {
       _Pragma("nounroll") while (pair == end) {
-        slice += KG;
+        slice += teams;
         if (slice >= 1u << k.slicesShift) {
-          slice -= KG;
+          slice -= teams;
           return false;
         }
         aim();
@@ -158,7 +161,9 @@ template <class W, u32 NT, u32 KG> struct Tiler {
   METHOD void fill(u32 share) const {
     dependency_wait();
     Ring at{p.stages}, done{p.stages};
-    u32 lag = (p.stages + 1) / 2, started = 0;
+    // Sums of a stage must not wait for the room of a stage after those that the
+    // others multiply meanwhile.
+    u32 lag = p.stages > 3 ? (p.stages + 1) / 2 : p.stages - 2, started = 0;
     Walk walk(*this);
     _Pragma("nounroll") for (; walk.seek(); walk.pair++) {
       if (share == 0) {
@@ -169,33 +174,34 @@ template <class W, u32 NT, u32 KG> struct Tiler {
       if (started++ >= lag) sumFolds(done, share);
     }
     _Pragma("nounroll") for (u32 left = started < lag ? started : lag; left > 0; left--) sumFolds(done, share);
+    if (C > 1) cluster_wait();
   }
 
   // multiply adds the products of a stage's folds first to last - 1 to total; more
   // is done while the first ones are on their way.
   template <u32 first, u32 last, class F> METHOD void multiply(float (&total)[NT][4], const Ring &at, u32 slot, F more) const {
     const u8 *low = weightsAt + slot * pairBytes, *high = perGranule == 1 ? low + p.granule : low;
-    u64 x = descriptor(rows + at.stage * 2 * unitRows);
+    u32 x = descriptor_low(rows + at.stage * 2 * unitRows);
     const float *sums = foldAt + at.stage * foldSums + t * 2;
     typename W::Numbers numbers[2] = {W::load(low, 0, lane), W::load(high, perGranule - 1, lane)};
     u32 w[4][4];
     UNROLL for (u32 j = first; j < last; j++) {
-      u32 half = j / parts, f = j % parts;
+      u32 unit = j / parts, f = j % parts;
       if (f == 0) {
-        UNROLL for (u32 k = 0; k < 4; k++) W::decode(w[k], numbers[half], k);
+        UNROLL for (u32 k = 0; k < 4; k++) W::decode(w[k], numbers[unit], k);
       }
       float acc[NT][4];
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) step(acc, w[k], x + half * (unitRows >> 4) + k * 2, k > f * steps);
+      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) step(acc, w[k], descriptor_of(x + unit * (unitRows >> 4) + k * 2), k > f * steps);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-      if (j == first) more();
-      Affine scale = W::scales(half ? high : low, (perGranule == 1 ? 0 : half * parts) + f, p.shift, g);
+      Affine scale = W::scales(unit ? high : low, (perGranule == 1 ? 0 : unit * parts) + f, p.shift, g);
       UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
+      if (j == first) more();
       if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);
       settle(acc);
       UNROLL for (u32 nt = 0; nt < NT; nt++) {
         f32x2 sum{};
-        if constexpr (W::sums) sum = *(const f32x2 *)(sums + (half * 2 + f) * rowsTile + nt * 8);
+        if constexpr (W::sums) sum = *(const f32x2 *)(sums + (unit * 2 + f) * rowsTile + nt * 8);
         UNROLL for (u32 e = 0; e < 4; e++) {
           float &to = total[nt][e];
           to = fma(scale.scale[e / 2], acc[nt][e], to);
@@ -206,30 +212,47 @@ template <class W, u32 NT, u32 KG> struct Tiler {
   }
 
   // add adds a slice of each team to the sums: this warp's part of them, in the
-  // order of the slices.
-  METHOD void add(float (&sum)[own], const float (&total)[NT][4], bool first) const {
-    if constexpr (KG == 1) {
-      UNROLL for (u32 i = 0; i < own; i++) sum[i] = first ? total[i / 4][i % 4] : sum[i] + total[i / 4][i % 4];
+  // order of the slices. round counts a team's slices.
+  METHOD void add(float (&sum)[own], const float (&total)[NT][4], u32 round) const {
+    if constexpr (teams == 1) {
+      UNROLL for (u32 i = 0; i < own; i++) sum[i] += total[i / 4][i % 4];
     } else {
-      float mine[own];
-      UNROLL for (u32 owner = 0; owner < KG; owner++) {
-        float *to = exchange + (owner * (KG - 1) + team - (team > owner)) * own * 32 + lane;
-        UNROLL for (u32 i = 0; i < own; i++) {
-          float v = total[(owner * own + i) / 4][(owner * own + i) % 4];
-          if (owner == team) mine[i] = v;
-          else to[i * 32] = v;
+      constexpr u32 part = own * 128; // bytes of a warp's part of a slice
+      u32 taken = there + 8;
+      if (C > 1) {
+        // The other blocks are there; what they had of the round before has been read.
+        if (round == 0) cluster_wait();
+        else wait_phase(taken, (round - 1) & 1);
+        if (lane == 0) expect(there, (teams - 1) * part);
+        sync_warp();
+      }
+      UNROLL for (u32 owner = 0; owner < teams; owner++) {
+        u32 block = owner / KG, to = exchange + ((owner % KG - team) * wide * 4 * teams + rank * KG + team) * part + lane * 16;
+        UNROLL for (u32 i = 0; i < own / 4; i++) {
+          const float(&v)[4] = total[owner * own / 4 + i];
+          // A warp's own part is read by the thread that writes it. Where blocks sent it
+          // to themselves, single sums differed.
+          if (C > 1 && block != rank) give(in_block(to, block) + i * 512, v, in_block(there, block));
+          else put_at(to + i * 512, v);
         }
       }
-      sync_group(1 + strip, KG * 32);
-      UNROLL for (u32 from = 0; from < KG; from++) {
-        const float *theirs = exchange + (team * (KG - 1) + from - (from > team)) * own * 32 + lane;
-        UNROLL for (u32 i = 0; i < own; i++) {
-          float v = mine[i];
-          if (from != team) v = theirs[i * 32];
-          sum[i] = first && from == 0 ? v : sum[i] + v;
+      if (C > 1) wait_with(there, round & 1);
+      else sync_group(1 + strip, KG * 32);
+      UNROLL for (u32 from = 0; from < teams; from++) {
+        UNROLL for (u32 i = 0; i < own / 4; i++) {
+          float v[4];
+          get(v, exchange + from * part + lane * 16 + i * 512);
+          UNROLL for (u32 e = 0; e < 4; e++) sum[i * 4 + e] += v[e];
         }
       }
-      sync_group(1 + strip, KG * 32); // what was read may be written again
+      // What was read may be written again. After the last slice nobody writes, and
+      // the block that is told may be gone.
+      if (C > 1) {
+        sync_warp();
+        arrive_at(taken, lane, lane < C && (round + 1) * teams < 1u << slicesShift);
+      } else {
+        sync_group(1 + strip, KG * 32);
+      }
     }
   }
 
@@ -245,9 +268,11 @@ template <class W, u32 NT, u32 KG> struct Tiler {
     Ring at{p.stages};
     u32 slot = 0;
     auto more = [&]() __attribute__((always_inline)) { copyWeights(walk, source, (slot + weightStages - 1) % weightStages); };
-    float sum[own];
-    _Pragma("nounroll") for (u32 slice = team; slice < 1u << slicesShift; slice += KG) {
-      float total[NT][4] = {};
+    float sum[own], total[NT][4];
+    UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
+    _Pragma("nounroll") for (u32 round = 0; round < 1u << slicesShift; round += teams) {
+      u32 slice = round + rank * KG + team;
+      UNROLL for (u32 i = 0; i < NT * 4; i++) total[i / 4][i % 4] = 0;
       u32 k = firstOf(slice), end = firstOf(slice + 1);
       _Pragma("nounroll") while (k < end) {
         copy_wait<weightStages - 2>();
@@ -262,7 +287,7 @@ template <class W, u32 NT, u32 KG> struct Tiler {
         arrive(empty(at.stage), lane == 0);
         at.next();
       }
-      add(sum, total, slice == team);
+      add(sum, total, round / teams);
     }
     store(sum);
   }
@@ -277,8 +302,10 @@ template <class W, u32 NT, u32 KG> struct Tiler {
 
   static constexpr u32 line = 20, box = rowsTile * line; // floats of a row, apart from its neighbours' banks, and of a strip
 
+  static constexpr u32 storeTiles = NT / C; // of 8 rows: a block of a cluster stores some
+
   METHOD Place placeOf(u32 i) const {
-    u32 step = p.gated ? 2 : 1, tile = i / NT * step, line0 = i % NT * 8 + lane / 4, row = rowFirst + line0, m = lane % 4 * 4;
+    u32 step = p.gated ? 2 : 1, tile = i / storeTiles * step, line0 = (rank * storeTiles + i % storeTiles) * 8 + lane / 4, row = rowFirst + line0, m = lane % 4 * 4;
     Strip s = stripAt(p, stripFirst + tile);
     u32 out = of(p.out, s.weight);
     bool there = tile < wide * 4 && s.there && row < p.rows && s.first + m < out;
@@ -292,12 +319,12 @@ template <class W, u32 NT, u32 KG> struct Tiler {
     u32 warps = wide * KG * 4;
     sync_group(15, warps * 32);
     UNROLL for (u32 i = 0; i < own; i++) {
-      u32 at = team * own + i, row = at / 4 * 8 + t * 2 + at % 2, m = g + at % 4 / 2 * 8;
+      u32 at = (rank * KG + team) * own + i, row = at / 4 * 8 + t * 2 + at % 2, m = g + at % 4 / 2 * 8;
       spare[strip * box + row * line + m] = sum[i];
     }
     sync_group(15, warps * 32);
     dependency_wait();
-    _Pragma("nounroll") for (u32 i = tid() / 32 - 4; i < wide * 4 * NT; i += 2 * warps) {
+    _Pragma("nounroll") for (u32 i = tid() / 32 - 4; i < wide * 4 * storeTiles; i += 2 * warps) {
       // Two at a time: what is added to takes its time to come.
       Place place[2] = {placeOf(i), placeOf(i + warps)};
       f32x4 old[2];
@@ -350,9 +377,9 @@ template <class W, u32 NT, u32 KG> struct Tiler {
 };
 
 // tiled runs a kernel whose inputs are cut into so many slices.
-template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slices, u8 *shared) {
-  using T = Tiler<W, NT, KG>;
-  u32 warp = tid() / 32, warpgroup = warp / 4, wide = (bdim() / 128 - 1) / KG;
+template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u32 slices, u8 *shared) {
+  using T = Tiler<W, NT, KG, C>;
+  u32 warp = shfl(tid() / 32, 0), warpgroup = warp / 4, wide = (bdim() / 128 - 1) / KG;
   launch_dependents();
   T s{p, slices == 16 ? 4u : 3u, wide};
   s.lane = tid() % 32;
@@ -360,8 +387,9 @@ template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slice
   s.t = s.lane % 4;
   s.depth = (p.in + W::inputs - 1) / W::inputs;
   s.units = s.depth * T::perGranule;
-  s.stripFirst = bid() / p.slices * wide * 4;
-  s.rowFirst = bid() % p.slices * T::rowsTile;
+  s.rank = C > 1 ? cluster_rank() : 0;
+  s.stripFirst = bid() / C / p.slices * wide * 4;
+  s.rowFirst = bid() / C % p.slices * T::rowsTile;
   s.pairBytes = 2 / T::perGranule * p.granule;
   s.team = warpgroup == 0 ? warp % KG : (warpgroup - 1) / wide;
   s.strip = warpgroup == 0 ? 0 : (warpgroup - 1) % wide * 4 + warp % 4;
@@ -369,7 +397,8 @@ template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slice
   u32 base = (shared_address(shared) + 1023) / 1024 * 1024;
   u8 *at = shared + (base - shared_address(shared));
   s.barriers = base + s.team * 256;
-  u32 offset = 1024;
+  constexpr bool exchanges = T::teams > 1;
+  u32 offset = exchanges ? 2048 : 1024;
   s.spare = (float *)(at + offset);
   s.rows = base + offset + s.team * p.stages * 2 * T::unitRows;
   offset += KG * p.stages * 2 * T::unitRows;
@@ -379,8 +408,13 @@ template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slice
   offset += KG * wide * 4 * T::weightStages * s.pairBytes;
   s.foldAt = (float *)(at + offset) + s.team * p.stages * T::foldSums;
   offset += KG * p.stages * T::foldSums * 4;
-  s.exchange = (float *)(at + offset) + s.strip * KG * (KG - 1) * T::own * 32;
+  u32 which = s.team * wide * 4 + s.strip;
+  s.exchange = base + offset + which * T::teams * T::own * 128;
+  s.there = base + 1024 + which * 16;
   if (tid() == 0) {
+    if (exchanges) {
+      _Pragma("nounroll") for (u32 i = 0; i < KG * wide * 8; i++) barrier_init(base + 1024 + i * 8, i % 2 ? C : 1);
+    }
     _Pragma("nounroll") for (u32 i = 0; i < KG * p.stages; i++) {
       u32 barrier = base + i / p.stages * 256 + i % p.stages * 8;
       barrier_init(barrier, 1);
@@ -389,6 +423,7 @@ template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slice
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (C > 1) cluster_arrive();
   sync();
   if (warpgroup == 0) {
     if (T::registers == 216) asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
@@ -403,24 +438,27 @@ template <class W, u32 NT, u32 KG> DEV void tiled(const Projection &p, u32 slice
   }
 }
 
-#define TILED(name, W, NT, KG)                                                                                              \
-  extern "C" __attribute__((global, launch_bounds(Tiler<W, NT, KG>::mostThreads, 1))) void name##_##NT##_##KG(              \
+#define TILED_AS(name, W, NT, KG, C)                                                                                        \
+  extern "C" __attribute__((global, launch_bounds(Tiler<W, NT, KG, C>::mostThreads, 1))) void name(                         \
       const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,                 \
       const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated,         \
       const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 slices, u32 parts) {                          \
     DYNAMIC_SHARED(name, shared);                                                                                           \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,           \
                  x, in, rows, granule, shift, stages, 0, slices};                                                           \
-    tiled<W, NT, KG>(p, parts, shared);                                                                                     \
+    tiled<W, NT, KG, C>(p, parts, shared);                                                                                  \
   }
+#define TILED(name, W, NT, KG) TILED_AS(name##_##NT##_##KG, W, NT, KG, 1)
+// Kernels whose names end in _cC run in clusters of C blocks (build.sh).
+#define TILED_CLUSTER(name, W, NT, C) TILED_AS(name##_##NT##_1_c##C, W, NT, 1, C)
 
 #define TILED_ALL(name, W) \
   TILED(name, W, 2, 1)     \
-  TILED(name, W, 2, 4)     \
   TILED(name, W, 4, 1)     \
   TILED(name, W, 4, 4)     \
   TILED(name, W, 8, 1)     \
-  TILED(name, W, 8, 2)
+  TILED(name, W, 8, 2)     \
+  TILED_CLUSTER(name, W, 4, 4)
 #else
 #define TILED_ALL(name, W)
 #endif
