@@ -135,26 +135,25 @@ func (d *device) streamShapeOf(f format, total, rows, in int, gated bool) stream
 	}
 }
 
-// streamLimit is the shared memory of a block, by what measured fastest on an
-// H100: much where a block has many strips, else less.
+// streamLimit is the shared memory of a block, by what measured fastest in a step
+// of an H100: all for bf16, and where a block has many strips; else less, for one
+// row 100 KiB by 4-bit weights and in proportion by others.
 func (d *device) streamLimit(f format, s streamShape) int {
 	most := d.info.SharedPerBlock - reservedShared
-	limit := most
+	limit, least := most, f.leastShared(s.warps)
+	if s.whole > 0 {
+		least = f.leastWhole(s.warps) + s.whole
+	}
 	switch {
 	case d.tuning.shared != 0:
 		limit = d.tuning.shared
-	case f == bf16Format || s.strips > 4 && s.tiles == 1 && s.whole == 0:
+	case f == bf16Format || s.strips > 16 && s.tiles == 1:
 	case s.whole > 0:
-		limit = 100 << 10
-	case s.tiles == 1:
-		limit = 112 << 10
+		limit = (100 << 10) * f.unit() / 640
 	default:
 		limit = 160 << 10
 	}
-	if s.whole > 0 {
-		return min(max(limit, f.leastWhole(s.warps)+s.whole), most)
-	}
-	return min(max(limit, f.leastShared(s.warps)), most)
+	return min(max(limit, least), most)
 }
 
 // project computes dst[i] = x·w[i]ᵀ + bias for up to three weights of one
