@@ -44,6 +44,10 @@ type quantTiles struct {
 // block is prefetched.
 const quantAhead = 512
 
+// quantTilesAhead is how many steps it is where rows go through tiles: 0.93 of
+// the time of 7 or 8 steps, whose lines are gone from L1 before they are used.
+const quantTilesAhead = 3
+
 // quantBlock is 16 outputs, or what is left of them. The addresses are of
 // memory that does not move.
 type quantBlock struct {
@@ -249,6 +253,7 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 		} else {
 			cfg.quant(rows, n, min(q.group, 64))
 			call.cfg, call.cstride = &cfg, 64*phases
+			call.ahead, call.left = quantTilesAhead*t.pstep, max(t.steps-quantTilesAhead, 1)
 			quantBlocks(&call)
 		}
 		if n > 1 {
