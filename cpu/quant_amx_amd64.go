@@ -15,9 +15,9 @@ import (
 // where they lie in the file; smaller ones are unpacked to bytes a step ahead,
 // into 4 KB that stay in L1. quantFormat tells what comes out.
 //
-// One row goes by VPDPBUSD, few rows of small groups by quantDots, others up to
-// 16 through tiles while the weights are decoded, more in squares of 32 over
-// weights that are decoded once: the same sums.
+// One row goes by VPDPBUSD, few rows of small groups by quantDots, others
+// through tiles while the weights are decoded, 16 rows after the other; many by
+// quantMany: the same sums.
 //
 // Rounding activations costs 0.45 % (groups of 16) to 0.75 % (of 128) of the
 // norm of an output of normal data: TestInt8Error.
