@@ -89,9 +89,9 @@ bytes:
 	JE   bytes64
 
 bytes32:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
-	EACH16(DOT8, 0)
+	EACHROW(DOT8)
 	SUMS
 	SUM32
 	ADDBIAS(0, Z0)
@@ -100,9 +100,9 @@ bytes32:
 	NEXTSTEP(64, 64, bytes32)
 
 bytes64:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
-	EACH16(DOT8, 0)
+	EACHROW(DOT8)
 	SUMS
 	SUM64
 	ADDBIAS(0, Z0)
@@ -110,12 +110,11 @@ bytes64:
 	NEXTSTEP(64, 64, bytes64)
 
 bytes128:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
-	EACH16(DOT8, 0)
-	AHEAD16(64)
+	EACHROW(DOT8)
 	VMOVDQU32 64(SI), Z23
-	EACH16(MORE8, 64)
+	EACHROW(MORE8)
 	SUMS
 	SUM64
 	ADDBIAS(0, Z0)
@@ -129,10 +128,10 @@ nibbles:
 
 	// 64 bytes are 128 numbers, and one tree adds them all.
 nibbles32:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
 	VMOVDQU32 64(SI), Z22
-	EACH16(DOTNIBBLES, 0)
+	EACHROW(DOTNIBBLES)
 	SMALLSUMS
 	SUM16
 	ADDBIAS(0, Z0)
@@ -143,10 +142,10 @@ nibbles32:
 	NEXTSTEP(64, 128, nibbles32)
 
 nibbles64:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
 	VMOVDQU32 64(SI), Z22
-	EACH16(DOTNIBBLES, 0)
+	EACHROW(DOTNIBBLES)
 	SMALLSUMS
 	SUM32
 	ADDBIAS(0, Z0)
@@ -155,10 +154,10 @@ nibbles64:
 	NEXTSTEP(64, 128, nibbles64)
 
 nibbles128:
-	AHEAD16(0)
+	AHEAD8
 	VMOVDQU32 (SI), Z23
 	VMOVDQU32 64(SI), Z22
-	EACH16(DOTNIBBLES, 0)
+	EACHROW(DOTNIBBLES)
 	SMALLSUMS
 	SUM64
 	ADDBIAS(0, Z0)
@@ -171,63 +170,34 @@ nibbles128:
 	VINSERTI64X4 $1, from1, Z16, Z16; \
 	VPXORD Z30, Z16, Z16; \
 	DOT(Z16, acc)
+#define DOTQ80LOW(row, ahead, acc) \
+	PREFETCHT0 ahead; \
+	DOTQ80(2 row, 36 row, acc)
+#define DOTQ80HIGH(row, ahead, acc) \
+	PREFETCHT0 64 ahead; \
+	DOTQ80(70 row, 104 row, acc)
 
 // DOTQ40 takes four blocks of 16 bytes, 18 apart.
-#define DOTQ40(row, acc) \
+#define DOTQ40(row, ahead, acc) \
 	VBROADCASTI32X4 2 row, Z16; \
 	VBROADCASTI32X4 20 row, K3, Z16; \
 	VBROADCASTI32X4 38 row, K5, Z16; \
 	VBROADCASTI32X4 56 row, K6, Z16; \
+	PREFETCHT0 ahead; \
+	PREFETCHT0 64 ahead; \
 	NIBBLES(acc)
 
-#define ROWS16(M) \
-	M((AX), Z0); \
-	M((AX)(BX*1), Z1); \
-	M((AX)(BX*2), Z2); \
-	M((AX)(R9*1), Z3); \
-	M((AX)(BX*4), Z4); \
-	M((AX)(R10*1), Z5); \
-	M((AX)(R9*2), Z6); \
-	M((AX)(R11*1), Z7); \
-	M((R14), Z8); \
-	M((R14)(BX*1), Z9); \
-	M((R14)(BX*2), Z10); \
-	M((R14)(R9*1), Z11); \
-	M((R14)(BX*4), Z12); \
-	M((R14)(R10*1), Z13); \
-	M((R14)(R9*2), Z14); \
-	M((R14)(R11*1), Z15)
-
-#define PAIRS16(M, off0, off1) \
-	M(off0(AX), off1(AX), Z0); \
-	M(off0(AX)(BX*1), off1(AX)(BX*1), Z1); \
-	M(off0(AX)(BX*2), off1(AX)(BX*2), Z2); \
-	M(off0(AX)(R9*1), off1(AX)(R9*1), Z3); \
-	M(off0(AX)(BX*4), off1(AX)(BX*4), Z4); \
-	M(off0(AX)(R10*1), off1(AX)(R10*1), Z5); \
-	M(off0(AX)(R9*2), off1(AX)(R9*2), Z6); \
-	M(off0(AX)(R11*1), off1(AX)(R11*1), Z7); \
-	M(off0(R14), off1(R14), Z8); \
-	M(off0(R14)(BX*1), off1(R14)(BX*1), Z9); \
-	M(off0(R14)(BX*2), off1(R14)(BX*2), Z10); \
-	M(off0(R14)(R9*1), off1(R14)(R9*1), Z11); \
-	M(off0(R14)(BX*4), off1(R14)(BX*4), Z12); \
-	M(off0(R14)(R10*1), off1(R14)(R10*1), Z13); \
-	M(off0(R14)(R9*2), off1(R14)(R9*2), Z14); \
-	M(off0(R14)(R11*1), off1(R14)(R11*1), Z15)
-
 q80:
-	AHEAD16(0)
-	AHEAD16(64)
+	AHEAD8
 	SCALES4(34)
 	VMOVDQU32 (SI), Z23
-	PAIRS16(DOTQ80, 2, 36)
+	EACHROW(DOTQ80LOW)
 	SUMS
 	SUM32
 	ADDLESS(0, Z0)
 	ADDLESS(1, Z1)
 	VMOVDQU32 64(SI), Z23
-	PAIRS16(DOTQ80, 70, 104)
+	EACHROW(DOTQ80HIGH)
 	SUMS
 	SUM32
 	ADDLESS(2, Z0)
@@ -237,12 +207,11 @@ q80:
 	NEXTSTEP(136, 128, q80)
 
 q40:
-	AHEAD16(0)
-	AHEAD16(64)
+	AHEAD8
 	SCALES4(18)
 	VMOVDQU32 (SI), Z23
 	VMOVDQU32 64(SI), Z22
-	ROWS16(DOTQ40)
+	EACHROW(DOTQ40)
 	SMALLSUMS
 	SUM16
 	ADDLESS(0, Z0)
@@ -253,26 +222,38 @@ q40:
 	ADDQ $16, R13
 	NEXTSTEP(72, 128, q40)
 
-#define QUARTER4K(off, x, i) \
+#define DOTSPLIT(from, acc) \
+	SPLIT(from, Z16); \
+	DOT(Z16, acc)
+#define SPLIT0(row, ahead, acc) \
+	PREFETCHT0 ahead; \
+	DOTSPLIT(16 row, acc)
+#define SPLIT1(row, ahead, acc) \
+	PREFETCHT0 64 ahead; \
+	DOTSPLIT(48 row, acc)
+#define SPLIT2(row, ahead, acc) \
+	PREFETCHT0 128 ahead; \
+	DOTSPLIT(80 row, acc)
+#define SPLIT3(row, ahead, acc) DOTSPLIT(112 row, acc)
+
+#define QUARTER4K(M, x, i) \
 	VMOVDQU32 x(SI), Z23; \
-	EACH16(DOTSPLIT, off); \
+	EACHROW(M); \
 	SMALLSUMS; \
 	SUM32; \
 	ADDBIAS(i, Z0); \
 	ADDBIAS((i+1), Z1)
 
 q4k:
-	AHEAD16(0)
 	MOVQ R14, CX
 	MOVQ DI, R14
 	SCALES4K
 	MOVQ CX, R14
-	QUARTER4K(16, 0, 0)
-	AHEAD16(64)
-	QUARTER4K(48, 64, 2)
-	AHEAD16(128)
-	QUARTER4K(80, 128, 4)
-	QUARTER4K(112, 192, 6)
+	AHEAD8
+	QUARTER4K(SPLIT0, 0, 0)
+	QUARTER4K(SPLIT1, 64, 2)
+	QUARTER4K(SPLIT2, 128, 4)
+	QUARTER4K(SPLIT3, 192, 6)
 	ADDQ $32, R12
 	ADDQ $32, R13
 	NEXTSTEP(144, 256, q4k)
@@ -294,9 +275,22 @@ q4k:
 	VPTERNLOGD $0xF8, Z24, Z16, Z17; \
 	DOT(Z17, acc)
 
-#define QUARTER6K(M, low, high, x, i) \
+#define SIX0(row, ahead, acc) \
+	PREFETCHT0 ahead; \
+	DOTQ6LOW(row, 128 row, acc)
+#define SIX1(row, ahead, acc) \
+	PREFETCHT0 64 ahead; \
+	DOTQ6HIGH(row, 128 row, acc)
+#define SIX2(row, ahead, acc) \
+	PREFETCHT0 128 ahead; \
+	DOTQ6LOW(64 row, 160 row, acc)
+#define SIX3(row, ahead, acc) \
+	PREFETCHT0 192 ahead; \
+	DOTQ6HIGH(64 row, 160 row, acc)
+
+#define QUARTER6K(M, x, i) \
 	VMOVDQU32 x(SI), Z23; \
-	PAIRS16(M, low, high); \
+	EACHROW(M); \
 	SUMS; \
 	SUM16; \
 	ADDLESS(i, Z0); \
@@ -305,15 +299,12 @@ q4k:
 	ADDLESS((i+3), Z3)
 
 q6k:
-	AHEAD16(0)
+	AHEAD8
 	SCALES6K
-	QUARTER6K(DOTQ6LOW, 0, 128, 0, 0)
-	AHEAD16(64)
-	QUARTER6K(DOTQ6HIGH, 0, 128, 64, 4)
-	AHEAD16(128)
-	QUARTER6K(DOTQ6LOW, 64, 160, 128, 8)
-	AHEAD16(192)
-	QUARTER6K(DOTQ6HIGH, 64, 160, 192, 12)
+	QUARTER6K(SIX0, 0, 0)
+	QUARTER6K(SIX1, 64, 4)
+	QUARTER6K(SIX2, 128, 8)
+	QUARTER6K(SIX3, 192, 12)
 	ADDQ $64, R12
 	ADDQ $64, R13
 	NEXTSTEP(210, 256, q6k)
