@@ -1,0 +1,79 @@
+// What a launch of stream.cuh or tiled.cuh computes, and how its outputs are cut
+// into strips of 16; copies to shared memory by prepared addresses.
+#pragma once
+#include "packed.cuh"
+
+// Rows are bf16 weights as stored, [out, in]: 64 inputs of 16 rows are a
+// granule of 128 bytes a row, 16-byte chunks permuted by the row's last bits.
+struct Rows {
+  static constexpr u32 inputs = 64, bytes = 2048, fold = 64;
+  static constexpr bool sums = false;
+};
+
+// Projection is what a launch computes; the same for every block.
+struct Projection {
+  const u8 *weights[3];
+  float *f32[3];
+  u16 *bf16[3];
+  const float *bias[3];
+  u32 out[3];
+  u32 add;   // bit i: add to f32[i]
+  u32 gated; // weights 0 and 1 are gate and up of one result: strips take turns
+  const u16 *x;
+  u32 in, rows, granule, shift, stages;
+  u32 strips; // of a block
+  u32 slices; // of rows: NT·8 each
+  u32 whole;  // the only row lies whole in shared memory
+  const float *norm; // where not null, x is f32 and is normed by these weights
+  float eps;
+};
+
+// wait_groups is copy_wait with a number known at run time.
+DEV void wait_groups(u32 n) {
+  if (n < 2) {
+    if (n == 0) copy_wait<0>();
+    else copy_wait<1>();
+  } else if (n < 4) {
+    if (n == 2) copy_wait<2>();
+    else copy_wait<3>();
+  } else if (n == 4) copy_wait<4>();
+  else if (n == 5) copy_wait<5>();
+  else copy_wait<6>();
+}
+
+// of picks without indexing, which would put the arrays into memory.
+template <class T> DEV T of(const T (&v)[3], u32 i) { return i == 0 ? v[0] : i == 1 ? v[1] : v[2]; }
+
+// Strip says where 16 outputs belong.
+struct Strip {
+  u32 weight, first; // first output
+  bool there;
+};
+
+DEV u32 stripsOf(const Projection &p, u32 i) { return (p.out[i] + 15) / 16; }
+DEV u32 stripCount(const Projection &p) { return p.gated ? 2 * stripsOf(p, 0) : stripsOf(p, 0) + stripsOf(p, 1) + stripsOf(p, 2); }
+DEV Strip stripAt(const Projection &p, u32 i) {
+  u32 a = stripsOf(p, 0);
+  if (p.gated) return {i & 1, i / 2 * 16, i < 2 * a};
+  u32 b = a + stripsOf(p, 1);
+  if (i < a) return {0, i * 16, true};
+  if (i < b) return {1, (i - a) * 16, true};
+  return {2, (i - b) * 16, i < b + stripsOf(p, 2)};
+}
+
+// Shared is an address in shared memory as the GPU's instructions take it.
+#ifdef __NVPTX__
+typedef u32 Shared;
+DEV Shared shared_at(void *p) { return shared_address(p); }
+DEV void copy_to(Shared to, const void *from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+DEV void load_matrix_at(u32 (&r)[4], Shared from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
+#else
+typedef u8 *Shared;
+DEV Shared shared_at(void *p) { return (u8 *)p; }
+DEV void copy_to(Shared to, const void *from, bool there) { copy_async(to, from, there ? 16 : 0); }
+DEV void load_matrix_at(u32 (&r)[4], Shared from) { load_matrix(r, from); }
+#endif
