@@ -1,6 +1,9 @@
 package cpu
 
-import "unsafe"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // Many rows on the matrix unit. quantManySteps steps of quantManyBlocks blocks
 // are decoded into bytes, and meet all tiles of 16 rows before the next ones are
@@ -37,6 +40,8 @@ type quantManyCall struct {
 	mResume                 int     // not 0: results go on from memory
 	mAhead                  uintptr // rows of weights that are decoded next
 	mARow, mARows, mALeft   int     // bytes between them; how many; until the last one
+	mY                      uintptr // where the rows go, with the last steps; else 0
+	mYRow, mYTile           int     // bytes between rows, and to the next tile
 }
 
 //go:noescape
@@ -81,6 +86,9 @@ func (q quantTiles) many(y []float32, ldy int, p *packed, r0, r1 int, t *quantCa
 				mCBlock: 4 * tile * all, mCTile: 4 * tile,
 				mAhead: ahead, mARow: t.astride, mARows: tileSpan * n, mALeft: tileSpan * n,
 			}
+			if k+steps == t.steps {
+				call.mYRow, call.mYTile = 4*ldy, 4*ldy*tileSpan
+			}
 			call.tstride, call.gstep = quantStep, min(q.group, 64)
 			if k > 0 {
 				call.mResume = 1
@@ -94,6 +102,9 @@ func (q quantTiles) many(y []float32, ldy int, p *packed, r0, r1 int, t *quantCa
 				scales := uintptr(4 * k * t.groups * columns)
 				call.mSX, call.mXS = uintptr(call.sx)+scales, uintptr(call.xs)+scales
 				call.mC = at(m.c, (i*all+first)*tile)
+				if call.mYRow != 0 {
+					call.mY = at(y, (r0+first*tileSpan)*ldy+i*tileSpan)
+				}
 				quantMany(&call)
 			}
 			if tiles > 0 {
@@ -104,12 +115,7 @@ func (q quantTiles) many(y []float32, ldy int, p *packed, r0, r1 int, t *quantCa
 			}
 		}
 	}
-	for g := range all {
-		n := min(tileSpan, r1-r0-g*tileSpan)
-		for i := range blocks {
-			tileTranspose(&y[(r0+g*tileSpan)*ldy+i*tileSpan], 4*ldy, &m.c[(i*all+g)*tile], 4*tileSpan, tileSpan, n)
-		}
-	}
+	runtime.KeepAlive(y)
 }
 
 // blockSteps is the steps of a block of the format, if it has more than one.

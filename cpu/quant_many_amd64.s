@@ -24,6 +24,9 @@
 #define MAROW   448
 #define MAROWS  456
 #define MALEFT  464
+#define MY      472
+#define MYROW   480
+#define MYTILE  488
 
 // The sums of a step, and of the one before.
 #define DHALF 8192
@@ -48,6 +51,12 @@
 	M(14, Z14); \
 	M(15, Z15)
 #define ZERO(o, acc) VPXORD acc, acc, acc
+// YROW stores one of R8 rows to CX, R9 apart.
+#define YROW(o, acc) \
+	VMOVUPS acc, (CX); \
+	ADDQ R9, CX; \
+	DECQ R8; \
+	JZ   given
 #define LOADROW(o, acc)  VMOVUPS (64*o)(CX), acc
 #define STOREROW(o, acc) VMOVUPS acc, (64*o)(CX)
 
@@ -56,7 +65,7 @@
 // Some steps of some blocks of 16 outs, each with all tiles of 16 rows: a tile of
 // rows meets the blocks one after the other. Sums are joined a step behind,
 // across blocks and tiles too.
-TEXT ·quantMany(SB), NOSPLIT, $56-8
+TEXT ·quantMany(SB), NOSPLIT, $64-8
 	MOVQ t+0(FP), R15
 	MOVQ CFG(R15), AX
 	LDTILECFG_AX
@@ -73,6 +82,8 @@ tile:
 	MOVQ AX, a-24(SP)
 	MOVQ MC(R15), AX
 	MOVQ AX, c-32(SP)
+	MOVQ MY(R15), AX
+	MOVQ AX, y-56(SP)
 	MOVQ MBLOCKS(R15), AX
 	MOVQ AX, blocks-40(SP)
 
@@ -89,7 +100,7 @@ unit:
 	JE   alone
 	CALL mix<>(SB)
 	MOVQ before-16(SP), CX
-	EACHROW(STOREROW)
+	CALL give<>(SB)
 	JMP  begin
 
 alone:
@@ -98,6 +109,12 @@ alone:
 begin:
 	MOVQ c-32(SP), CX
 	MOVQ CX, before-16(SP)
+	CMPQ MY(R15), $0
+	JE   results
+	MOVQ y-56(SP), DX
+	MOVQ DX, before-16(SP)
+
+results:
 	CMPQ MRESUME(R15), $0
 	JE   zero
 	EACHROW(LOADROW)
@@ -154,6 +171,7 @@ stepped:
 	ADDQ CX, a-24(SP)
 	MOVQ MCBLOCK(R15), CX
 	ADDQ CX, c-32(SP)
+	ADDQ $64, y-56(SP)
 	DECQ blocks-40(SP)
 	JNZ  unit
 
@@ -165,6 +183,8 @@ stepped:
 	ADDQ CX, MXS(R15)
 	MOVQ MCTILE(R15), CX
 	ADDQ CX, MC(R15)
+	MOVQ MYTILE(R15), CX
+	ADDQ CX, MY(R15)
 	DECQ MTILES(R15)
 	JNZ  tile
 
@@ -173,9 +193,26 @@ stepped:
 	ADDQ half-8(SP), R9
 	CALL join<>(SB)
 	MOVQ before-16(SP), CX
-	EACHROW(STOREROW)
+	CALL give<>(SB)
 	TILERELEASE
 	VZEROUPPER
+	RET
+
+// give stores what Z0 to Z15 have at CX: [16, 16] as they are, or, with the last
+// steps, as rows of y.
+TEXT give<>(SB), NOSPLIT, $0-0
+	CMPQ MY(R15), $0
+	JNE  last
+	EACHROW(STOREROW)
+	RET
+
+last:
+	TRANSPOSE16
+	MOVQ ROWS(R15), R8
+	MOVQ MYROW(R15), R9
+	EACHROW(YROW)
+
+given:
 	RET
 
 // multiply is mix without what is joined.

@@ -54,7 +54,7 @@ DEV void arrive_at(u32 barrier, u32 rank, bool yes) {
   asm volatile("{\n\t.reg .pred p;\n\t.reg .b32 remote;\n\tsetp.ne.b32 p, %2, 0;\n\t"
                "@p mapa.shared::cluster.u32 remote, %0, %1;\n\t@p mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank), "r"((u32)yes) : "memory");
 }
-// give sends numbers to the shared memory of a block of the cluster, whose
+// give sends numbers to the shared memory of another block of the cluster, whose
 // barrier they complete their bytes at: a fence for the cluster would wait for
 // all copies that are on their way (measured: 1 µs an exchange).
 DEV void give(u32 to, const float (&v)[4], u32 barrier) {

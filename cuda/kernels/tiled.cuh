@@ -230,8 +230,8 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
         u32 block = owner / KG, to = exchange + ((owner % KG - team) * wide * 4 * teams + rank * KG + team) * part + lane * 16;
         UNROLL for (u32 i = 0; i < own / 4; i++) {
           const float(&v)[4] = total[owner * own / 4 + i];
-          // A warp's own part is read by the thread that writes it. Where blocks sent it
-          // to themselves, single sums differed.
+          // A warp's own part is read by the thread that writes it: what st.async does to
+          // the block that executes it is undefined (PTX ISA), and single sums differed.
           if (C > 1 && block != rank) give(in_block(to, block) + i * 512, v, in_block(there, block));
           else put_at(to + i * 512, v);
         }
