@@ -175,6 +175,7 @@ nibbles128:
 	DOTQ80(2 row, 36 row, acc)
 #define DOTQ80HIGH(row, ahead, acc) \
 	PREFETCHT0 64 ahead; \
+	PREFETCHT0 128 ahead; \
 	DOTQ80(70 row, 104 row, acc)
 
 // DOTQ40 takes four blocks of 16 bytes, 18 apart.
