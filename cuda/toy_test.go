@@ -18,9 +18,7 @@ type toy struct {
 	layout                   backend.KVLayout
 	hidden, queries, keys    int // widths
 	inner                    int
-	buffers                  [7]backend.Buffer
 	targets                  [3]backend.Buffer
-	weights                  [3]backend.Linear
 	cos, sin                 []float32
 	x, h, q, k, v, attn, mlp backend.Buffer
 }
