@@ -15,7 +15,7 @@ import (
 // where they lie in the file; smaller ones are unpacked to bytes a step ahead,
 // into 4 KB that stay in L1. quantFormat tells what comes out.
 //
-// One row goes by VPDPBUSD, few rows of small groups by quantDots, others
+// One row goes by VPDPBUSD, also the last one of 17, few rows of small groups by quantDots, others
 // through tiles while the weights are decoded, 16 rows after the other; many by
 // quantMany: the same sums.
 //
@@ -161,6 +161,10 @@ func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs, rows int,
 	m.d, m.buf, m.w, m.bias, m.c, m.decoded = cut(4096), cut(1024), cut(blocks*m.table), cut(blocks*m.table), cut(sums), cut(decoded)
 }
 
+// alone tells whether n rows that are packed together, of a forward of that many,
+// go by quantAlone: one row that no tile of others waits for.
+func (q quantTiles) alone(rows, n int) bool { return q.span == 1 || n == 1 && !q.takesMany(rows) }
+
 // few gives the arithmetic for that many rows where tiles are slower: a tile
 // instruction of 16 or 32 elements takes as long as one of 64. In groups of 32
 // quantDots took 0.4 to 0.8 of the time of tiles with 2 rows, 0.5 to 1.1 with 4;
@@ -230,8 +234,7 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 		}
 		return
 	}
-	alone := q.span == 1 || p.rows == 1
-	if alone && rows < tileSpan {
+	if rows < tileSpan && q.alone(p.rows, p.rows%q.span) {
 		// VPDPBUSD reads 16 rows.
 		m.blocks[0].a = uintptr(unsafe.Pointer(&m.decoded[0]))
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&m.decoded[0])), 4*len(m.decoded)), w.data[o0*w.stride():o1*w.stride()])
@@ -239,6 +242,7 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 	}
 	for r := 0; r < p.rows; r += q.span {
 		n := min(q.span, p.rows-r)
+		alone := q.alone(p.rows, n)
 		q.activations(&t, p, r, n)
 		var cfg tileConfig
 		for i := range blocks {
@@ -256,7 +260,7 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 			call.ahead, call.left = quantTilesAhead*t.pstep, max(t.steps-quantTilesAhead, 1)
 			quantBlocks(&call)
 		}
-		if n > 1 {
+		if !alone {
 			tileTranspose(&y[r*ldy], 4*ldy, &m.c[0], 64, o1-o0, n)
 			continue
 		}

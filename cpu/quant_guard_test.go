@@ -23,7 +23,7 @@ func TestInt8ReadsOnlyTheWeight(t *testing.T) {
 			rng := rand.New(rand.NewPCG(25, uint64(sh.in)))
 			w := quantMatrix(rng, c, sh.out, sh.in, 0)
 			for name, pr := range int8Projectors(&w.tensor) {
-				for _, rows := range []int{1, 6, 20} {
+				for _, rows := range []int{1, 6, 17, 20, 97} {
 					x := randomRows(rng, rows*sh.in)
 					want := runProjector(pr, w, x, rows, 0, sh.out, sh.out)
 					for _, atEnd := range []bool{false, true} {

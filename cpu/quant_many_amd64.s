@@ -28,29 +28,8 @@
 #define MYROW   480
 #define MYTILE  488
 
-// The sums of a step, and of the one before.
-#define DHALF 8192
-
 #include "quant_mix_amd64.h"
 
-#define EACHROW(M) \
-	M(0, Z0); \
-	M(1, Z1); \
-	M(2, Z2); \
-	M(3, Z3); \
-	M(4, Z4); \
-	M(5, Z5); \
-	M(6, Z6); \
-	M(7, Z7); \
-	M(8, Z8); \
-	M(9, Z9); \
-	M(10, Z10); \
-	M(11, Z11); \
-	M(12, Z12); \
-	M(13, Z13); \
-	M(14, Z14); \
-	M(15, Z15)
-#define ZERO(o, acc) VPXORD acc, acc, acc
 // YROW stores one of R8 rows to CX, R9 apart.
 #define YROW(o, acc) \
 	VMOVUPS acc, (CX); \
@@ -117,11 +96,11 @@ begin:
 results:
 	CMPQ MRESUME(R15), $0
 	JE   zero
-	EACHROW(LOADROW)
+	EACHSUM(LOADROW)
 	JMP  loaded
 
 zero:
-	EACHROW(ZERO)
+	EACHSUM(ZERO)
 
 loaded:
 	// Scales of the block's weights: blocks count down.
@@ -203,75 +182,14 @@ stepped:
 TEXT give<>(SB), NOSPLIT, $0-0
 	CMPQ MY(R15), $0
 	JNE  last
-	EACHROW(STOREROW)
+	EACHSUM(STOREROW)
 	RET
 
 last:
 	TRANSPOSE16
 	MOVQ ROWS(R15), R8
 	MOVQ MYROW(R15), R9
-	EACHROW(YROW)
+	EACHSUM(YROW)
 
 given:
-	RET
-
-// multiply is mix without what is joined.
-TEXT multiply<>(SB), NOSPLIT, $0-0
-	MOVQ GROUPS(R15), CX
-	CMPQ KIND(R15), $0
-	JE   multiply128
-	CMPQ KIND(R15), $3
-	JAE  multiplySigned
-
-multiplyUnsigned:
-	TILEZERO(0)
-	TILELOADD(0, 12, 4)
-	TILELOADD(10, 11, 6)
-	MIXTDP(TDPBUSD, 0)
-	MIXSTORE(0)
-	DECQ CX
-	JNZ  multiplyUnsigned
-	RET
-
-multiplySigned:
-	TILEZERO(0)
-	TILELOADD(0, 12, 4)
-	TILELOADD(10, 11, 6)
-	MIXTDP(TDPBSSD, 0)
-	MIXSTORE(0)
-	DECQ CX
-	JNZ  multiplySigned
-	RET
-
-multiply128:
-	TILEZERO(0)
-	TILELOADD(0, 12, 4)
-	TILELOADD(10, 11, 6)
-	MIXTDP(TDPBUSD, 0)
-	TILELOADD(0, 12, 4)
-	TILELOADD(10, 11, 6)
-	MIXTDP(TDPBUSD, 0)
-	MIXSTORE(0)
-	RET
-
-// join is mix without what is multiplied.
-TEXT join<>(SB), NOSPLIT, $0-0
-	MOVQ GROUPS(R15), CX
-	CMPQ KIND(R15), $3
-	JAE  joinPlain
-
-joinBias:
-	MIXSCALES
-	EACHROW(MIXBIAS)
-	MIXNEXTBIAS
-	DECQ CX
-	JNZ  joinBias
-	RET
-
-joinPlain:
-	MIXSCALE
-	EACHROW(MIXONE)
-	MIXNEXT
-	DECQ CX
-	JNZ  joinPlain
 	RET

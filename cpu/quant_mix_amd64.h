@@ -1,3 +1,28 @@
+// What quantBlocks and quantMany are made of: groups of a step are multiplied,
+// and their sums, of 16 outs by 16 rows, joined to Z0 to Z15 a step behind.
+
+// Between the sums of a step and of the one before.
+#define DHALF 8192
+
+#define EACHSUM(M) \
+	M(0, Z0); \
+	M(1, Z1); \
+	M(2, Z2); \
+	M(3, Z3); \
+	M(4, Z4); \
+	M(5, Z5); \
+	M(6, Z6); \
+	M(7, Z7); \
+	M(8, Z8); \
+	M(9, Z9); \
+	M(10, Z10); \
+	M(11, Z11); \
+	M(12, Z12); \
+	M(13, Z13); \
+	M(14, Z14); \
+	M(15, Z15)
+#define ZERO(o, acc) VPXORD acc, acc, acc
+
 // MIXONE and MIXBIAS join the sums of a group and one out, of 16 rows, to acc.
 #define MIXONE(o, acc) \
 	VCVTDQ2PS (64*o)(R9), Z16; \
@@ -143,4 +168,65 @@ mix128:
 	MIXBIAS(15, Z15)
 	MIXSTORE(0)
 	MIXNEXTBIAS
+	RET
+
+// multiply is mix without what is joined.
+TEXT multiply<>(SB), NOSPLIT, $0-0
+	MOVQ GROUPS(R15), CX
+	CMPQ KIND(R15), $0
+	JE   multiply128
+	CMPQ KIND(R15), $3
+	JAE  multiplySigned
+
+multiplyUnsigned:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	MIXSTORE(0)
+	DECQ CX
+	JNZ  multiplyUnsigned
+	RET
+
+multiplySigned:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBSSD, 0)
+	MIXSTORE(0)
+	DECQ CX
+	JNZ  multiplySigned
+	RET
+
+multiply128:
+	TILEZERO(0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	TILELOADD(0, 12, 4)
+	TILELOADD(10, 11, 6)
+	MIXTDP(TDPBUSD, 0)
+	MIXSTORE(0)
+	RET
+
+// join is mix without what is multiplied.
+TEXT join<>(SB), NOSPLIT, $0-0
+	MOVQ GROUPS(R15), CX
+	CMPQ KIND(R15), $3
+	JAE  joinPlain
+
+joinBias:
+	MIXSCALES
+	EACHSUM(MIXBIAS)
+	MIXNEXTBIAS
+	DECQ CX
+	JNZ  joinBias
+	RET
+
+joinPlain:
+	MIXSCALE
+	EACHSUM(MIXONE)
+	MIXNEXT
+	DECQ CX
+	JNZ  joinPlain
 	RET

@@ -69,7 +69,7 @@ func (q quantTiles) pack(p *packed, x []float32, r0, r1 int) {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
 			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less)
 		}
-		if order := q.order(q.span == 1 || p.rows == 1); order != nil {
+		if order := q.order(q.alone(p.rows, n)); order != nil {
 			permuteBytes(&plain[0], order, n*p.in/quantStep)
 		}
 		if n > 1 {
