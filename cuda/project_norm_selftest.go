@@ -10,10 +10,7 @@ import (
 
 func init() {
 	for _, f := range projectFormats {
-		name := f.dt.String()
-		if f.group > 0 {
-			name = fmt.Sprintf("%s-%d", name, f.group)
-		}
+		name := vectors.Name(f.dt, f.group)
 		registerSelfTest("project/"+name+"/normed", func(d *device) error { return checkNormed(d, f.dt, f.group) })
 	}
 }

@@ -14,10 +14,7 @@ import (
 
 func init() {
 	for _, f := range projectFormats {
-		name := f.dt.String()
-		if f.group > 0 {
-			name = fmt.Sprintf("%s-%d", name, f.group)
-		}
+		name := vectors.Name(f.dt, f.group)
 		registerSelfTest("project/"+name, func(d *device) error { return checkProjections(d, f.dt, f.group) })
 		registerSelfTest("project/"+name+"/rows", func(d *device) error { return checkRowBits(d, f.dt, f.group) })
 		if f.dt.Quantized() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
@@ -13,10 +14,7 @@ func init() {
 		if !f.dt.Quantized() {
 			continue
 		}
-		name := f.dt.String()
-		if f.group > 0 {
-			name = fmt.Sprintf("%s-%d", name, f.group)
-		}
+		name := vectors.Name(f.dt, f.group)
 		registerSelfTest("tiled/"+name, func(d *device) error { return checkTiled(d, f.dt, f.group) })
 	}
 }

@@ -13,10 +13,7 @@ import (
 
 func init() {
 	for _, f := range projectFormats {
-		name := f.dtype.String()
-		if f.group > 0 {
-			name = fmt.Sprintf("%s-%d", name, f.group)
-		}
+		name := vectors.Name(f.dtype, f.group)
 		for _, x := range []elem{elemBF16, elemF32} {
 			registerSelfTest("project/"+name+"/"+x.name(), func(d *device) error { return checkProject(d, f, x) })
 			registerSelfTest("project/"+name+"/"+x.name()+"/rows", func(d *device) error { return checkRowBits(d, f, x) })

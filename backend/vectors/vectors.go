@@ -60,3 +60,12 @@ func Equal(got, want []float32) error {
 	}
 	return nil
 }
+
+// Name is what the tests of a weight format are called: its type, and its group
+// where it has one to choose.
+func Name(dt backend.DType, group int) string {
+	if group > 0 {
+		return fmt.Sprintf("%v-%d", dt, group)
+	}
+	return dt.String()
+}
