@@ -15,9 +15,9 @@ import (
 // What c held does not count, and what lies between its rows is left alone.
 type sgemm func(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int)
 
-// accelerateVariable asks for Accelerate, Apple's BLAS: "1" where it is measured
-// to be faster, "always" without measuring. Its order of accumulation is its
-// own, so it is never used unasked: see docs/adr/0008-accelerate-is-asked-for.md.
+// accelerateVariable says when Accelerate, Apple's BLAS, is used: "1", and unset,
+// where it is measured to be faster, "always" without measuring, "0" never. See
+// docs/adr/0008-accelerate-is-measured.md for what it gives up.
 const accelerateVariable = "WINDROW_ACCELERATE"
 
 // accelerateRows is the most rows of a forward that never go to Accelerate, and
@@ -49,6 +49,14 @@ type blasKey struct {
 	threads int
 }
 
+// Verdicts keeps what was measured at one start for the next ones, so that they
+// choose alike.
+type Verdicts interface {
+	// Read returns the verdict of a key, if one is known.
+	Read(key string) (faster, known bool)
+	Write(key string, faster bool)
+}
+
 // blasChooser decides whether backends use a BLAS, and remembers it for the
 // life of the process.
 type blasChooser struct {
@@ -67,13 +75,13 @@ func measured(ours, theirs func()) bool { return measuredFaster(time.Now, ours, 
 
 // choose returns what b is to use where accelerateVariable is setting. An error
 // is of a setting that is none, or of "always" where that cannot be.
-func (c *blasChooser) choose(b *Backend, setting string) (blas, error) {
+func (c *blasChooser) choose(b *Backend, setting string, kept Verdicts) (blas, error) {
 	switch setting {
-	case "", "0":
+	case "0":
 		return blas{}, nil
-	case "1", "always":
+	case "", "1", "always":
 	default:
-		return blas{}, fmt.Errorf("%s: %q, want 1 (where it is measured to be faster), always, or 0", accelerateVariable, setting)
+		return blas{}, fmt.Errorf("%s: %q, want 1 (where it is measured to be faster: the default), always, or 0", accelerateVariable, setting)
 	}
 	key := blasKey{setting == "always", b.k.name, b.pool.workers}
 	c.mutex.Lock()
@@ -85,8 +93,11 @@ func (c *blasChooser) choose(b *Backend, setting string) (blas, error) {
 	if err != nil && key.always {
 		return blas{}, fmt.Errorf("%s=always: Accelerate %w", accelerateVariable, err)
 	}
-	if err == nil && !key.always && !c.gains(b, product) {
+	if err == nil && !key.always && !c.verdict(b, product, kept) {
 		err = errNotFaster
+	}
+	if setting == "" && errors.Is(err, errNoAccelerate) {
+		return blas{}, nil // no news where nobody expects it
 	}
 	choice := blas{product: product, rows: accelerateRows,
 		note: fmt.Sprintf("; Accelerate in forwards of more than %d rows, not yet run on hardware", accelerateRows)}
@@ -149,6 +160,21 @@ func agrees(product sgemm) bool {
 		}
 	}
 	return true
+}
+
+// verdict tells whether the BLAS is faster: what was found at an earlier start,
+// else what is measured now.
+func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
+	if kept == nil {
+		return c.gains(b, product)
+	}
+	key := fmt.Sprintf("accelerate %s %d", b.k.name, b.pool.workers)
+	faster, known := kept.Read(key)
+	if !known {
+		faster = c.gains(b, product)
+		kept.Write(key, faster)
+	}
+	return faster
 }
 
 // gains measures a projection of the fewest rows that would go to the BLAS,

@@ -13,7 +13,7 @@ import (
 func TestAccelerate(t *testing.T) {
 	k := bestTable(t)
 	start := time.Now()
-	b, err := newBackend(k, true, 4, &blasChooser{open: openAccelerate, faster: measured}, "1")
+	b, err := newBackend(k, true, 4, &blasChooser{open: openAccelerate, faster: measured}, "1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

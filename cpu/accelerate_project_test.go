@@ -15,7 +15,7 @@ import (
 // that many rows.
 func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Backend {
 	t.Helper()
-	b, err := newBackend(k, exact, 2, &accelerate, "")
+	b, err := newBackend(k, exact, 2, &accelerate, "0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,16 +170,19 @@ func TestAccelerateChoice(t *testing.T) {
 		err     string
 	}{
 		{"missing", missing(), "1", best, everyRow, "Accelerate not used: it is part of macOS alone", ""},
+		{"missing, unasked", missing(), "", best, everyRow, "", ""},
 		{"missing, demanded", missing(), "always", best, 0, "", "WINDROW_ACCELERATE=always: Accelerate is part of macOS alone"},
 		{"wrong", wrong(), "1", best, everyRow, "Accelerate not used: it multiplies wrongly here", ""},
 		{"wrong, demanded", wrong(), "always", best, 0, "", "WINDROW_ACCELERATE=always: Accelerate multiplies wrongly here"},
 		{"the reference", fakeAccelerate(t, &calls, true), "1", genericKernels(), everyRow, "not for the reference", ""},
 		{"demanded", fakeAccelerate(t, &calls, false), "always", best, accelerateRows, "Accelerate in forwards of more than 128 rows, not yet run on hardware", ""},
-		{"no setting", missing(), "yes", best, 0, "", `WINDROW_ACCELERATE: "yes", want 1 (where it is measured to be faster), always, or 0`},
+		{"no setting", missing(), "yes", best, 0, "", `WINDROW_ACCELERATE: "yes", want 1 (where it is measured to be faster: the default), always, or 0`},
 		{"faster", fakeAccelerate(t, &calls, true), "1", best, accelerateRows, "Accelerate in forwards", ""},
+		{"faster, unasked", fakeAccelerate(t, &calls, true), "", best, accelerateRows, "Accelerate in forwards", ""},
+		{"slower, unasked", fakeAccelerate(t, &calls, false), "", best, everyRow, "Accelerate not used: it was not measured to be faster", ""},
 		{"slower", fakeAccelerate(t, &calls, false), "1", best, everyRow, "Accelerate not used: it was not measured to be faster", ""},
 	} {
-		b, err := newBackend(c.k, false, 2, c.chooser, c.setting)
+		b, err := newBackend(c.k, false, 2, c.chooser, c.setting, nil)
 		if c.err != "" {
 			if err == nil || err.Error() != c.err {
 				t.Errorf("%s: error %v, want %s", c.name, err, c.err)
@@ -198,7 +201,7 @@ func TestAccelerateChoice(t *testing.T) {
 			t.Errorf("%s: %d rows, %s; want %d and %q", c.name, f.BatchInvariantRows, f.Description, c.rows, c.note)
 		}
 		before := calls
-		again, err := newBackend(c.k, false, 2, c.chooser, c.setting)
+		again, err := newBackend(c.k, false, 2, c.chooser, c.setting, nil)
 		if err != nil || calls != before || again.Features() != f {
 			t.Errorf("%s: the second backend of a process: %v, %d calls, %s", c.name, err, calls-before, again.Features().Description)
 		}
@@ -207,20 +210,50 @@ func TestAccelerateChoice(t *testing.T) {
 	}
 }
 
-// TestAccelerateUnasked: nobody opens it, and every row keeps its bits.
-func TestAccelerateUnasked(t *testing.T) {
-	for _, setting := range []string{"", "0"} {
-		b, err := newBackend(bestTable(t), false, 1, &blasChooser{faster: measured, open: func() (sgemm, error) {
-			t.Error("opened")
-			return nil, errors.New("opened")
-		}}, setting)
+// TestAccelerateRefused: nobody opens it, and every row keeps its bits.
+func TestAccelerateRefused(t *testing.T) {
+	b, err := newBackend(bestTable(t), false, 1, &blasChooser{faster: measured, open: func() (sgemm, error) {
+		t.Error("opened")
+		return nil, errors.New("opened")
+	}}, "0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if f := b.Features(); f.BatchInvariantRows != 1<<20 || strings.Contains(f.Description, "Accelerate") {
+		t.Errorf("%d rows, %s", f.BatchInvariantRows, f.Description)
+	}
+}
+
+// verdicts are kept in memory.
+type verdicts map[string]bool
+
+func (v verdicts) Read(key string) (faster, known bool) { faster, known = v[key]; return }
+func (v verdicts) Write(key string, faster bool)        { v[key] = faster }
+
+// TestAccelerateVerdict: what one start measured, the next one takes, for the
+// same kernels and threads alone.
+func TestAccelerateVerdict(t *testing.T) {
+	kept := verdicts{}
+	var calls int
+	used := func(threads int, faster bool) bool {
+		t.Helper()
+		b, err := newBackend(bestTable(t), false, threads, fakeAccelerate(t, &calls, faster), "", kept) // a chooser is a start
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := b.Features(); f.BatchInvariantRows != 1<<20 || strings.Contains(f.Description, "Accelerate") {
-			t.Errorf("setting %q: %d rows, %s", setting, f.BatchInvariantRows, f.Description)
-		}
-		b.Close()
+		defer b.Close()
+		return b.blas.product != nil
+	}
+	if !used(2, true) || !used(2, false) || len(kept) != 1 {
+		t.Errorf("found faster, then forgotten: %v", kept)
+	}
+	if used(1, false) || used(1, true) || len(kept) != 2 {
+		t.Errorf("found slower, then forgotten: %v", kept)
+	}
+	// Where it cannot be used nothing is kept.
+	if _, err := newBackend(bestTable(t), false, 3, &blasChooser{open: func() (sgemm, error) { return nil, errNoAccelerate }}, "", kept); err != nil || len(kept) != 2 {
+		t.Errorf("without it: %v, %v", err, kept)
 	}
 }
 

@@ -5,8 +5,8 @@
 //
 // Whatever the kernels, a row's result is bit-identical whatever other rows
 // ride along (batch invariance), and independent of the number of threads;
-// Accelerate, which the user may ask for on macOS, gives that up in forwards of
-// many rows.
+// Accelerate, where macOS has it and it is faster, gives that up in forwards of
+// more than 128 rows.
 package cpu
 
 import (
@@ -25,6 +25,8 @@ type Options struct {
 	Exact bool
 	// Kernels names a kernel table (see KernelTables); "" means the best.
 	Kernels string
+	// Verdicts keeps whether Accelerate is faster; nil measures at every start.
+	Verdicts Verdicts
 }
 
 // Backend is the CPU as a backend.Backend.
@@ -58,13 +60,13 @@ func New(o Options) (*Backend, error) {
 	if n < 0 || n > maxThreads {
 		return nil, fmt.Errorf("threads: %d, want 1 to %d, or 0 for one a CPU", n, maxThreads)
 	}
-	return newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable))
+	return newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable), o.Verdicts)
 }
 
-func newBackend(k *kernels, exact bool, threads int, c *blasChooser, setting string) (*Backend, error) {
+func newBackend(k *kernels, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
 	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads)}
 	var err error
-	if b.blas, err = c.choose(b, setting); err != nil {
+	if b.blas, err = c.choose(b, setting, kept); err != nil {
 		b.pool.close()
 		return nil, err
 	}

@@ -1,22 +1,10 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 
 	"windrow/decoder"
 )
-
-// cacheVariable is the environment variable that names the folder of what was
-// measured, or "off" for none; by default it lies in the user's cache folder.
-const cacheVariable = "WINDROW_CACHE"
-
-// maxCostFile bounds what is read of a cache file: a real one has 1 KiB.
-const maxCostFile = 64 << 10
 
 // costFile is a cached cost model. The key is there in full, so that a file
 // tells what it is about and a collision of names is noticed.
@@ -26,36 +14,13 @@ type costFile struct {
 }
 
 // costPath is where the cost of a key is kept; "" for nowhere.
-func costPath(key string) string {
-	folder := os.Getenv(cacheVariable)
-	if folder == "off" {
-		return ""
-	}
-	if folder == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		folder = filepath.Join(cache, "windrow")
-	}
-	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(folder, fmt.Sprintf("cost-%x.json", sum[:8]))
-}
+func costPath(key string) string { return cachePath("cost", key) }
 
 // readCost returns a cached cost model, nil where there is none that can be
 // used: it is then measured again.
 func readCost(key string) *decoder.CostModel {
-	path := costPath(key)
-	if path == "" {
-		return nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxCostFile))
-	if err != nil {
+	b := readCache(costPath(key))
+	if b == nil {
 		return nil
 	}
 	return parseCost(b, key)
@@ -73,12 +38,7 @@ func parseCost(b []byte, key string) *decoder.CostModel {
 	return c
 }
 
-// writeCost keeps a cost model. A cache that cannot be written is no error:
-// the next run measures again.
+// writeCost keeps a cost model.
 func writeCost(key string, c *decoder.CostModel) {
-	path := costPath(key)
-	if path == "" || os.MkdirAll(filepath.Dir(path), 0o755) != nil {
-		return
-	}
-	_ = writeFile(path, func(w io.Writer) error { return writeJSON(w, costFile{key, c.Points()}) })
+	writeCache(costPath(key), costFile{key, c.Points()})
 }

@@ -55,7 +55,7 @@ func TestCostCache(t *testing.T) {
 		"negative":       `{"key": "key", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": -1}]}`,
 		"not from one":   `{"key": "key", "points": [{"rows": 2, "seconds": 1}, {"rows": 3, "seconds": 1}]}`,
 		"wrong type":     `{"key": "key", "points": [{"rows": "1", "seconds": 1}]}`,
-		"larger than it": string(whole) + strings.Repeat(" ", maxCostFile) + "!",
+		"larger than it": string(whole) + strings.Repeat(" ", maxCacheFile) + "!",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)

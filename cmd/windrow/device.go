@@ -49,7 +49,7 @@ func openBackend(m machineOptions, src model.Source, notes io.Writer) (*opened, 
 			fmt.Fprintf(notes, "%v; going on with the CPU\n", err)
 		}
 	}
-	b, err := cpu.New(cpu.Options{Threads: m.threads, Exact: m.exact, Kernels: m.kernels})
+	b, err := cpu.New(cpu.Options{Threads: m.threads, Exact: m.exact, Kernels: m.kernels, Verdicts: verdictCache{}})
 	if err != nil {
 		return nil, err
 	}

@@ -153,7 +153,7 @@ func (r *doctorReport) save(path string) error {
 // examineCPU says which kernels the CPU would run.
 func examineCPU() checks.Check {
 	check := checks.Check{Name: backendCPU, Status: checks.StatusFact}
-	b, err := cpu.New(cpu.Options{})
+	b, err := cpu.New(cpu.Options{Verdicts: verdictCache{}})
 	if err != nil {
 		check.Status, check.Detail = checks.StatusFailed, err.Error()
 		return check

@@ -21,7 +21,7 @@ func versionCommand() *cli.Command {
 			if c.Args().Present() {
 				return usagef("takes no arguments, got %q", c.Args().First())
 			}
-			b, err := cpu.New(cpu.Options{})
+			b, err := cpu.New(cpu.Options{Verdicts: verdictCache{}})
 			if err != nil {
 				return err
 			}
