@@ -2,7 +2,7 @@
 // toolkit, no cgo. docs/cuda.md says how a forward becomes launches.
 //
 // For passes whose spans have 32 rows or fewer each, a row's result is
-// bit-identical whatever other rows ride along.
+// bit-identical whatever other rows ride along, unless Options say otherwise.
 package cuda
 
 import (
@@ -19,6 +19,10 @@ type Options struct {
 	Device int
 	// Exact keeps activations in f32 in every operation.
 	Exact bool
+	// BatchVariant gives passes of more than 32 rows in all the fastest
+	// kernels: a row's bits may then depend on what rides along. Passes of up to
+	// 32 rows, and with them one sequence's, are as without it.
+	BatchVariant bool
 	// Library is the driver's library; "" searches for it.
 	Library string
 	// Progress is told of the bytes of each weight that has been taken.
@@ -30,6 +34,7 @@ type Backend struct {
 	device   *device
 	uploader *driver.Uploader
 	exact    bool
+	variant  bool // Options.BatchVariant
 	notify   func(int64)
 
 	owned     []driver.Ptr // weights and slabs of KV pages
@@ -52,7 +57,7 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{device: dev, exact: o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
+	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
 	dev.ctx.Enter()
 	defer dev.ctx.Leave()
 	if b.uploader, err = dev.ctx.NewUploader(); err != nil {
@@ -95,6 +100,10 @@ func (b *Backend) Features() backend.Features {
 		Kernels:            "cuda-bf16",
 		PrefillRows:        b.prefillRows(),
 		BatchInvariantRows: invariantRows,
+	}
+	if b.variant {
+		f.Kernels += "-variant"
+		f.Description += fmt.Sprintf("; passes of more than %d rows are not batch invariant", invariantRows)
 	}
 	if b.exact {
 		f.Kernels, f.Exact, f.BatchInvariantRows = "cuda-f32", true, 1<<20

@@ -75,6 +75,9 @@ func (b *Backend) emitRows(y *plan, a *action) {
 	}
 }
 
+// wideHead tells whether the head is made as a prefill's product.
+func (g *geometry) wideHead() bool { return g.wide && g.head > invariantRows }
+
 // target is where an operand's rows go.
 func (o operand) target(add bool) target { return target{o.f32, o.bf16, add} }
 
@@ -88,7 +91,7 @@ func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, norm 
 	switch {
 	case norm != 0:
 		b.device.projectNormed(targets[:len(dst)], inputs{src.f32, norm, eps}, w, false)
-	case y.decode:
+	case y.decode && !y.wide:
 		b.device.project(targets[:len(dst)], src.bf16, w, y.shape.bucket)
 	default:
 		b.device.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
@@ -126,7 +129,7 @@ func (b *Backend) emitGated(y *plan, a *action) {
 		switch {
 		case a.norm[0] != 0:
 			d.projectNormed([]target{dst.target(false)}, inputs{a.src[0].f32, a.norm[0], a.eps}, a.w[:2], true)
-		case y.decode:
+		case y.decode && !y.wide:
 			d.projectGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
 		default:
 			d.prefillGated(dst.target(false), a.src[0].bf16, a.w[0], a.w[1], bucket)
@@ -152,7 +155,12 @@ func (b *Backend) emitHead(y *plan, a *action) {
 		d.projectNormed([]target{{f32: a.scratch[1]}}, inputs{src.f32, a.norm[0], a.eps}, a.w[:1], false)
 	case w.w.fast():
 		d.rmsNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
-		d.project([]target{{f32: a.scratch[1]}}, a.scratch[0], a.w[:1], y.head)
+		logits := []target{{f32: a.scratch[1]}}
+		if y.wideHead() {
+			d.prefillProject(logits, a.scratch[0], a.w[:1], y.head)
+		} else {
+			d.project(logits, a.scratch[0], a.w[:1], y.head)
+		}
 	default:
 		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
 		d.simtProject(a.scratch[1], a.scratch[0], w.w, 0, false, y.head)

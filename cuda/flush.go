@@ -94,13 +94,15 @@ func (p *pass) prepare() error {
 		switch a.kind {
 		case opHead:
 			_, out := statsBytes(a.w[0].w.out, y.head, y.top)
-			err = room(&b.results, out)
+			if err = room(&b.results, out); err == nil && y.wideHead() && a.w[0].w.fast() {
+				changed, err = b.device.prepareGEMM(a.w[:], y.head)
+			}
 		case opAttend:
 			if a.src[0].bf16 != 0 && y.decode {
 				changed, err = b.device.prepareAttend(y.shape.bucket, y.shape.spans, y.chunks, a.src[0].width/y.kv.HeadDim, y.kv.HeadDim)
 			}
 		case opProject, opProjectAdd, opGated:
-			if a.src[0].bf16 != 0 && !y.decode {
+			if a.src[0].bf16 != 0 && (!y.decode || y.wide) {
 				changed, err = b.device.prepareGEMM(a.w[:], y.shape.bucket)
 			}
 		}

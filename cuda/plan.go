@@ -42,6 +42,7 @@ type action struct {
 type geometry struct {
 	shape  stepShape
 	decode bool // every span has at most invariantRows rows
+	wide   bool // a decode pass whose projections are made as prefill's
 	chunks int  // of the context, a power of two
 	most   int  // rows of the longest span, rounded up, in prefill passes
 	kv     backend.KVLayout
@@ -210,6 +211,7 @@ func (p *pass) geometry() geometry {
 	}
 	g.decode = longest <= invariantRows
 	g.shape = stepShape{bucket: rowBucket(p.rows), half: p.layout.HeadDim / 2, spans: powerOfTwo(len(p.values.spans)), pages: powerOfTwo(max(pages, 8))}
+	g.wide = g.decode && p.b.variant && p.rows > invariantRows
 	if p.values.cos == nil {
 		g.shape.half = 0
 	}

@@ -78,7 +78,7 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 	weights := weightBytes(src)
 	bar := newProgress(notes, "upload")
 	var done int64
-	b, err := cuda.New(cuda.Options{Exact: m.exact, Library: m.library, Progress: func(n int64) {
+	b, err := cuda.New(cuda.Options{Exact: m.exact, BatchVariant: m.variant, Library: m.library, Progress: func(n int64) {
 		if done += n; weights < uploadBarBytes {
 			return
 		}

@@ -51,6 +51,7 @@ func machineFlags() []cli.Flag {
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
 		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, bf16 or int8"},
+		&cli.BoolFlag{Name: "batch-invariant", Category: categoryModel, Value: true, Usage: "give a row the same bits whatever other rows ride along; with --batch-invariant=false steps of more than 32 rows of several sequences are faster on CUDA (other backends have nothing faster)"},
 		&cli.StringFlag{Name: "kernels", Category: categoryModel, Hidden: true, Usage: "force a kernel set: `NAME`"},
 	}
 }
@@ -119,13 +120,14 @@ type machineOptions struct {
 	library          string // the CUDA driver's; "" searches
 	threads          int
 	exact            bool
+	variant          bool // batch invariance is not asked for
 	kernels          string
 	kv               backend.KVType
 	kvWindow, kvKeep int
 }
 
 func parseMachine(c *cli.Context) (machineOptions, error) {
-	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), kernels: c.String("kernels"),
+	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), variant: !c.Bool("batch-invariant"), kernels: c.String("kernels"),
 		library: c.String("cuda-library"), kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
 	switch name := c.String("backend"); name {
 	case backendAuto, backendCPU, backendCUDA, backendMetal:

@@ -1,0 +1,98 @@
+package cuda
+
+import (
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/vectors"
+)
+
+// variantCase is a toy model with three sequences on one backend.
+type variantCase struct {
+	b *Backend
+	y *toy
+	t *testing.T
+}
+
+func newVariantCase(t *testing.T, variant bool, dt backend.DType) *variantCase {
+	b, err := New(Options{Library: testLibrary(t), BatchVariant: variant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	b.device.prefill.route = routeOwn // rows are fewer than it is worth
+	return &variantCase{b: b, y: newToy(t, b, dt, 1, 3), t: t}
+}
+
+// logits are those of rows rows for each of some sequences from the first on.
+func (c *variantCase) logits(rows, first, sequences int) []float32 {
+	n := rows * sequences
+	c.y.angles(n, 0)
+	tokens := make([]int32, n)
+	var spans []backend.Span
+	want := backend.Want{TopK: 1, Logits: true, Except: -1}
+	for s := range sequences {
+		for r := range rows {
+			i := s*rows + r
+			tokens[i] = int32((7*(first+s) + 3*r) % 96)
+			want.Rows = append(want.Rows, int32(i))
+			half := c.y.layout.HeadDim / 2 // angles of a sequence, wherever it is packed
+			copy(c.y.cos[i*half:(i+1)*half], c.y.cos[r*half:(r+1)*half])
+			copy(c.y.sin[i*half:(i+1)*half], c.y.sin[r*half:(r+1)*half])
+		}
+		kv := c.y.kv(c.t)
+		defer kv.Close()
+		spans = append(spans, backend.Span{KV: kv, First: s * rows, Rows: rows})
+	}
+	p, err := c.b.Begin(n)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.y.begin(p)
+	c.y.record(p, tokens, spans, nil)
+	results, err := p.Results(c.y.x, c.y.norm, 1e-6, c.y.head, want)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := p.End(); err != nil {
+		c.t.Fatal(err)
+	}
+	var out []float32
+	for _, r := range results {
+		out = append(out, r.Logits...)
+	}
+	return out
+}
+
+// TestBatchVariant runs three sequences of 16 rows: batch invariant, where each
+// has the bits that it has alone, and not, where results are near and a second
+// pass is as the first. Two sequences have 32 rows, and their bits, either way.
+func TestBatchVariant(t *testing.T) {
+	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
+		with, without := newVariantCase(t, false, dt), newVariantCase(t, true, dt)
+		want := with.logits(16, 0, 3)
+		for s := range 3 {
+			alone := with.logits(16, s, 1)
+			if err := vectors.Equal(want[s*len(alone):(s+1)*len(alone)], alone); err != nil {
+				t.Errorf("%v: sequence %d has other bits alone: %v", dt, s, err)
+			}
+		}
+		got := without.logits(16, 0, 3)
+		if !without.b.graphs.recent[0].wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
+			t.Errorf("%v: the kernels of invariant passes", dt)
+		}
+		exact := make([]float64, len(want))
+		for i, v := range want {
+			exact[i] = float64(v)
+		}
+		if err := vectors.Near(got, exact, 2e-2); err != nil {
+			t.Errorf("%v: far from invariant passes: %v", dt, err)
+		}
+		if err := vectors.Equal(got, without.logits(16, 0, 3)); err != nil {
+			t.Errorf("%v: a second pass: %v", dt, err)
+		}
+		if err := vectors.Equal(without.logits(16, 0, 2), with.logits(16, 0, 2)); err != nil {
+			t.Errorf("%v: 32 rows: %v", dt, err)
+		}
+	}
+}
