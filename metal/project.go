@@ -14,12 +14,21 @@ const windowRows = 32
 // shape of the weights alone.
 const splits = 4
 
-// projectBlock is the outputs of a block of project.h.metal: half of them of
-// the gate where there is one.
-const projectBlock = 32
+// projectTile is the outputs and rows of a simdgroup's tile of project.h.metal:
+// half of the outputs are of the gate where there is one.
+type projectTile struct{ outputs, rows int }
 
-// keptBytes is what a simdgroup needs to pass on the sums of 8 rows of a block.
-const keptBytes = 8 * projectBlock * 4
+// windowTiles are those of decode passes, for up to so many rows each. The
+// fewer rows, the more outputs take turns with them in registers: 32 outputs
+// × 8 or 16 rows, or 16 × 32.
+var windowTiles = [...]projectTile{{32, 8}, {32, 16}, {16, windowRows}}
+
+// lineBytes is a line of threadgroup memory: 32 inputs of an output or of a row, or
+// 32 sums of a row, in f32, and what spreads lines over its banks.
+const lineBytes = (32 + 4) * 4
+
+// bytes is the threadgroup memory of a simdgroup's tile, which its sums need less of.
+func (t projectTile) bytes() int { return (t.outputs + t.rows) * lineBytes }
 
 // project computes dst[i] = x·w[i]ᵀ + bias, [rows, out]. x, [rows, in], is f32
 // or bf16; sums are f32, over weights of exact values. Weights of one format
@@ -106,27 +115,26 @@ func (p projection) ragged() bool {
 	return ragged
 }
 
-// window multiplies windows of rows, in tiles of 8, 16 or 32.
+// window multiplies windows of rows, in the first of windowTiles that takes all.
 func (p projection) window(e encoder) {
-	tile := windowRows
-	for tile > 8 && p.rows <= tile/2 && !p.ragged() {
-		tile /= 2
-	}
-	kernel := fmt.Sprintf("project_%d", tile)
-	if p.ragged() {
-		kernel = "ragged"
+	tile := windowTiles[len(windowTiles)-1]
+	kernel := "ragged"
+	if !p.ragged() {
+		for i := len(windowTiles) - 2; i >= 0 && p.rows <= windowTiles[i].rows; i-- {
+			tile = windowTiles[i]
+		}
+		kernel = fmt.Sprintf("project_%d", tile.rows)
 	}
 	simdgroups := min(splits, (p.w[0].in+stripInputs(p.w[0].dtype)-1)/stripInputs(p.w[0].dtype))
-	params, blocks := p.params(projectBlock)
+	params, blocks := p.params(tile.outputs)
 	d := p.dispatch(kernel, &params)
-	d.threadgroup = simdgroups * keptBytes
+	d.threadgroup = simdgroups * tile.bytes()
 	// Windows come first: those that share weights run side by side.
-	d.groups, d.threads = size3{(p.rows + tile - 1) / tile, blocks, 1}, size3{32 * simdgroups, 1, 1}
+	d.groups, d.threads = size3{(p.rows + tile.rows - 1) / tile.rows, blocks, 1}, size3{32 * simdgroups, 1, 1}
 	e.dispatch(d)
 }
 
-// stripInputs is the inputs that the eight columns of project.h.metal's
-// matrices take at a time.
+// stripInputs is the inputs of a strip of weights.h.metal: eight runs.
 func stripInputs(d backend.DType) int {
 	switch d {
 	case backend.Affine4, backend.Q4_0, backend.Q4_K, backend.Q6_K:

@@ -20,17 +20,19 @@ func TestProjectKernels(t *testing.T) {
 		decode bool
 		kernel string
 		groups size3
+		lines  int
 	}{
-		{1, true, "project_8_affine4_bf16", size3{1, 128, 1}}, {8, true, "project_8_affine4_bf16", size3{1, 128, 1}},
-		{9, true, "project_16_affine4_bf16", size3{1, 128, 1}}, {17, true, "project_32_affine4_bf16", size3{1, 128, 1}},
-		{1, false, "project_8_affine4_bf16", size3{1, 128, 1}}, {32, false, "project_32_affine4_bf16", size3{1, 128, 1}},
-		{33, true, "project_32_affine4_bf16", size3{2, 128, 1}}, {128, false, "project_32_affine4_bf16", size3{4, 128, 1}},
-		{129, false, "prefill_affine4_bf16", size3{3, 64, 1}}, {129, true, "project_32_affine4_bf16", size3{5, 128, 1}},
+		{1, true, "project_8_affine4_bf16", size3{1, 128, 1}, 4 * 40}, {8, true, "project_8_affine4_bf16", size3{1, 128, 1}, 4 * 40},
+		{9, true, "project_16_affine4_bf16", size3{1, 128, 1}, 4 * 48}, {16, true, "project_16_affine4_bf16", size3{1, 128, 1}, 4 * 48},
+		{17, true, "project_32_affine4_bf16", size3{1, 256, 1}, 4 * 48}, {33, true, "project_32_affine4_bf16", size3{2, 256, 1}, 4 * 48},
+		{1, false, "project_8_affine4_bf16", size3{1, 128, 1}, 4 * 40}, {32, false, "project_32_affine4_bf16", size3{1, 256, 1}, 4 * 48},
+		{128, false, "project_32_affine4_bf16", size3{4, 256, 1}, 4 * 48}, {129, false, "prefill_affine4_bf16", size3{3, 64, 1}, 128},
+		{129, true, "project_32_affine4_bf16", size3{5, 256, 1}, 4 * 48},
 	} {
 		var r recorder
 		projectAdd(&r, dst, x, c.rows, w, c.decode)
-		if d := r[0]; len(r) != 1 || d.file != "project_affine4" || d.kernel != c.kernel || d.groups != c.groups || d.threads != (size3{128, 1, 1}) {
-			t.Errorf("%d rows, decode %v: %d dispatches, %s of %v groups of %v", c.rows, c.decode, len(r), d.kernel, d.groups, d.threads)
+		if d := r[0]; len(r) != 1 || d.file != "project_affine4" || d.kernel != c.kernel || d.groups != c.groups || d.threads != (size3{128, 1, 1}) || d.threadgroup != c.lines*lineBytes {
+			t.Errorf("%d rows, decode %v: %d dispatches, %s of %v groups of %v, %d bytes each", c.rows, c.decode, len(r), d.kernel, d.groups, d.threads, d.threadgroup)
 		}
 	}
 }
@@ -48,7 +50,7 @@ func TestProjectRagged(t *testing.T) {
 		for _, rows := range []int{1, 40} {
 			var r recorder
 			projectAdd(&r, dst, c.x, rows, c.w, false)
-			if d := r[0]; d.kernel != "ragged_bf16_bf16" || d.groups != (size3{(rows + 31) / 32, 2, 1}) {
+			if d := r[0]; d.kernel != "ragged_bf16_bf16" || d.groups != (size3{(rows + 31) / 32, 4, 1}) {
 				t.Errorf("case %d, %d rows: %s of %v groups", i, rows, d.kernel, d.groups)
 			}
 		}

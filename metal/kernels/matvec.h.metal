@@ -39,15 +39,15 @@ kernel void matvec(PROJECT_BUFFERS, uint at [[threadgroup_position_in_grid]], ui
 // PROJECT_KERNELS instantiates the kernels of a format for both types of x,
 // PROJECT_RAGGED that of rows of floats which are not wide.
 #define PROJECT_KERNEL(name, function, ...) template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
-#define PROJECT_KERNELS_OF(F, X, suffix)                       \
-  PROJECT_KERNEL("project_8_" suffix, project, F, X, 1, true)  \
-  PROJECT_KERNEL("project_16_" suffix, project, F, X, 2, true) \
-  PROJECT_KERNEL("project_32_" suffix, project, F, X, 4, true) \
-  PROJECT_KERNEL("prefill_" suffix, prefill, F, X)             \
+#define PROJECT_KERNELS_OF(F, X, suffix)                          \
+  PROJECT_KERNEL("project_8_" suffix, project, F, X, 4, 1, true)  \
+  PROJECT_KERNEL("project_16_" suffix, project, F, X, 4, 2, true) \
+  PROJECT_KERNEL("project_32_" suffix, project, F, X, 2, 4, true) \
+  PROJECT_KERNEL("prefill_" suffix, prefill, F, X)                \
   PROJECT_KERNEL("matvec_" suffix, matvec, F, X)
 #define PROJECT_KERNELS(F, format)            \
   PROJECT_KERNELS_OF(F, float, format "_f32") \
   PROJECT_KERNELS_OF(F, bfloat, format "_bf16")
-#define PROJECT_RAGGED(F, format)                                            \
-  PROJECT_KERNEL("ragged_" format "_f32", project, F, float, 4, false)       \
-  PROJECT_KERNEL("ragged_" format "_bf16", project, F, bfloat, 4, false)
+#define PROJECT_RAGGED(F, format)                                         \
+  PROJECT_KERNEL("ragged_" format "_f32", project, F, float, 2, 4, false) \
+  PROJECT_KERNEL("ragged_" format "_bf16", project, F, bfloat, 2, 4, false)

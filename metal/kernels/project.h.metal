@@ -1,32 +1,35 @@
 // Projections x·wᵀ by 8×8 matrices, for rows of x in bf16 (X = bfloat) or f32.
 //
-// A tile is 32 outputs × 8T rows, the product w·xᵀ: w is the left operand. Lane
-// l of a simdgroup holds of each 8×8 matrix row r = (l/4 & 4) + l/2 % 4 and columns
-// c = (l/4 & 2)·2 + l%2·2 and c+1 (the layout of thread_elements() on Apple 7 and
-// later). So a lane's part of the left operand is two inputs of one output, and
-// over the matrices of a strip the piece of a row that one lane can load and
-// decode by itself; its part of the right operand is one run of inputs of two
-// rows. Both come straight from device memory into registers, weights once,
-// and no threadgroup memory or barrier is in the loop: which input is which
-// column of a matrix is free, so long as both operands agree.
+// A simdgroup's tile is 8J outputs × 8T rows, the product w·xᵀ: w is the left
+// operand. A strip is 8 runs of inputs (weights.h.metal); of it, 4 inputs of each run
+// at a time, 32 in all, are decoded to f32 and written to threadgroup memory as
+// lines, one for each output, and so are those of x, one for each row. Matrices are
+// loaded from these lines: nothing depends on which lane holds which element
+// of a matrix, which Apple does not document. f32 matrices multiply as fast as 16-bit
+// ones on M1 to M4, and are exact, whatever the weights' format.
 //
-// What a core reads, in bytes, for 32 outputs × 128 inputs of affine4 (2304
-// of weights), and the f32 multiply-adds of its 128 lanes in cycles:
+// Windows (outputs × rows): 32 × 8 and 32 × 16, from 17 rows on 16 × 32. The simdgroups of a
+// threadgroup take strips in turn, each with lines of its own, and wait for nobody
+// until their sums are joined. For 32 inputs a simdgroup moves, in bytes (x by L2, for
+// weights in affine4), and computes, in cycles of its 32 lanes:
 //
-//   rows   x from L2   decoding   matrices   bytes a cycle   of weights
-//   8      2048        96         256        12              6.5
-//   16     4096        96         512        11              3.8
-//   32     8192        96         1024       9               2.1
+//   tile      device       threadgroup memory   matrices   barriers   multiplies   lines in all
+//             w     x      written   read       cycles                a barrier
+//   32 × 8    576   512    5120      5120       256        2          8            23040
+//   32 × 16   576   1024   6144      6144       512        2          16           27648
+//   16 × 32   288   2048   6144      6144       512        2          16           27648
+//   prefill   288   1024   4096      8192       1024       2          32           18432
 //
-// A core's share of the memory's bandwidth is 6.6 bytes a cycle on M1, 7 to 10 on
-// later ones: windows of 16 rows are bound by the multiply-adds.
-//
-// Staging the weights in threadgroup memory as bf16 would add 8192 bytes written
-// and 8192 read, a barrier a strip, and the rounding, which costs five integer
-// operations a weight where bf16 is not native (M1, M2). x would gain nothing from
-// it: the simdgroups of a group read different inputs of it. f32 matrices multiply
-// as fast as 16-bit ones on M1 to M4, so that operands are widened: weights are
-// exact, whatever their format.
+// A core's four simdgroups at full speed would thus move 160, 96, 96 and 48 bytes of
+// threadgroup memory a cycle. 32 × 32 by simdgroups on their own would need 36864
+// bytes of lines. Barriers of windows are a simdgroup's: they order its memory and wait for no
+// other. A second set of lines, written while the first is multiplied, would leave
+// one threadgroup to a core where there are two, and these hide the loads
+// of one another. x shared by simdgroups of other outputs would save three of four of
+// its writes, an eighth of all bytes at 16 rows, but leave none to split the inputs
+// among, and wait for the slowest twice every 32 inputs; large tiles do that.
+// Lines in bf16, which are exact for weights in bf16 alone, would halve what those
+// move: they are bound by the device's memory already.
 #include "weights.h.metal"
 #include <metal_simdgroup_matrix>
 
@@ -143,80 +146,117 @@ template <> struct Inputs<float> {
   static float at(thread const Inputs<float>& from, uint i) { return from.v[i]; }
 };
 
-// Tile is a simdgroup's sums: 4 times 8 outputs, T times 8 rows.
-template <uint T> struct Tile {
-  simdgroup_float8x8 sums[4][T];
+// Tile is a simdgroup's sums: J times 8 outputs, T times 8 rows.
+template <uint J, uint T> struct Tile {
+  simdgroup_float8x8 sums[J][T];
 };
 
-template <uint T> inline void clear_tile(thread Tile<T>& tile) {
-  UNROLL for (uint j = 0; j < 4; j++)
+template <uint J, uint T> inline void clear_tile(thread Tile<J, T>& tile) {
+  UNROLL for (uint j = 0; j < J; j++)
     UNROLL for (uint t = 0; t < T; t++) tile.sums[j][t] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 }
 
-// tile_product adds w·xᵀ over strips first, first + step, … to a tile of
-// rows from row on. Rows and outputs past the end repeat the last ones, and
-// nobody takes their sums. A sum's order is that of the inputs in its strips,
-// whatever T.
-template <typename F, typename X, uint T, bool wide>
-inline void tile_product(thread Tile<T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p,
-                         uint row, uint first, uint step, uint lane) {
-  constexpr uint count = Inputs<X>::count;
-  const uint r = (lane / 4 & 4) + lane / 2 % 4, c = (lane / 4 & 2) * 2 + lane % 2 * 2;
-  const uint strips = (p.in + 8 * F::depth - 1) / (8 * F::depth);
-  for (uint strip = first; strip < strips; strip += step) {
-    typename F::Piece pieces[4];
-    UNROLL for (uint j = 0; j < 4; j++) {
-      const bool up = p.gated != 0 && j >= 2;
-      const uint o = b.first + (up ? j - 2 : j) * 8 + r;
-      pieces[j] = F::load(up ? b.up : b.w, min(o, b.out - 1), strip * 4 + c / 2);
+// A line is 32 inputs of an output or of a row; its 4 floats more spread the eight
+// lines of a matrix, and the writes of 32 lanes, over all banks.
+constant constexpr uint line_floats = 36;
+
+// lines_barrier is between writing lines and loading matrices from them.
+template <uint SHARE> inline void lines_barrier() {
+  if (SHARE > 1) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  } else {
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
+
+// multiply adds the product of the lines to a tile.
+template <uint J, uint T>
+inline void multiply(thread Tile<J, T>& tile, threadgroup const float* w_lines, threadgroup const float* x_lines) {
+  UNROLL for (uint k = 0; k < 32; k += 8) {
+    simdgroup_float8x8 right[T];
+    UNROLL for (uint t = 0; t < T; t++) simdgroup_load(right[t], x_lines + t * 8 * line_floats + k, line_floats, ulong2(0, 0), true);
+    UNROLL for (uint j = 0; j < J; j++) {
+      simdgroup_float8x8 left;
+      simdgroup_load(left, w_lines + j * 8 * line_floats + k, line_floats);
+      UNROLL for (uint t = 0; t < T; t++) simdgroup_multiply_accumulate(tile.sums[j][t], left, right[t], tile.sums[j][t]);
     }
-    const uint k = strip * (8 * F::depth) + F::run(r);
+  }
+}
+
+// tile_product adds w·xᵀ over strips first, first + step, … to a tile of
+// rows from row on. SHARE simdgroups have the same outputs, and write a part
+// of their lines each, w_part; so for the rows, x_part. Rows and outputs past the
+// end repeat the last ones, and nobody takes their sums. A sum's order is that of the
+// inputs in its strips, whatever the tile.
+//
+// A lane decodes piece lane % 4 of outputs lane / 4 + 8j, and passes on run lane % 8
+// of rows lane / 8 + 4i.
+template <typename F, typename X, uint J, uint T, uint SHARE, bool wide>
+inline void tile_product(thread Tile<J, T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p, uint row,
+                         uint first, uint step, threadgroup float* w_lines, threadgroup float* x_lines, uint w_part, uint x_part,
+                         uint lane) {
+  constexpr uint count = Inputs<X>::count, OUTPUTS = J / SHARE, ROWS = 2 * T / SHARE;
+  const uint strips = (p.in + 8 * F::depth - 1) / (8 * F::depth);
+  threadgroup float* own_w = w_lines + (w_part * OUTPUTS * 8 + lane / 4) * line_floats + lane % 4 * 8;
+  threadgroup float* own_x = x_lines + (x_part * ROWS * 4 + lane / 8) * line_floats + lane % 8 * 4;
+  for (uint strip = first; strip < strips; strip += step) {
+    typename F::Piece pieces[OUTPUTS];
+    UNROLL for (uint j = 0; j < OUTPUTS; j++) {
+      const uint eight = w_part * OUTPUTS + j;
+      const bool up = p.gated != 0 && eight >= J / 2;
+      const uint o = b.first + (up ? eight - J / 2 : eight) * 8 + lane / 4;
+      pieces[j] = F::load(up ? b.up : b.w, min(o, b.out - 1), strip * 4 + lane % 4);
+    }
+    const uint k = strip * (8 * F::depth) + F::run(lane % 8);
     UNROLL for (uint f = 0; f < F::depth; f += count) {
-      Inputs<X> inputs[T][2];
-      UNROLL for (uint t = 0; t < T; t++)
-        UNROLL for (uint i = 0; i < 2; i++)
-          inputs[t][i] = Inputs<X>::template load<wide>(x, min(row + t * 8 + c + i, p.rows - 1), k + f, p.in);
-      UNROLL for (uint i = 0; i < count; i++) {
-        simdgroup_float8x8 right[T];
-        UNROLL for (uint t = 0; t < T; t++) {
-          right[t].thread_elements()[0] = Inputs<X>::at(inputs[t][0], i);
-          right[t].thread_elements()[1] = Inputs<X>::at(inputs[t][1], i);
+      Inputs<X> inputs[ROWS];
+      UNROLL for (uint i = 0; i < ROWS; i++)
+        inputs[i] = Inputs<X>::template load<wide>(x, min(row + (x_part * ROWS + i) * 4 + lane / 8, p.rows - 1), k + f, p.in);
+      UNROLL for (uint q = 0; q < count; q += 4) {
+        lines_barrier<SHARE>(); // the lines before have been multiplied
+        UNROLL for (uint j = 0; j < OUTPUTS; j++) {
+          float4 one, two;
+          UNROLL for (uint i = 0; i < 4; i++) {
+            const float2 pair = F::decode(pieces[j], f + q + i);
+            one[i] = pair.x, two[i] = pair.y;
+          }
+          threadgroup float4* to = (threadgroup float4*)(own_w + j * 8 * line_floats);
+          to[0] = one, to[1] = two;
         }
-        UNROLL for (uint j = 0; j < 4; j++) {
-          const float2 pair = F::decode(pieces[j], f + i);
-          simdgroup_float8x8 left;
-          left.thread_elements()[0] = pair.x;
-          left.thread_elements()[1] = pair.y;
-          UNROLL for (uint t = 0; t < T; t++) simdgroup_multiply_accumulate(tile.sums[j][t], left, right[t], tile.sums[j][t]);
+        UNROLL for (uint i = 0; i < ROWS; i++) {
+          float4 v;
+          UNROLL for (uint e = 0; e < 4; e++) v[e] = Inputs<X>::at(inputs[i], q + e);
+          *(threadgroup float4*)(own_x + i * 4 * line_floats) = v;
         }
+        lines_barrier<SHARE>();
+        multiply(tile, w_lines, x_lines);
       }
     }
   }
 }
 
-// A simdgroup's sums of 8 rows in threadgroup memory: [rows][outputs].
-constant constexpr uint tile_floats = 8 * 32;
-
-template <uint T>
-inline void keep_sums(threadgroup float* to, thread Tile<T>& tile, uint t, uint lane) {
-  const uint r = (lane / 4 & 4) + lane / 2 % 4, c = (lane / 4 & 2) * 2 + lane % 2 * 2;
-  UNROLL for (uint j = 0; j < 4; j++)
-    UNROLL for (uint i = 0; i < 2; i++) to[(c + i) * 32 + j * 8 + r] = tile.sums[j][t].thread_elements()[i];
+// keep_sums writes a tile to threadgroup memory, a line for each row.
+template <uint J, uint T> inline void keep_sums(threadgroup float* to, thread Tile<J, T>& tile) {
+  UNROLL for (uint t = 0; t < T; t++)
+    UNROLL for (uint j = 0; j < J; j++)
+      simdgroup_store(tile.sums[j][t], to + t * 8 * line_floats + j * 8, line_floats, ulong2(0, 0), true);
 }
 
-// finish_sums writes 8 rows of a block, by threads threads of which this is
-// number index: a sum of parts sums in their order each.
-inline void finish_sums(thread const Block& b, constant ProjectParams& p, threadgroup const float* kept, uint parts, uint row,
+// finish_sums writes 8T rows of a block, by threads threads of which this is
+// number index: a sum of parts sums in their order each, pitch floats from one
+// another.
+template <uint J, uint T>
+inline void finish_sums(thread const Block& b, constant ProjectParams& p, threadgroup const float* kept, uint parts, uint pitch, uint row,
                         uint index, uint threads) {
-  const uint bits = p.gated != 0 ? 4 : 5; // of the outputs of a block
-  for (uint i = index; i < 8u << bits; i += threads) {
-    const uint line = i >> bits, column = i - (line << bits);
+  const uint outputs = p.gated != 0 ? 4 * J : 8 * J, bits = ctz(outputs);
+  for (uint i = index; i < 8 * T * outputs; i += threads) {
+    const uint line = i >> bits, column = i & (outputs - 1);
     if (row + line >= p.rows || b.first + column >= b.out) continue;
     float sum = 0.0f, up = 0.0f;
     for (uint part = 0; part < parts; part++) {
-      threadgroup const float* from = kept + part * tile_floats + line * 32 + column;
+      threadgroup const float* from = kept + part * pitch + line * line_floats + column;
       sum += from[0];
-      if (p.gated != 0) up += from[16];
+      if (p.gated != 0) up += from[4 * J];
     }
     finish(b, p, row + line, b.first + column, sum, up);
   }
@@ -226,43 +266,42 @@ inline void finish_sums(thread const Block& b, constant ProjectParams& p, thread
 // at multiples of 16 bytes (x) and of 4; kernels for other rows are another
 // instance, so that their guards are in nobody else's code.
 
-// project takes 8T rows from row 8T·y on, a threadgroup a block of outputs: its
+// project takes 8T rows from row 8T·x on, a threadgroup a block of 8J outputs: its
 // simdgroups split the strips among them. How many they are depends on the
 // weights' shape alone, so that a row's bits do not depend on other rows.
-template <typename F, typename X, uint T, bool wide>
-kernel void project(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
+template <typename F, typename X, uint J, uint T, bool wide>
+kernel void project(PROJECT_BUFFERS, threadgroup float* lines [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
                     uint simdgroups [[simdgroups_per_threadgroup]]) {
-  const Block b = find_block<wide>(at.y, 32, PROJECT_ARGUMENTS);
+  constexpr uint pitch = (8 * J + 8 * T) * line_floats;
+  const Block b = find_block<wide>(at.y, 8 * J, PROJECT_ARGUMENTS);
   const uint row = at.x * (8 * T);
-  Tile<T> tile;
+  threadgroup float* own = lines + simdgroup * pitch;
+  Tile<J, T> tile;
   clear_tile(tile);
-  tile_product<F, X, T, wide>(tile, b, x, p, row, simdgroup, simdgroups, lane);
-  UNROLL for (uint t = 0; t < T; t++) {
-    keep_sums(kept + simdgroup * tile_floats, tile, t, lane);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    finish_sums(b, p, kept, simdgroups, row + t * 8, simdgroup * 32 + lane, simdgroups * 32);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
+  tile_product<F, X, J, T, 1, wide>(tile, b, x, p, row, simdgroup, simdgroups, own, own + 8 * J * line_floats, 0, 0, lane);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  keep_sums(own, tile);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  finish_sums<J, T>(b, p, lines, simdgroups, pitch, row, simdgroup * 32 + lane, simdgroups * 32);
 }
 
-// prefill takes 64 rows × 64 outputs a threadgroup: each of its four simdgroups
-// a tile of 32 × 32, all inputs. Those that share rows or outputs read them at
-// about the same time, from a cache.
+// prefill takes 64 rows × 64 outputs a threadgroup, all inputs: each of its four
+// simdgroups a tile of 32 × 32, whose outputs one other has too, and whose rows
+// another one.
 template <typename F, typename X>
-kernel void prefill(PROJECT_BUFFERS, threadgroup float* kept [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
+kernel void prefill(PROJECT_BUFFERS, threadgroup float* lines [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  const uint row = at.x * 64 + simdgroup / 2 * 32, block = at.y * 2 + simdgroup % 2;
-  if (row >= p.rows || block >= p.end2) return;
-  const Block b = find_block<true>(block, 32, PROJECT_ARGUMENTS);
-  Tile<4> tile;
+  constexpr uint half_lines = 32 * line_floats;
+  const uint side = simdgroup % 2, below = simdgroup / 2;
+  const uint row = at.x * 64 + below * 32, block = at.y * 2 + side;
+  const Block b = find_block<true>(min(block, p.end2 - 1), 32, PROJECT_ARGUMENTS);
+  Tile<4, 4> tile;
   clear_tile(tile);
-  tile_product<F, X, 4, true>(tile, b, x, p, row, 0, 1, lane);
-  threadgroup float* own = kept + simdgroup * tile_floats;
-  UNROLL for (uint t = 0; t < 4; t++) {
-    keep_sums(own, tile, t, lane);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    finish_sums(b, p, own, 1, row + t * 8, lane, 32);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-  }
+  tile_product<F, X, 4, 4, 2, true>(tile, b, x, p, row, 0, 1, lines + side * half_lines, lines + (2 + below) * half_lines, below, side, lane);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  threadgroup float* own = lines + simdgroup * half_lines;
+  keep_sums(own, tile);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  if (block < p.end2) finish_sums<4, 4>(b, p, own, 1, 0, row, lane, 32);
 }
