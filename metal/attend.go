@@ -92,7 +92,7 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 		args: []arg{
 			bind(dst), bind(q), bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(scratch), params(&p),
 		},
-		threadgroup: attendTile(q, tuned, slice),
+		threadgroup: attendTile(q, tuned, slice) + int(p.blocks)*streams*attendOwn(q, tuned, slice, decode),
 		groups:      size3{kvHeads, sets * teams, (headDim + slice - 1) / slice}, threads: size3{32 * int(p.blocks) * streams, 1, 1},
 		cost: c,
 	})
@@ -133,11 +133,25 @@ func attendOperand(q view, tuned bool) elem {
 
 // attendTile is the bytes of a tile: lines of a slice and 16 bytes.
 func attendTile(q view, tuned bool, slice int) int {
-	line, rows := slice*attendOperand(q, tuned).size()+16, 64
-	if line > 256+16 {
-		rows = 32
+	return attendLines(q, tuned, slice) * (slice*attendOperand(q, tuned).size() + 16)
+}
+
+// attendLines is the slots of a tile.
+func attendLines(q view, tuned bool, slice int) int {
+	if slice*attendOperand(q, tuned).size() > 256 {
+		return 32
 	}
-	return rows * line
+	return 64
+}
+
+// attendOwn is the bytes of a simdgroup's own lines: a step of slots, a diagonal
+// matrix and 16 bytes, in f32, for each vector of a block.
+func attendOwn(q view, tuned bool, slice int, decode bool) int {
+	step := 32
+	if decode {
+		step = max(16, attendLines(q, tuned, slice)/4)
+	}
+	return attendBlock * (step + attendBlock + 4) * 4
 }
 
 // attendType is an element type in attend.h.metal.

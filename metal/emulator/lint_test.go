@@ -15,6 +15,7 @@ var lintFaults = map[int]string{
 	18: "constant", 19: "element type", 20: "threadgroup variable outside", 21: "function constants", 22: "threadgroup variable outside",
 	23: "initial value", 24: "undeclared", 25: "new", 26: "float4", 27: "different sizes", 28: "const", 29: "no matching function",
 	30: "used twice", 31: "no attribute", 32: "number of components", 33: "0 to 30", 34: "not emulated", 35: "buffer is in device or constant memory",
+	36: "thread_elements: which lane",
 }
 
 // TestLint wants each fault found, with its line, and the source without them taken.

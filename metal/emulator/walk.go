@@ -15,6 +15,9 @@ func (r *rewriter) walk() {
 		if r.lint && assumed[t] {
 			r.fault(i, "%s: fast math assumes that there are no infinities and NaNs", t)
 		}
+		if r.lint && t == "thread_elements" {
+			r.fault(i, "%s: which lane holds which element is not documented", t)
+		}
 		switch {
 		case t == "{":
 			depth++

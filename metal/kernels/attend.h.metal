@@ -3,9 +3,16 @@
 //
 // The query vectors of a KV head (rows × the query heads that share it, row by
 // row) stand in blocks of 8, the rows of 8x8 matrices; a simdgroup has a block. Its
-// queries, scores, probabilities and sums stay in registers; keys, then values,
-// come in tiles through threadgroup memory, where all blocks of the threadgroup read
-// them.
+// queries and sums stay in matrices; keys, then values, come in tiles through
+// threadgroup memory, where all blocks of the threadgroup read them.
+//
+// Which lane holds which element of a matrix Apple does not document: what lanes
+// compute themselves goes through 8 lines of threadgroup memory that the simdgroup
+// has of its own. Scores go there, a step of slots at a time, and come back as
+// weights; queries and results pass through once. Where a row's maximum rises, its
+// sums are multiplied by a diagonal matrix. For a head of 128, bf16 and 32 slots that is
+// 3.5 KiB to and from threadgroup memory, where keys and values are 16 KiB to
+// each simdgroup, and 16 matrix products beside 128 while maxima rise.
 //
 // Operands T are the queries' type, and float in the kernel of any types; sums
 // are f32. Probabilities are rounded to T before they are summed, so
@@ -97,18 +104,22 @@ inline uint column_of(constant AttendParams& p, uint slot) {
   return last - (age < ring ? age : age - ring);
 }
 
-// Row and first of the two columns of an 8x8 matrix that a lane holds.
-inline uint matrix_row(uint lane) { return (lane >> 1 & 3) | (lane >> 2 & 4); }
-inline uint matrix_column(uint lane) { return (lane << 1 & 2) | (lane >> 1 & 4); }
+// A simdgroup's own lines, in threadgroup memory: line lane / 4 is of the lane's
+// query vector, and the lane has a quarter of its columns. Columns are the slots
+// of a step, 16 at least; then come 8 of the diagonal matrix; 4 more floats
+// spread the lines over the banks. Elements of 16 bits lie in the first half of
+// their columns.
+inline constexpr uint own_diagonal(uint step) { return step < 16 ? 16 : step; }
+inline constexpr uint own_line(uint step) { return own_diagonal(step) + 12; }
 
-// Joins of a value over the 4 lanes that hold a matrix row.
+// Joins of a value over the 4 lanes of a line.
 inline float row_max(float v) {
   v = max(v, simd_shuffle_xor(v, 1));
-  return max(v, simd_shuffle_xor(v, 8));
+  return max(v, simd_shuffle_xor(v, 2));
 }
 inline float row_sum(float v) {
   v += simd_shuffle_xor(v, 1);
-  return v + simd_shuffle_xor(v, 8);
+  return v + simd_shuffle_xor(v, 2);
 }
 
 // load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
@@ -137,16 +148,24 @@ inline void load_tile(threadgroup T* tile, device const K* stored, device const 
   }
 }
 
-// load_queries sets matrices to elements first to first + D - 1 of the lane's
-// query vector, zeros past the last element.
-template <typename T, typename Q, uint D>
-inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], device const Q* q, constant AttendParams& p, ulong vector,
-                         uint first, uint lane) {
-  UNROLL for (uint d = 0; d < D / 8; d++) {
-    const uint at = first + d * 8 + matrix_column(lane);
-    const bool there = at < p.dim;
-    queries[d].thread_elements()[0] = there ? T(element(q, vector * p.dim + at, p.q_type)) : T(0.0f);
-    queries[d].thread_elements()[1] = there ? T(element(q, vector * p.dim + at + 1, p.q_type)) : T(0.0f);
+// load_queries sets matrices to elements first to first + D - 1 of the lanes'
+// query vectors, zeros past the last element.
+template <typename T, typename Q, uint D, uint STEP>
+inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], threadgroup float* own, device const Q* q,
+                         constant AttendParams& p, ulong vector, uint first, uint lane) {
+  constexpr uint LINE = own_line(STEP) * 4 / sizeof(T);
+  threadgroup T* lines = (threadgroup T*)own;
+  vec<T, 4> held[D / 16];
+  UNROLL for (uint i = 0; i < D / 16; i++) {
+    const uint at = first + i * 16 + lane % 4 * 4;
+    UNROLL for (uint j = 0; j < 4; j++) held[i][j] = at + j < p.dim ? T(element(q, vector * p.dim + at + j, p.q_type)) : T(0.0f);
+  }
+  UNROLL for (uint i = 0; i < D / 16; i++) {
+    simdgroup_barrier(mem_flags::mem_threadgroup); // the lines before have been loaded
+    *(threadgroup vec<T, 4>*)(lines + lane / 4 * LINE + lane % 4 * 4) = held[i];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    simdgroup_load(queries[2 * i], lines, LINE);
+    simdgroup_load(queries[2 * i + 1], lines + 8, LINE);
   }
 }
 
@@ -154,11 +173,10 @@ inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], dev
 struct Block {
   uint lowest, highest; // index of the rows of the first and the last vector
   uint index;           // of the row of the lane's vector
-  uint column;          // first of the two that the lane holds of a matrix
 };
 
-// Sums are the attention so far: of the lane's row the maximum of the scores and
-// the lane's share of the weights, and the weighted values.
+// Sums are the attention so far: of the lane's vector the maximum of the scores and
+// the lane's share of the weights, and the block's weighted values.
 template <uint D> struct Sums {
   float most, weight;
   simdgroup_matrix<float, 8, 8> values[D / 8];
@@ -168,39 +186,52 @@ template <uint D> struct Sums {
 // Multiplications that an addition follows are written as fma, for every copy of this
 // code to round alike.
 template <typename T, uint D, uint STEP>
-inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* scores, threadgroup const T* values, Block block, uint slot,
-                 uint held, constant AttendParams& p) {
-  constexpr uint LINE = D + 16 / sizeof(T);
+inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* scores, threadgroup float* own, threadgroup const T* values,
+                 Block block, uint slot, uint held, constant AttendParams& p, uint lane) {
+  constexpr uint LINE = D + 16 / sizeof(T), OWN = own_line(STEP), WEIGHTS = OWN * 4 / sizeof(T), EACH = STEP / 4;
+  const uint column = lane % 4 * EACH;
+  threadgroup float* line = own + lane / 4 * OWN;
+  simdgroup_barrier(mem_flags::mem_threadgroup); // the weights before have been loaded
+  UNROLL for (uint i = 0; i < STEP / 8; i++) simdgroup_store(scores[i], own + i * 8, OWN);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
   const bool all_seen = p.window == 0 && slot + STEP <= block.lowest + 1;
-  float peak = none;
-  UNROLL for (uint i = 0; i < STEP / 8; i++) {
-    UNROLL for (uint j = 0; j < 2; j++) {
-      const uint at = slot + i * 8 + block.column + j;
-      if (!all_seen && (at >= held || !sees(p, block.index, column_of(p, at)))) scores[i].thread_elements()[j] = none;
-      peak = max(peak, scores[i].thread_elements()[j]);
-    }
+  float each[EACH], peak = none;
+  UNROLL for (uint j = 0; j < EACH; j++) {
+    const uint at = slot + column + j;
+    each[j] = line[column + j];
+    if (!all_seen && (at >= held || !sees(p, block.index, column_of(p, at)))) each[j] = none;
+    peak = max(peak, each[j]);
   }
   peak = row_max(peak);
   // Where a row sees none of the slots its sums are multiplied by 2^0, where
   // it has seen none so far the slots' weights are 0 and not 2^0.
   const float most = peak == none ? sums.most : max(sums.most, peak * p.scale);
   const float shift = most == none ? 0.0f : most, decay = exp2(sums.most - shift);
-  UNROLL for (uint d = 0; d < D / 8; d++) {
-    sums.values[d].thread_elements()[0] *= decay;
-    sums.values[d].thread_elements()[1] *= decay;
-  }
+  const bool same = simd_all(decay == 1.0f);
+  simdgroup_barrier(mem_flags::mem_threadgroup); // all scores have been read
+  threadgroup T* weights = (threadgroup T*)own + lane / 4 * WEIGHTS + column;
   float sum = 0.0f;
+  UNROLL for (uint j = 0; j < EACH; j++) {
+    const T weight = T(exp2(fma(each[j], p.scale, -shift)));
+    weights[j] = weight;
+    sum += float(weight);
+  }
+  if (!same) {
+    UNROLL for (uint j = 0; j < 2; j++) line[own_diagonal(STEP) + lane % 4 * 2 + j] = lane % 4 * 2 + j == lane / 4 ? decay : 0.0f;
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  if (!same) {
+    simdgroup_matrix<float, 8, 8> diagonal;
+    simdgroup_load(diagonal, own + own_diagonal(STEP), OWN);
+    UNROLL for (uint d = 0; d < D / 8; d++) simdgroup_multiply(sums.values[d], diagonal, sums.values[d]);
+  }
   UNROLL for (uint i = 0; i < STEP / 8; i++) {
-    simdgroup_matrix<T, 8, 8> weights;
-    UNROLL for (uint j = 0; j < 2; j++) {
-      const T weight = T(exp2(fma(scores[i].thread_elements()[j], p.scale, -shift)));
-      weights.thread_elements()[j] = weight;
-      sum += float(weight);
-    }
+    simdgroup_matrix<T, 8, 8> weight;
+    simdgroup_load(weight, (threadgroup const T*)own + i * 8, WEIGHTS);
     UNROLL for (uint d = 0; d < D / 8; d++) {
       simdgroup_matrix<T, 8, 8> value;
       simdgroup_load(value, values + i * 8 * LINE + d * 8, LINE);
-      simdgroup_multiply_accumulate(sums.values[d], weights, value, sums.values[d]);
+      simdgroup_multiply_accumulate(sums.values[d], weight, value, sums.values[d]);
     }
   }
   sums.weight = fma(sums.weight, decay, sum);
@@ -220,7 +251,7 @@ inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* sco
 // WIDE, for any head dim: scores are summed over slices of D elements, and a
 // threadgroup has one slice of the output. Grid: KV heads, (sets of parts ·)
 // teams of blocks, slices; the longest come first. A tile has ROWS lines of LINE
-// elements.
+// elements; behind it are the simdgroups' own lines.
 template <typename Q, typename K, typename T, uint D, bool SPLIT, bool WIDE>
 kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]], device const K* keys [[buffer(2)]],
                    device const K* values [[buffer(3)]], device const float* key_scales [[buffer(4)]],
@@ -229,7 +260,7 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
                    uint3 place [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
                    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64;
-  constexpr uint STEP = SPLIT ? ROWS / 4 : ROWS, LINE = D + 16 / sizeof(T);
+  constexpr uint STEP = SPLIT ? ROWS / 4 : 32, LINE = D + 16 / sizeof(T), OWN = own_line(STEP);
 
   const uint streams = SPLIT && p.blocks < 4 ? 4 / p.blocks : 1, threads = 32 * p.blocks * streams;
   const uint stream = simdgroup / p.blocks, kv_head = place.x;
@@ -240,12 +271,11 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   const uint first = (team * p.blocks + simdgroup % p.blocks) * 8, last = min(first + 7, vectors - 1);
 
   // Lanes past the last vector have one of its row's again, for nothing.
-  const uint n = first + matrix_row(lane);
+  const uint n = first + lane / 4;
   Block block;
   block.lowest = p.base + min(first, vectors - 1) / p.group;
   block.highest = p.base + last / p.group;
   block.index = p.base + min(n, vectors - 1) / p.group;
-  block.column = matrix_column(lane);
   const ulong vector = ulong(block.index - p.base) * p.heads + kv_head * p.group + n % p.group;
 
   // Slots of the first stream; the others' are size further each.
@@ -262,10 +292,11 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   sums.weight = 0.0f;
   UNROLL for (uint d = 0; d < D / 8; d++) sums.values[d] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   simdgroup_matrix<T, 8, 8> queries[D / 8];
-  if (!WIDE) load_queries<T, Q, D>(queries, q, p, vector, 0, lane);
+  threadgroup float* own = (threadgroup float*)(tile + ROWS * LINE) + simdgroup * (8 * OWN);
+  if (!WIDE) load_queries<T, Q, D, STEP>(queries, own, q, p, vector, 0, lane);
 
   const uint shift = ctz(ROWS / streams), lines = 1u << shift; // of a stream in a tile
-  threadgroup const T* own = tile + stream * lines * LINE;
+  threadgroup const T* streamed = tile + stream * lines * LINE;
   for (uint at = start; at < end; at += lines) {
     const uint slot = at + stream * size;
     // What a slot holds is of the index of that number or of a later one.
@@ -276,12 +307,12 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
       load_tile<T, K, D, ROWS>(tile, keys, key_scales, p, kv_head, slice, at, size, shift, held, thread_index, threads);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       if (busy) {
-        if (WIDE) load_queries<T, Q, D>(queries, q, p, vector, slice, lane);
+        if (WIDE) load_queries<T, Q, D, STEP>(queries, own, q, p, vector, slice, lane);
         UNROLL for (uint i = 0; i < ROWS / 8; i++) {
           if (i * 8 < lines) {
             UNROLL for (uint d = 0; d < D / 8; d++) {
               simdgroup_matrix<T, 8, 8> key;
-              simdgroup_load(key, own + i * 8 * LINE + d * 8, LINE, ulong2(0, 0), true);
+              simdgroup_load(key, streamed + i * 8 * LINE + d * 8, LINE, ulong2(0, 0), true);
               simdgroup_multiply_accumulate(scores[i], queries[d], key, scores[i]);
             }
           }
@@ -292,27 +323,34 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
     load_tile<T, K, D, ROWS>(tile, values, value_scales, p, kv_head, place.z * D, at, size, shift, held, thread_index, threads);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     UNROLL for (uint i = 0; i < ROWS / STEP; i++) {
-      if (busy && i * STEP < lines) take<T, D, STEP>(sums, scores + i * STEP / 8, own + i * STEP * LINE, block, slot + i * STEP, held, p);
+      if (busy && i * STEP < lines)
+        take<T, D, STEP>(sums, scores + i * STEP / 8, own, streamed + i * STEP * LINE, block, slot + i * STEP, held, p, lane);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   const float weight = row_sum(sums.weight);
-  if (n >= vectors || part + stream >= (SPLIT ? p.parts : 1)) return;
+  const bool there = n < vectors && part + stream < (SPLIT ? p.parts : 1);
   const float factor = SPLIT ? 1.0f : 1.0f / weight;
   const ulong at_part = vector * p.parts + part + stream;
-  UNROLL for (uint d = 0; d < D / 8; d++) {
-    const uint at = place.z * D + d * 8 + block.column;
-    if (at < p.dim) {
-      const float a = sums.values[d].thread_elements()[0] * factor, b = sums.values[d].thread_elements()[1] * factor;
-      if (SPLIT) {
-        set_pair(partial, at_part * p.dim + at, a, b, type_f32);
-      } else {
-        set_pair(out, vector * p.dim + at, a, b, p.q_type);
+  UNROLL for (uint i = 0; i < D / 16; i++) {
+    simdgroup_barrier(mem_flags::mem_threadgroup); // the sums before have been read
+    simdgroup_store(sums.values[2 * i], own, OWN);
+    simdgroup_store(sums.values[2 * i + 1], own + 8, OWN);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    UNROLL for (uint j = 0; j < 4; j += 2) {
+      const uint column = lane % 4 * 4 + j, at = place.z * D + i * 16 + column;
+      if (there && at < p.dim) {
+        const float a = own[lane / 4 * OWN + column] * factor, b = own[lane / 4 * OWN + column + 1] * factor;
+        if (SPLIT) {
+          set_pair(partial, at_part * p.dim + at, a, b, type_f32);
+        } else {
+          set_pair(out, vector * p.dim + at, a, b, p.q_type);
+        }
       }
     }
   }
-  if (SPLIT && place.z == 0 && block.column == 0) {
+  if (SPLIT && there && place.z == 0 && lane % 4 == 0) {
     set_pair(partial, ulong(p.rows) * p.heads * p.parts * p.dim + 2 * at_part, sums.most, weight, type_f32);
   }
 }

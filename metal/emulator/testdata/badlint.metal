@@ -110,5 +110,7 @@ end:
   p.n = 1;
 #elif FAULT == 29
   simdgroup_multiply_accumulate(m, m, v, m);
+#elif FAULT == 36
+  y[0] = sum.thread_elements()[0];
 #endif
 }
