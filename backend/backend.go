@@ -45,6 +45,8 @@ type Features struct {
 	Quantized string
 	// Exact is true where activations stay in f32 in every operation.
 	Exact bool
+	// KVF16 is true where keys and values may be stored in f16.
+	KVF16 bool
 	// Threads is the number of CPU threads at work (0 on a device).
 	Threads int
 	// PrefillRows is how many rows of a prompt one forward should carry.

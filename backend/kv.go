@@ -10,6 +10,7 @@ const (
 	KVF32  KVType = iota + 1
 	KVBF16        // rounded to nearest even
 	KVInt8        // symmetric int8 per group of 64 of the head dimension, with an f32 scale a group
+	KVF16         // rounded to nearest even, 65,504 at most; only where Features says so
 )
 
 // KVGroup is the group size of KVInt8 along the head dimension; a head
@@ -24,18 +25,23 @@ func (t KVType) String() string {
 		return "bf16"
 	case KVInt8:
 		return "int8"
+	case KVF16:
+		return "f16"
 	}
 	return fmt.Sprintf("kvtype(%d)", uint8(t))
 }
 
-// ParseKVType reads "f32", "bf16" or "int8".
+// KVTypes lists them, from the most exact to the least.
+var KVTypes = []KVType{KVF32, KVF16, KVBF16, KVInt8}
+
+// ParseKVType reads "f32", "f16", "bf16" or "int8".
 func ParseKVType(s string) (KVType, error) {
-	for _, t := range []KVType{KVF32, KVBF16, KVInt8} {
+	for _, t := range KVTypes {
 		if s == t.String() {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("kv dtype %q: want f32, bf16 or int8", s)
+	return 0, fmt.Errorf("kv dtype %q: want f32, f16, bf16 or int8", s)
 }
 
 // KVLayout is the shape of one sequence's keys and values.
@@ -60,7 +66,7 @@ func (l KVLayout) Check() error {
 		return fmt.Errorf("kv layout %+v: want 0 ≤ keep < window < slots", l)
 	}
 	if l.BytesPerToken() == 0 {
-		return fmt.Errorf("kv dtype %v: want f32, bf16 or int8", l.DType)
+		return fmt.Errorf("kv dtype %v: want f32, f16, bf16 or int8", l.DType)
 	}
 	return nil
 }
@@ -72,7 +78,7 @@ func (l KVLayout) BytesPerToken() int64 {
 	switch l.DType {
 	case KVF32:
 		head *= 4
-	case KVBF16:
+	case KVBF16, KVF16:
 		head *= 2
 	case KVInt8:
 		head += 4 * int64((l.HeadDim+KVGroup-1)/KVGroup)

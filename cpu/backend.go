@@ -92,6 +92,7 @@ func (b *Backend) Features() backend.Features {
 		Kernels:            p.name(),
 		Quantized:          quantized,
 		Exact:              b.exact || !b.k.rounds(),
+		KVF16:              true,
 		Threads:            b.pool.workers,
 		PrefillRows:        prefillRows,
 		BatchInvariantRows: 1 << 20,

@@ -12,6 +12,10 @@ import (
 // attention tile: a tile of a cache that does not rotate is one page.
 const pageSlots = 64
 
+// maxF16 is the largest number of f16: larger keys and values are stored as it,
+// so that one of them cannot make a sequence infinite.
+const maxF16 = 65504
+
 // kv is one sequence's keys and values, in pages that are made when first
 // written: memory follows the tokens held, not the capacity.
 //
@@ -98,6 +102,10 @@ func (c *kv) store(k *kernels, layer, head int, values bool, index int, x []floa
 		}
 	case backend.KVBF16:
 		k.narrowBF16(dst, x)
+	case backend.KVF16:
+		for i, v := range x {
+			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(max(min(v, maxF16), -maxF16)))
+		}
 	case backend.KVInt8:
 		var q [backend.KVGroup]int8
 		scales := dst[len(x):]
@@ -130,6 +138,8 @@ func (c *kv) load(k *kernels, dst []float32, layer, head int, values bool, index
 			widenF32(dst[:m*d], src)
 		case backend.KVBF16:
 			k.widenBF16(dst[:m*d], src)
+		case backend.KVF16:
+			k.widenF16(dst[:m*d], src)
 		case backend.KVInt8:
 			for i := range m {
 				row, out := src[i*c.row:(i+1)*c.row], dst[i*d:(i+1)*d]

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"windrow/backend"
@@ -43,6 +44,9 @@ func pageBytes(l backend.KVLayout) int {
 func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
+	}
+	if l.DType == backend.KVF16 {
+		return nil, errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
 	}
 	if l.HeadDim > maxHeadDim {
 		return nil, fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)

@@ -114,7 +114,7 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 func attendTuned(q view, kv kvView, headDim int) (tuned bool, slice int) {
 	slice = 128
 	mixed := q.elem == elemBF16 && kv.dtype == backend.KVF32
-	if mixed || kv.name() == "f16" || headDim > slice || wide(headDim, kv.k, kv.v) == 0 {
+	if mixed || kv.dtype == backend.KVF16 || headDim > slice || wide(headDim, kv.k, kv.v) == 0 {
 		return false, slice
 	}
 	if headDim <= 64 {

@@ -22,7 +22,7 @@ type attendCase struct {
 // attendTypes are the element types of keys and values.
 var attendTypes = []kvView{
 	{dtype: backend.KVF32, k: view{elem: elemF32}},
-	{k: view{elem: elemF16}},
+	{dtype: backend.KVF16, k: view{elem: elemF16}},
 	{dtype: backend.KVBF16, k: view{elem: elemBF16}},
 	{dtype: backend.KVInt8, k: view{elem: elemBytes}},
 }

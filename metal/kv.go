@@ -65,7 +65,7 @@ func planKV(l backend.KVLayout, capacity int) (p kvPlan) {
 	case backend.KVInt8:
 		p.values = heads * l.HeadDim
 		p.scales = aligned(4*heads*((l.HeadDim+backend.KVGroup-1)/backend.KVGroup), arenaAlign)
-	case backend.KVBF16:
+	case backend.KVBF16, backend.KVF16:
 		p.values = 2 * heads * l.HeadDim
 	default:
 		p.values = 4 * heads * l.HeadDim
@@ -137,6 +137,8 @@ func (c *kv) layer(i int) kvView {
 	switch c.layout.DType {
 	case backend.KVBF16:
 		at.elem = elemBF16
+	case backend.KVF16:
+		at.elem = elemF16
 	case backend.KVF32:
 		at.elem = elemF32
 	}

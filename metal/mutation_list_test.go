@@ -83,6 +83,7 @@ var faults = []fault{
 	{file: "rotate", what: "scale of half of a group", from: "simd_max(max(fabs(v.x), fabs(v.y)))", to: "simd_max(fabs(v.x))", by: "rotate and store"},
 	{file: "rotate", what: "int8 is cut off", from: "rint(v * inverse)", to: "trunc(v * inverse)", by: "rotate and store"},
 	{file: "rotate", what: "the inverse of a scale of 0", from: "scale == 0.0f ? 0.0f : ", to: "", by: "rotate and store"},
+	{file: "rotate", what: "f16 becomes infinite", from: "half(clamp(v, -65504.0f, 65504.0f))", to: "half(v)", by: "rotate and store"},
 	{file: "rotate", what: "writes past a short group", from: "if (lane + 32 < count)", to: "if (lane + 32 <= count)", by: "rotate and store"},
 	{file: "rotate", what: "every lane writes the scale", from: "if (lane == 0) *scale_at", to: "*scale_at", by: "rotate and store"},
 	{file: "rotate", what: "a shorter last group has no scale", from: "((p.dim + group_elements - 1) / group_elements)", to: "(p.dim / group_elements)", by: "rotate and store"},

@@ -15,25 +15,18 @@ type rotation struct {
 // [head dim] elements each; int8 has f32 scales [kv heads][capacity][groups].
 type kvView struct {
 	k, v, kScales, vScales view
-	// dtype is the type of the elements, unless k.elem is elemF16.
-	dtype backend.KVType
+	dtype                  backend.KVType
 	// capacity is the slots that are there, at most the layout's slots.
 	capacity, slots, window, keep int
 }
 
 // name is how the host names of kernels have the type of the elements.
 func (kv kvView) name() string {
-	if kv.k.elem == elemF16 {
-		return "f16"
-	}
 	return kv.dtype.String()
 }
 
 // lineBytes is what the vector of one head at one slot takes, scales included.
 func (kv kvView) lineBytes(headDim int) int {
-	if kv.k.elem == elemF16 {
-		return 2 * headDim
-	}
 	l := backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: headDim, DType: kv.dtype}
 	return int(l.BytesPerToken() / 2)
 }

@@ -63,6 +63,7 @@ type MemoryNeed struct {
 	Total   int64  `json:"total_bytes"`
 }
 
+// kvTypes are those that differ in what they take: f16 takes what bf16 does.
 var kvTypes = []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8}
 
 // Inspect counts a model's tensors and works out its memory. It reads no

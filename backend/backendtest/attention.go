@@ -113,11 +113,25 @@ func attentionStep(t *testing.T, b backend.Backend, r *rand.Rand, h heads, seqs 
 	return got, want
 }
 
-func attentionTolerance(kv backend.KVType) float64 {
+// kvTypes are those that a backend stores.
+func kvTypes(b backend.Backend) []backend.KVType {
+	types := []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8}
+	if b.Features().KVF16 {
+		types = append(types, backend.KVF16)
+	}
+	return types
+}
+
+func attentionTolerance(b backend.Backend, kv backend.KVType) float64 {
 	switch kv {
 	case backend.KVBF16:
 		// A score of size s moves by s·2⁻⁹; scores here reach about 10.
 		return 4 * tolBF16
+	case backend.KVF16:
+		if b.Features().Exact {
+			return tolBF16 / 2
+		}
+		return 4 * tolBF16 // queries may be rounded to bf16
 	case backend.KVInt8:
 		return tolInt8KV
 	}
@@ -125,7 +139,7 @@ func attentionTolerance(kv backend.KVType) float64 {
 }
 
 func testAttention(t *testing.T, b backend.Backend) {
-	for _, kvType := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+	for _, kvType := range kvTypes(b) {
 		for _, h := range []heads{{1, 1, 2, false, false}, {4, 2, 64, true, true}, {6, 2, 80, false, true}, {5, 1, 130, true, true}, {8, 8, 32, false, true}, {4, 2, 128, true, true}} {
 			t.Run(fmt.Sprintf("%v %d over %d heads of %d", kvType, h.q, h.kv, h.dim), func(t *testing.T) {
 				r := seeded(uint64(h.dim) + uint64(kvType)<<32)
@@ -143,7 +157,7 @@ func testAttention(t *testing.T, b backend.Backend) {
 				for step, rows := range [][]int{{50}, {1}, {17, 3}, {9, 40, 1}, {16, 16, 16}, {70, 1, 33}, {1, 1, 1}} {
 					keep := step != 4
 					got, want := attentionStep(t, b, r, h, seqs[:len(rows)], rows, 1, keep)
-					compare(t, fmt.Sprintf("rows %v", rows), got, want, attentionTolerance(kvType))
+					compare(t, fmt.Sprintf("rows %v", rows), got, want, attentionTolerance(b, kvType))
 				}
 				if n, per := seqs[0].kv.Bytes(), seqs[0].kv.Layout().BytesPerToken(); n < 147*per || n > (147+128)*per {
 					t.Errorf("147 tokens take %d bytes, want about %d", n, 147*per)
@@ -166,7 +180,7 @@ func testRotating(t *testing.T, b backend.Backend) {
 			for step := range 60 {
 				n := []int{1, 20, 3, 16}[step%4]
 				got, want := attentionStep(t, b, r, h, seqs, []int{n}, 0, step%5 != 3)
-				compare(t, fmt.Sprintf("keep %d of %d, step %d at %d", keep, window, step, len(seqs[0].keys)), got, want, attentionTolerance(backend.KVF32))
+				compare(t, fmt.Sprintf("keep %d of %d, step %d at %d", keep, window, step, len(seqs[0].keys)), got, want, attentionTolerance(b, backend.KVF32))
 			}
 			if most := int64(window+20+64) * kv.Layout().BytesPerToken(); kv.Bytes() > most {
 				t.Errorf("keep %d of %d: %d bytes, want at most %d", keep, window, kv.Bytes(), most)

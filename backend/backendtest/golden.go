@@ -46,17 +46,19 @@ func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Bac
 			if err != nil {
 				t.Fatal(err)
 			}
-			kvTypes := []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8}
+			types := kvTypes(b)
 			if c.name != "qwen3-yarn" && os.Getenv("WINDROW_SLOW") == "" {
-				kvTypes = kvTypes[:1]
+				types = types[:1]
 			}
-			for _, kvType := range kvTypes {
+			for _, kvType := range types {
 				tol := 2e-5
-				if kvType == backend.KVBF16 || !b.Features().Exact {
-					tol = 2e-2
-				}
-				if kvType == backend.KVInt8 {
+				switch {
+				case kvType == backend.KVInt8:
 					tol = 6e-2
+				case kvType == backend.KVBF16, !b.Features().Exact:
+					tol = 2e-2
+				case kvType == backend.KVF16:
+					tol = 3e-3
 				}
 				for _, chunk := range []int{0, 7} {
 					if chunk != 0 && kvType != backend.KVF32 {

@@ -16,7 +16,7 @@ var companions = []int{2, 7, 16, 33, 512}
 // prefix, gated MLP, residuals, head.
 func testInvariance(t *testing.T, b backend.Backend) {
 	for _, dt := range dtypes {
-		for _, kvType := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
+		for _, kvType := range kvTypes(b) {
 			if (testing.Short() || dt.Quantized()) && kvType != backend.KVBF16 || testing.Short() && dt != backend.BF16 {
 				continue
 			}

@@ -50,7 +50,7 @@ func machineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
-		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, bf16 or int8"},
+		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, f16 (not with CUDA), bf16 or int8"},
 		&cli.BoolFlag{Name: "batch-invariant", Category: categoryModel, Value: true, Usage: "give a row the same bits whatever other rows ride along; with --batch-invariant=false steps of more than 32 rows of several sequences are faster on CUDA (other backends have nothing faster)"},
 		&cli.StringFlag{Name: "kernels", Category: categoryModel, Hidden: true, Usage: "force a kernel set: `NAME`"},
 	}
@@ -145,7 +145,7 @@ func parseMachine(c *cli.Context) (machineOptions, error) {
 	case name != "":
 		kv, err := backend.ParseKVType(name)
 		if err != nil {
-			return m, usagef("--kv-dtype %q: want f32, bf16 or int8", name)
+			return m, usagef("--kv-dtype %q: want f32, f16, bf16 or int8", name)
 		}
 		m.kv = kv
 	case m.exact:

@@ -48,13 +48,18 @@ inline float rotated_element(Head h, uint i) {
   return i < half_dim ? rotated(h, i).x : rotated(h, i - half_dim).y;
 }
 
+// narrow is v in a type of stored keys and values. Where it is more than f16 holds,
+// the largest number stands for it: no sequence becomes infinite.
+template <typename T> inline T narrow(float v) { return T(v); }
+template <> inline half narrow<half>(float v) { return half(clamp(v, -65504.0f, 65504.0f)); }
+
 // store_rotated: each lane writes the pairs that it reads, here and in
 // inverse_norm, so that dst may be h.x.
 template <typename T> inline void store_rotated(device T* dst, Head h, uint lane) {
   for (uint i = lane; i < h.dim / 2; i += 32) {
     const float2 v = rotated(h, i);
-    dst[i] = T(v.x);
-    dst[i + h.dim / 2] = T(v.y);
+    dst[i] = narrow<T>(v.x);
+    dst[i + h.dim / 2] = narrow<T>(v.y);
   }
 }
 
@@ -82,7 +87,7 @@ inline void store_key(device char* line, device float* scales, Head h, uint lane
 }
 
 template <typename T> inline void store_value(device T* line, device float*, device const float* x, uint dim, uint lane) {
-  for (uint i = lane; i < dim; i += 32) line[i] = T(x[i]);
+  for (uint i = lane; i < dim; i += 32) line[i] = narrow<T>(x[i]);
 }
 inline void store_value(device char* line, device float* scales, device const float* x, uint dim, uint lane) {
   for (uint first = 0; first < dim; first += group_elements) {
