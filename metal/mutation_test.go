@@ -6,7 +6,9 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -26,11 +28,16 @@ type fault struct {
 	nth  int
 	to   string
 	by   string // beginning of the names of the self-tests that must notice
-	// outside tells that the kernel leaves its memory by more than the guards of
-	// buffers, or reads vectors at any place, which ends the process: only the
-	// checked build, which stops it first, runs it.
-	outside bool
-	often   bool // planted without WINDROW_SLOW too
+	// checked tells that the checked build alone runs it: the kernel leaves its
+	// memory by more than the guards of buffers, or reads vectors at any place,
+	// which ends the process where nothing stops it; or values hardly show it.
+	checked bool
+	often   bool // planted where not all are, too
+}
+
+// allFaults tells whether TestMutations plants all faults, or a few.
+func allFaults() bool {
+	return os.Getenv("WINDROW_SLOW") != "" || os.Getenv("WINDROW_MUTATIONS") == "all"
 }
 
 // plant puts the fault in the text of a library, and tells whether the library
@@ -77,78 +84,138 @@ func (f *fault) plant(source string) (planted string, has bool, err error) {
 
 var lineDirective = regexp.MustCompile(`(?m)^#line \d+ "(.*)"\n`)
 
+// needs is the kernels that a self-test runs, by the files that have them: to
+// compile no others takes a third of the time.
+type needs struct {
+	once  sync.Once
+	names map[string][]string
+	err   error
+}
+
+var needed sync.Map // *needs by the self-test's name
+
+// kernelsOf runs a self-test without a fault once.
+func kernelsOf(t *testing.T, s selfTest) map[string][]string {
+	t.Helper()
+	v, _ := needed.LoadOrStore(s.name, new(needs))
+	n := v.(*needs)
+	n.once.Do(func() {
+		n.names = map[string][]string{}
+		d := testDevice(t, emulator.Plain, 0)
+		n.err = s.try(d)
+		for e := range d.pipelines {
+			n.names[e.file] = append(n.names[e.file], e.kernel)
+		}
+		for _, names := range n.names {
+			slices.Sort(names)
+		}
+	})
+	if n.err != nil {
+		t.Fatalf("%s, without a fault: %v", s.name, n.err)
+	}
+	return n.names
+}
+
 // notice is what the self-tests say of the fault in one build, or nil.
-func (f *fault) notice(t *testing.T, build emulator.Build) (said error) {
-	// In another order than that of their numbers threads depend on more.
-	fake := fakeobjc.New(fakeobjc.Options{Compile: fakeobjc.Emulated(build, 1)})
-	d, err := newDevice(driver.New(fake))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mistake error
-	reached := false
-	d.source = func(file string) (string, error) {
-		source, err := kernels.Source(file)
-		has := false
-		if err == nil {
-			source, has, err = f.plant(source)
-		}
-		if err == nil && has {
-			reached = true
-			if _, e := emulator.Compile(source, build); e != nil {
-				err = fmt.Errorf("the compiler notices: %w", e)
-			}
-		}
-		if err != nil {
-			mistake = err
-		}
-		return source, err
-	}
-	ran := 0
+func (f *fault) notice(t *testing.T, build emulator.Build) error {
+	t.Helper()
+	ran, reached := 0, false
 	for _, s := range selfTests {
-		if said == nil && strings.HasPrefix(s.name, f.by) {
-			ran++
-			err := s.try(d)
-			if p := fake.Problems(); err == nil && len(p) > 0 {
-				err = errors.New(p[0])
-			}
+		if !strings.HasPrefix(s.name, f.by) {
+			continue
+		}
+		ran++
+		names := kernelsOf(t, s)
+		reaches := false
+		for file := range names {
+			source, err := kernels.Source(file)
 			if err != nil {
-				said = fmt.Errorf("%s: %w", s.name, err)
+				t.Fatal(err)
 			}
+			_, has, err := f.plant(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reaches = reaches || has
+		}
+		if !reaches {
+			continue
+		}
+		reached = true
+		if err := f.noticedBy(t, s, names, build); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	switch err := d.close(); {
-	case mistake != nil:
-		t.Fatal(mistake)
+	switch {
 	case ran == 0:
 		t.Fatalf("no self-test is called %q", f.by)
 	case !reached:
 		t.Fatalf("%q does not use %s", f.by, f.file)
-	case err != nil:
+	}
+	return nil
+}
+
+// noticedBy runs one self-test, which needs these kernels, with the fault.
+func (f *fault) noticedBy(t *testing.T, s selfTest, names map[string][]string, build emulator.Build) error {
+	t.Helper()
+	var mistake error
+	compile := func(source string, _ bool) (fakeobjc.Library, error) {
+		file := lineDirective.FindStringSubmatch(source)[1]
+		// In another order than that of their numbers threads depend on more.
+		l, err := fakeobjc.Emulated(build, 1, names[strings.TrimSuffix(file, ".metal")]...)(source, false)
+		if err != nil {
+			mistake = fmt.Errorf("the compiler notices: %w", err)
+		}
+		return l, err
+	}
+	fake := fakeobjc.New(fakeobjc.Options{Compile: compile})
+	d, err := newDevice(driver.New(fake))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.source = func(file string) (string, error) {
+		source, err := kernels.Source(file)
+		if err == nil {
+			source, _, err = f.plant(source)
+		}
+		return source, err
+	}
+	said := s.try(d)
+	if p := fake.Problems(); said == nil && len(p) > 0 {
+		said = errors.New(p[0])
+	}
+	if said != nil && strings.Contains(said.Error(), "has no kernel") {
+		mistake = fmt.Errorf("it runs what it does not without the fault: %w", said)
+	}
+	if err := d.close(); err != nil {
 		t.Error(err)
+	}
+	if mistake != nil {
+		t.Fatal(mistake)
 	}
 	return said
 }
 
 // TestMutations plants one fault at a time: the self-tests must notice each, by
-// values or, where these can be right by chance, by the emulator's checker.
-// Without WINDROW_SLOW it plants a few.
+// values or, where these can be right by chance, by the emulator's checker. All
+// are planted with WINDROW_MUTATIONS=all, which CI sets, and with WINDROW_SLOW,
+// else a few.
 func TestMutations(t *testing.T) {
 	if runtime.GOOS == "darwin" {
 		t.Skip("a GPU should not run such kernels")
 	}
 	emulator.Available(t)
-	var by [3]atomic.Int32
+	var by [4]atomic.Int32
 	t.Run("fault", func(t *testing.T) {
 		for _, f := range faults {
-			if !f.often && os.Getenv("WINDROW_SLOW") == "" {
+			if !f.often && !allFaults() {
 				continue
 			}
 			t.Run(f.file+", "+f.what, func(t *testing.T) {
 				t.Parallel()
 				// What only fast math shows comes last.
-				for _, build := range []emulator.Build{emulator.Plain, emulator.Checked, emulator.Fast} {
-					if f.outside && build != emulator.Checked {
+				for _, build := range []emulator.Build{emulator.Quick, emulator.Checked, emulator.Fast} {
+					if f.checked && build != emulator.Checked {
 						continue
 					}
 					if said := f.notice(t, build); said != nil {
@@ -162,7 +229,7 @@ func TestMutations(t *testing.T) {
 		}
 	})
 	t.Logf("noticed by values %d, by the checker alone %d, by fast math alone %d",
-		by[emulator.Plain].Load(), by[emulator.Checked].Load(), by[emulator.Fast].Load())
+		by[emulator.Quick].Load(), by[emulator.Checked].Load(), by[emulator.Fast].Load())
 }
 
 // TestMutationsPlanted: all faults can be planted, with no compiler at hand too.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ var kernelFlags = append([]string{
 // buildFlags: to compile takes longer than to run, and most of that time is
 // switches between threads, which more optimization does not change.
 var buildFlags = map[Build][]string{
+	Quick:   {"-O0", "-g0", "-ffp-contract=off"},
 	Plain:   {"-O1", "-g0", "-mllvm", "-unroll-threshold=100", "-ffp-contract=off"},
 	Fast:    {"-O1", "-g0", "-mllvm", "-unroll-threshold=100", "-ffast-math", "-ffp-contract=on"}, // across statements, roundings to 16 bits would go
 	Checked: append([]string{"-ffp-contract=off"}, emulation.CheckedFlags...),
@@ -36,24 +38,24 @@ var buildFlags = map[Build][]string{
 const maxLines = 24
 
 // Compile makes a library of source, one text as Metal's newLibraryWithSource
-// takes it. Equal sources are compiled once a machine. The error holds what the
-// compiler says, with lines of the source, or of the files that its #line
-// directives name.
-func Compile(source string, b Build) (*Library, error) {
+// takes it; with host names, a library of these kernels alone. Equal sources are
+// compiled once a machine. The error holds what the compiler says, with lines of
+// the source, or of the files that its #line directives name.
+func Compile(source string, b Build, only ...string) (*Library, error) {
 	run, err := bases[b]()
 	if err != nil {
 		return nil, err
 	}
 	var failure error
-	path, err := run.cache.Make("metal-"+emulation.Hash(source, run.hash)+".so", func(out string) error {
-		code, err := translate(source, false)
+	path, err := run.cache.Make("metal-"+emulation.Hash(append([]string{source, run.hash}, only...)...)+".so", func(out string) error {
+		code, err := translate(source, false, only...)
 		if err != nil {
 			failure = err
 			return err
 		}
 		kernels := out + ".o"
 		defer os.Remove(kernels)
-		args := slices.Concat(emulation.CommonFlags, kernelFlags, buildFlags[b], run.include, []string{"-include", "msl.h", "-c", "-o", kernels, "-"})
+		args := slices.Concat(run.flags, []string{"-include-pch", run.header, "-c", "-o", kernels, "-"})
 		if failure = clang(code, args...); failure != nil {
 			return failure
 		}
@@ -72,12 +74,15 @@ func Compile(source string, b Build) (*Library, error) {
 type base struct {
 	cache   emulation.Cache
 	object  string   // the executor and the dispatches
-	include []string // flags for the shim's headers
-	hash    string   // names it, and the flags of kernels
+	header  string   // msl.h, compiled
+	flags   []string // of kernels
+	include []string // of these flags those for the shim's headers
+	hash    string   // names all
 }
 
 // bases makes each build's, once a process.
 var bases = map[Build]func() (base, error){
+	Quick:   sync.OnceValues(func() (base, error) { return makeBase(Quick) }),
 	Plain:   sync.OnceValues(func() (base, error) { return makeBase(Plain) }),
 	Fast:    sync.OnceValues(func() (base, error) { return makeBase(Fast) }),
 	Checked: sync.OnceValues(func() (base, error) { return makeBase(Checked) }),
@@ -103,7 +108,14 @@ func makeBase(b Build) (base, error) {
 		flags = append(flags, "-DCHECKED")
 	}
 	run := base{cache: cache, include: []string{"-isystem", shim, "-isystem", executor}}
+	run.flags = slices.Concat(emulation.CommonFlags, kernelFlags, buildFlags[b], run.include)
 	run.hash = emulation.Hash(executorHash, shimHash, fmt.Sprint(flags, kernelFlags, buildFlags[b]))
+	run.header, err = cache.Make("metal-header-"+run.hash+".pch", func(out string) error {
+		return emulation.Compile(slices.Concat(run.flags, []string{"-Xclang", "-fno-pch-timestamp", "-x", "c++-header", "-o", out, filepath.Join(shim, "msl.h")})...)
+	})
+	if err != nil {
+		return base{}, err
+	}
 	run.object, err = cache.Make("metal-runtime-"+emulation.Hash(executorHash, shimHash, fmt.Sprint(flags))+".o", func(out string) error {
 		first, err := emulation.Sources(executor, ".cpp")
 		if err != nil {
@@ -124,7 +136,7 @@ var (
 )
 
 // translate makes C++ of a source.
-func translate(source string, lint bool) (string, error) {
+func translate(source string, lint bool, only ...string) (string, error) {
 	source = systemInclude.ReplaceAllString(source, "")
 	if line := otherInclude.FindString(source); line != "" {
 		return "", fmt.Errorf("%s: Metal's run-time compiler has no such file", strings.TrimSpace(line))
@@ -139,7 +151,7 @@ func translate(source string, lint bool) (string, error) {
 	if err := cmd.Run(); err != nil {
 		return "", complaint(err, said.String())
 	}
-	return rewrite(out.String(), lint)
+	return rewrite(out.String(), lint, only...)
 }
 
 // clang runs the compiler on code.

@@ -38,9 +38,10 @@ const (
 	Plain   Build = iota // IEEE arithmetic, no contraction
 	Fast                 // as fast as Metal's fast math allows: no NaN, no infinity, any order of sums
 	Checked              // Plain with the checker
+	Quick                // Plain, compiled in less time and run in more
 )
 
-func (b Build) String() string { return [...]string{"plain", "fast", "checked"}[b] }
+func (b Build) String() string { return [...]string{"plain", "fast", "checked", "quick"}[b] }
 
 // Available skips a test where kernels cannot be emulated (they need clang-22
 // on linux/amd64), or fails it where CI is set.

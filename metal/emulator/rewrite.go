@@ -78,7 +78,8 @@ var assumed = map[string]bool{"INFINITY": true, "NAN": true, "HUGE_VALF": true, 
 
 // rewrite returns the C++ of preprocessed source: to run, or, for lint, to
 // look at with real address spaces.
-func rewrite(source string, lint bool) (string, error) {
+// With names of kernels, these alone get entry points.
+func rewrite(source string, lint bool, only ...string) (string, error) {
 	source = pragma.ReplaceAllString(source, "")
 	tokens, err := lex(source)
 	if err != nil {
@@ -96,6 +97,9 @@ func rewrite(source string, lint bool) (string, error) {
 	r.checkInstances()
 	if len(r.faults) > 0 {
 		return "", errors.Join(r.faults...)
+	}
+	if len(only) > 0 {
+		r.instances = slices.DeleteFunc(r.instances, func(in instance) bool { return !slices.Contains(only, in.host) })
 	}
 	return r.apply() + r.entries(), nil
 }

@@ -6,16 +6,16 @@ import (
 	"windrow/metal/emulator"
 )
 
-// Emulated compiles sources for the CPU. The seed decides the order of threads
-// and threadgroups. A library that asks for safe math gets the plain build in
-// place of the fast one.
-func Emulated(b emulator.Build, seed uint64) Compiler {
+// Emulated compiles sources for the CPU, or of them the kernels of these names.
+// The seed decides the order of threads and threadgroups. A library that asks for
+// safe math gets the plain build in place of the fast one.
+func Emulated(b emulator.Build, seed uint64, only ...string) Compiler {
 	return func(source string, safeMath bool) (Library, error) {
 		build := b
 		if safeMath && b == emulator.Fast {
 			build = emulator.Plain
 		}
-		l, err := emulator.Compile(source, build)
+		l, err := emulator.Compile(source, build, only...)
 		if err != nil {
 			return nil, err
 		}
