@@ -22,8 +22,10 @@
 //	WINDROW_EMULATED_CC       compute capability (8.0)
 //	WINDROW_EMULATED_MEMORY   bytes of device memory (8 GiB)
 //	WINDROW_EMULATED_SMS      multiprocessors (6)
-//	WINDROW_EMULATED_DEVICES  number of devices (1)
+//	WINDROW_EMULATED_DEVICES  number of devices, each with memory of its own (1)
 //	WINDROW_EMULATED_DRIVER   version, as cuDriverGetVersion counts (13000)
+//	WINDROW_EMULATED_NCCL     version, as ncclGetVersion counts (22703)
+//	WINDROW_EMULATED_NCCL_FAILS  rank whose exchanges fail
 //	WINDROW_EMULATED_SEED     not 0: blocks, warps and threads run in a random order
 package emulator
 

@@ -32,6 +32,8 @@ int need_context(const char *function) {
   return SUCCESS;
 }
 
+int current_device() { return context ? int((uintptr_t)context - 0x1000) : -1; }
+
 u64 setting(const char *name, u64 otherwise) {
   const char *v = getenv(name);
   return v && *v ? strtoull(v, nullptr, 10) : otherwise;
@@ -137,7 +139,7 @@ API cuCtxGetCurrent(void **handle) {
 
 API cuCtxGetDevice(int *device) {
   ENTER;
-  *device = int((uintptr_t)context - 0x1000);
+  *device = current_device();
   return SUCCESS;
 }
 

@@ -30,6 +30,7 @@ extern std::recursive_mutex lock; // around every call
 int refuse(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // need refuses where the calling thread has no current context.
 int need_context(const char *function);
+int current_device(); // of the thread's context; -1 without one
 u64 setting(const char *name, u64 otherwise);
 void capability(int &major, int &minor);
 u64 shared_limit();  // most shared memory of a block
@@ -38,7 +39,10 @@ int driver_version();
 // Memory.
 bool on_device(const void *p, size_t n);
 bool pinned(const void *p, size_t n);
+// check_device_range refuses what is not memory of the current device.
 int check_device_range(const char *what, const void *p, size_t n);
+// elsewhere tells whether an address lies in another device's memory.
+bool elsewhere(const void *p);
 // guards_hold tells whether nobody wrote beside an allocation; refuses otherwise.
 int guards_hold(const char *after);
 
@@ -51,10 +55,12 @@ struct Function {
 
 struct Stream;
 struct Event;
+struct Rank; // of a communicator
 
 // Work is one operation of a stream.
 struct Work {
-  enum Kind { launch, copy, fill, record, wait, graph } kind;
+  enum Kind { launch, copy, fill, record, wait, graph, exchange } kind;
+  enum : u32 { gathers, adds }; // exchanges, by their value
   explicit Work(Kind k) : kind(k) {}
   const Function *function = nullptr;
   std::vector<Slot> arguments;
@@ -66,12 +72,15 @@ struct Work {
   size_t bytes = 0;
   u32 value = 0, width = 0;
   Event *event = nullptr;
+  Rank *rank = nullptr;
   u64 ticket = 0;
   std::shared_ptr<std::vector<Work>> nodes;
 };
 
 int enqueue(const char *what, Stream *, Work);
-// finish does all work of the streams that wait for the default stream, or of all.
+bool capturing(Stream *);
+int run_exchange(const Work &);
+// finish does all work of the current device's streams that wait for the default stream, or of all its streams.
 int finish_blocking();
 int finish_all();
 int refuse_in_capture(const char *what);

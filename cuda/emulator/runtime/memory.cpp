@@ -17,10 +17,18 @@ constexpr u8 guard_fill = 0xa5;
 struct Block {
   size_t bytes;
   u8 *base;
+  int device;
 };
 std::map<const u8 *, Block> device_memory;
 std::map<const u8 *, size_t> host_memory, registered;
-u64 used;
+std::map<int, u64> used; // of each device
+
+const std::pair<const u8 *const, Block> *block_of(const void *p) {
+  auto i = device_memory.upper_bound((const u8 *)p);
+  if (i == device_memory.begin()) return nullptr;
+  --i;
+  return (const u8 *)p < i->first + i->second.bytes ? &*i : nullptr;
+}
 
 template <class M, class F> bool within(const M &m, const void *p, size_t n, F bytes) {
   auto i = m.upper_bound((const u8 *)p);
@@ -79,13 +87,9 @@ bool on_device(const void *p, size_t n) { return within(device_memory, p, n, blo
 bool pinned(const void *p, size_t n) { return within(host_memory, p, n, plain_bytes) || within(registered, p, n, plain_bytes); }
 
 bool check::allocation(const void *p, Range &r, const char *&) {
-  auto i = device_memory.upper_bound((const u8 *)p);
-  if (i != device_memory.begin()) {
-    --i;
-    if ((const u8 *)p < i->first + i->second.bytes) {
-      r = {(u8 *)i->first, (u8 *)i->first + i->second.bytes};
-      return true;
-    }
+  if (auto *b = block_of(p)) {
+    r = {(u8 *)b->first, (u8 *)b->first + b->second.bytes};
+    return true;
   }
   for (auto *m : {&host_memory, &registered}) {
     auto j = m->upper_bound((const u8 *)p);
@@ -99,12 +103,17 @@ bool check::allocation(const void *p, Range &r, const char *&) {
   return false;
 }
 
+bool elsewhere(const void *p) {
+  auto *b = block_of(p);
+  return b && b->second.device != current_device();
+}
+
 int check_device_range(const char *what, const void *p, size_t n) {
+  auto *i = block_of(p);
+  if (i && i->second.device != current_device()) return refuse(INVALID_VALUE, "%s: %p is memory of device %d, device %d is current", what, p, i->second.device, current_device());
   if (on_device(p, n)) return SUCCESS;
-  auto i = device_memory.upper_bound((const u8 *)p);
-  if (i != device_memory.begin()) {
-    --i;
-    if ((const u8 *)p < i->first + i->second.bytes) return refuse(INVALID_VALUE, "%s: bytes %zu to %zu of an allocation of %zu", what, size_t((const u8 *)p - i->first), size_t((const u8 *)p - i->first) + n, i->second.bytes);
+  if (i) {
+    return refuse(INVALID_VALUE, "%s: bytes %zu to %zu of an allocation of %zu", what, size_t((const u8 *)p - i->first), size_t((const u8 *)p - i->first) + n, i->second.bytes);
   }
   return refuse(INVALID_VALUE, "%s: %p is not device memory", what, p);
 }
@@ -125,7 +134,8 @@ int guards_hold(const char *after) {
 API cuMemGetInfo_v2(size_t *available, size_t *total) {
   ENTER;
   *total = setting("WINDROW_EMULATED_MEMORY", 8ull << 30);
-  *available = *total > used ? *total - used : 0;
+  u64 taken = used[current_device()];
+  *available = *total > taken ? *total - taken : 0;
   return SUCCESS;
 }
 
@@ -133,15 +143,15 @@ API cuMemAlloc_v2(void **p, size_t n) {
   ENTER;
   if (!n) return refuse(INVALID_VALUE, "cuMemAlloc: 0 bytes");
   size_t rounded = (n + 255) / 256 * 256;
-  if (used + rounded > setting("WINDROW_EMULATED_MEMORY", 8ull << 30)) return refuse(OUT_OF_MEMORY, "out of memory");
+  if (used[current_device()] + rounded > setting("WINDROW_EMULATED_MEMORY", 8ull << 30)) return refuse(OUT_OF_MEMORY, "out of memory");
   u8 *base = (u8 *)aligned_alloc(256, rounded + 2 * guard_bytes);
   if (!base) return refuse(OUT_OF_MEMORY, "the machine has no memory left");
   u8 *start = base + guard_bytes;
   memset(base, guard_fill, guard_bytes);
   memset(start, 0xff, n);
   memset(start + n, guard_fill, guard_bytes + rounded - n);
-  device_memory[start] = {n, base};
-  used += rounded;
+  device_memory[start] = {n, base, current_device()};
+  used[current_device()] += rounded;
   *p = start;
   return SUCCESS;
 }
@@ -154,7 +164,7 @@ API cuMemFree_v2(void *p) {
   int finished = finish_all();
   if (!finished) finished = guards_hold("before cuMemFree");
   check::forget(p);
-  used -= (i->second.bytes + 255) / 256 * 256;
+  used[i->second.device] -= (i->second.bytes + 255) / 256 * 256;
   free(i->second.base);
   device_memory.erase(i);
   return finished;

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <set>
 
@@ -20,6 +21,8 @@ struct Event {
 struct Stream {
   std::deque<Work> queue;
   bool blocking = true;
+  bool busy = false; // a thread does its work, and may wait for other streams meanwhile
+  int device = 0;
   std::shared_ptr<std::vector<Work>> captured; // not null: capturing
   int mode = 0;
 };
@@ -28,11 +31,21 @@ void forget_copies(unsigned lanes);
 
 static std::set<Stream *> streams;
 static Stream default_stream;
+static std::condition_variable_any idle; // a stream is no longer busy
 
 static int run_work(const Work &w);
 
 // finish does a stream's work, up to an event where one is given.
 static int finish(Stream &s, const Event *until = nullptr, u64 ticket = 0) {
+  idle.wait(lock, [&] { return !s.busy; });
+  struct Busy {
+    Stream &s;
+    explicit Busy(Stream &stream) : s(stream) { s.busy = true; }
+    ~Busy() {
+      s.busy = false;
+      idle.notify_all();
+    }
+  } busy(s);
   while (!s.queue.empty() && !(until && until->reached >= ticket)) {
     Work w = std::move(s.queue.front());
     s.queue.pop_front();
@@ -76,6 +89,8 @@ static int run_work(const Work &w) {
     for (const Work &n : *w.nodes)
       if (int r = run_work(n)) return r;
     return SUCCESS;
+  case Work::exchange:
+    return run_exchange(w);
   }
   return INVALID_VALUE;
 }
@@ -106,7 +121,7 @@ int enqueue(const char *what, Stream *s, Work w) {
 int finish_blocking() {
   int first = finish(default_stream);
   for (Stream *s : streams)
-    if (s->blocking && !s->captured)
+    if (s->blocking && !s->captured && s->device == current_device())
       if (int r = finish(*s); r && !first) first = r;
   return first;
 }
@@ -114,13 +129,16 @@ int finish_blocking() {
 int finish_all() {
   int first = finish(default_stream);
   for (Stream *s : streams)
-    if (int r = finish(*s); r && !first) first = r;
+    if (s->device == current_device())
+      if (int r = finish(*s); r && !first) first = r;
   return first;
 }
 
+bool capturing(Stream *s) { return streams.count(s) && s->captured; }
+
 int refuse_in_capture(const char *what) {
   for (Stream *s : streams)
-    if (s->captured && s->mode != 2) return refuse(CAPTURE_UNSUPPORTED, "%s during a capture", what);
+    if (s->captured && s->mode != 2 && s->device == current_device()) return refuse(CAPTURE_UNSUPPORTED, "%s during a capture", what);
   return SUCCESS;
 }
 
@@ -133,6 +151,7 @@ API cuStreamCreate(Stream **s, unsigned flags) {
   ENTER;
   *s = new Stream;
   (*s)->blocking = !(flags & 1);
+  (*s)->device = current_device();
   streams.insert(*s);
   return SUCCESS;
 }
@@ -215,6 +234,7 @@ static int launch(const char *what, const Function *f, const u32 *grid, const u3
   for (u32 i = 0; i < f->kernel->parameters; i++) {
     u64 slot = 0;
     memcpy(&slot, parameters[i], f->kernel->sizes[i]);
+    if (f->kernel->sizes[i] == 8 && elsewhere((const void *)slot)) return refuse(INVALID_VALUE, "%s of %s: argument %u is memory of another device", what, f->kernel->name, i);
     w.arguments.push_back(slot);
   }
   memcpy(w.grid, grid, sizeof w.grid);
