@@ -54,6 +54,8 @@ type Features struct {
 	// BatchInvariantRows is the largest row count for which a row's result is
 	// bit-identical whatever other rows ride along.
 	BatchInvariantRows int
+	// Devices is over how many devices tensors with a Split are cut (0: one).
+	Devices int
 }
 
 // Linear is a weight [out, in] with an optional bias [out].

@@ -123,6 +123,9 @@ type Tensor struct {
 	Group int
 	// Scales and Biases of affine types are [out, in/Group] in bf16.
 	Scales, Biases []byte
+	// Split is how several devices may share the tensor, a bias of one
+	// dimension too.
+	Split Split
 }
 
 // Elements is the number of weights; 0 where the shape does not fit an int.

@@ -43,6 +43,9 @@ func Load(b backend.Backend, src Source) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDevices(src, b.Features().Devices); err != nil {
+		return nil, err
+	}
 	m := &Model{config: c, backend: b, rope: table}
 	l := loader{b: b, src: src}
 	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
@@ -139,6 +142,7 @@ func (l *loader) matrix(name string, out, in int) backend.Matrix {
 	if !ok {
 		return nil
 	}
+	t.Split = splitOf(name)
 	m, err := l.b.Matrix(t)
 	if err != nil {
 		l.fail(err)
@@ -152,6 +156,7 @@ func (l *loader) vector(name string, n int) backend.Vector {
 	if !ok {
 		return nil
 	}
+	t.Split = splitOf(name)
 	v, err := l.b.Vector(t)
 	if err != nil {
 		l.fail(err)
