@@ -37,7 +37,9 @@ type Backend struct {
 	variant  bool // Options.BatchVariant
 	notify   func(int64)
 
-	owned     []driver.Ptr // weights and slabs of KV pages
+	owned     []driver.Ptr    // weights and slabs of KV pages
+	gathered  []byte          // in a group: room for parts of rows that are to be uploaded
+	warmed    map[uint64]bool // in a group: the plans of prefill passes whose kernels are loaded
 	freePages map[int][]driver.Ptr
 	arena     arena
 	graphs    graphs

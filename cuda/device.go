@@ -23,6 +23,9 @@ type device struct {
 	overlap   bool    // the launch before was a kernel: this one may start its prologue
 	prefill   prefill // what prefill projections keep
 
+	rank     *rank // in a group of GPUs; nil: alone
+	partials room  // sums of a part of the inputs (preparePartials)
+
 	attendWork  driver.Ptr // parts of decode attention (prepareAttend)
 	attendBytes int
 	flash       flashState

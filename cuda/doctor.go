@@ -60,6 +60,33 @@ func (e *examination) run(drv *driver.Driver, devices []driver.DeviceInfo) {
 		e.device(x, info)
 		x.close()
 	}
+	e.group(drv, devices)
+}
+
+// group examines what several GPUs need to share a model.
+func (e *examination) group(drv *driver.Driver, devices []driver.DeviceInfo) {
+	lib, err := findNCCL()
+	if err != nil {
+		e.Fact("NCCL", fmt.Sprintf("none: %v", err))
+		return
+	}
+	e.Fact("NCCL", lib.versionText()+", "+lib.library.Path)
+	n := 0 // of GPUs that a group would take: the first ones
+	for n < len(devices) && usable(devices[n]) {
+		n++
+	}
+	if n < 2 {
+		return
+	}
+	e.Test("exchange", func(c *doctor.Check) error {
+		g, err := NewGroup(Options{Library: drv.Library()}, n)
+		if err != nil {
+			return err
+		}
+		took, err := g.tryExchange()
+		c.Detail = fmt.Sprintf("%d GPUs, 16 KiB of each in %.1f µs", n, 1e6*took.Seconds())
+		return errors.Join(err, g.Close())
+	})
 }
 
 // device examines one GPU.

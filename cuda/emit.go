@@ -116,11 +116,19 @@ func (b *Backend) emitProject(y *plan, a *action) {
 }
 
 func (b *Backend) emitProjectAdd(y *plan, a *action) {
-	if w := a.w[0]; !w.w.fast() {
-		b.device.simtProject(a.dst[0].f32, a.src[0].f32, w.w, w.bias, true, y.shape.bucket)
-		return
+	w, dst, n := a.w[0], a.dst[0], y.shape.bucket*a.dst[0].width
+	to, add := dst, true
+	if w.w.partial {
+		to, add = operand{width: dst.width, f32: b.device.ownPartial(n, y.decode)}, false
 	}
-	b.project(y, a.dst[:1], a.src[0], a.w[:1], 0, 0, true)
+	if w.w.fast() {
+		b.project(y, []operand{to}, a.src[0], a.w[:1], 0, 0, add)
+	} else {
+		b.device.simtProject(to.f32, a.src[0].f32, w.w, w.bias, add, y.shape.bucket)
+	}
+	if w.w.partial {
+		b.device.joinPartials(dst.f32, n, y.decode)
+	}
 }
 
 func (b *Backend) emitGated(y *plan, a *action) {

@@ -11,7 +11,13 @@ import (
 )
 
 // flush runs what is recorded, and waits.
-func (p *pass) flush() { p.flushWanting(nil) }
+func (p *pass) flush() {
+	if p.joint != nil {
+		p.joint()
+		return
+	}
+	p.flushWanting(nil)
+}
 
 // flushWanting runs what is recorded; the f32 form of buffer want is valid
 // afterwards.
@@ -25,53 +31,75 @@ func (p *pass) flushWanting(want *buffer) {
 	p.forget()
 }
 
+// run does what is recorded in the three steps that a group of GPUs takes
+// together.
 func (p *pass) run(want *buffer) error {
-	b := p.b
+	if err := p.settle(want); err != nil {
+		return err
+	}
+	if err := p.capture(want); err != nil {
+		return err
+	}
+	return p.launch()
+}
+
+// settle plans, and makes room for what the plan needs: it queues nothing. It
+// leaves the graph of an equal pass, if there was one.
+func (p *pass) settle(want *buffer) error {
 	// The weights are there: the uploader's threads and buffers have done their
 	// work. A later weight starts them again.
-	if err := b.uploader.Close(); err != nil {
+	if err := p.b.uploader.Close(); err != nil {
 		return err
 	}
 	p.plan.geometry = p.geometry()
-	graph := p.recall(want)
-	if graph == nil {
-		if err := p.make(want); err != nil {
-			return err
-		}
-		if len(p.plan.actions) == 0 {
-			return nil
-		}
-		if err := p.prepare(); err != nil {
-			return err
-		}
+	p.graph, p.idle = p.recall(want), false
+	if p.graph != nil {
+		return nil
 	}
+	if err := p.make(want); err != nil {
+		return err
+	}
+	if p.idle = len(p.plan.actions) == 0; p.idle {
+		return nil
+	}
+	return p.prepare()
+}
+
+// capture makes the graph of a decode pass that has none.
+func (p *pass) capture(want *buffer) (err error) {
+	if p.idle || p.graph != nil || !p.plan.decode {
+		return nil
+	}
+	if p.graph, err = p.b.capture(&p.plan); err == nil {
+		p.remember(want, p.graph)
+	}
+	return err
+}
+
+// launch enqueues the plan, as its graph or, in prefill passes, its kernels one by
+// one, and waits.
+func (p *pass) launch() error {
+	if p.idle {
+		return nil
+	}
+	b := p.b
 	p.values.write(b.step.host.Bytes(), p.plan.shape, b.step.device)
 	at := p.plan.shape.layout().size
 	for i, x := range p.host {
 		binary.LittleEndian.PutUint32(b.step.host.Bytes()[at+4*i:], math.Float32bits(x))
 	}
-	if err := p.launch(graph, want); err != nil {
-		return err
-	}
-	return b.device.stream.Synchronize()
-}
-
-// launch enqueues the plan: its graph, which is captured where it is nil, or, in
-// prefill passes, its kernels one by one.
-func (p *pass) launch(graph *driver.Graph, want *buffer) (err error) {
-	b := p.b
-	if !p.plan.decode {
-		b.emit(&p.plan)
-		return b.device.take()
-	}
-	if graph == nil {
-		if graph, err = b.capture(&p.plan); err != nil {
+	if p.graph != nil {
+		b.graphs.nodes = p.graph.Nodes()
+		if err := p.graph.Launch(b.device.stream); err != nil {
 			return err
 		}
-		p.remember(want, graph)
+	} else {
+		b.emit(&p.plan)
+		if err := b.device.take(); err != nil {
+			return err
+		}
 	}
-	b.graphs.nodes = graph.Nodes()
-	return graph.Launch(b.device.stream)
+	return b.device.stream.Synchronize()
 }
 
 // prepare makes room for what the launches use besides the arena: it may
@@ -105,6 +133,11 @@ func (p *pass) prepare() error {
 			if a.src[0].bf16 != 0 && (!y.decode || y.wide) {
 				changed, err = b.device.prepareGEMM(a.w[:], y.shape.bucket)
 			}
+		}
+		if err == nil && a.kind == opProjectAdd && a.w[0].w.partial {
+			var moved bool
+			moved, err = b.device.preparePartials(y.shape.bucket*a.dst[0].width, y.decode)
+			changed = changed || moved
 		}
 		if err != nil {
 			return err
@@ -198,13 +231,13 @@ func (b *Backend) capture(y *plan) (*driver.Graph, error) {
 func (b *Backend) read(out []float32, buf *buffer) error {
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	return b.download(out, buf.f32)
+	return b.device.downloadFloats(out, buf.f32)
 }
 
-// download copies floats from the device.
-func (b *Backend) download(out []float32, from driver.Ptr) error {
+// downloadFloats copies floats from the device, once its work is done.
+func (d *device) downloadFloats(out []float32, from driver.Ptr) error {
 	data := make([]byte, 4*len(out))
-	if err := b.device.ctx.Download(data, from); err != nil {
+	if err := d.ctx.Download(data, from); err != nil {
 		return err
 	}
 	for i := range out {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"windrow/backend"
+	"windrow/cuda/driver"
 )
 
 // mostTop is how many candidates a row the device finds; where more are
@@ -38,12 +39,8 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 
 // head runs the head on at most headRows rows.
 func (p *pass) head(results *[]backend.Result, x *buffer, norm *vector, eps float32, h *matrix, w backend.Want, limit int32, rows []int32) error {
-	v := &p.values
-	v.want = append(v.want[:0], rows...)
-	v.limit, v.except, v.top = limit, w.Except, max(1, min(w.TopK, mostTop, h.out))
-	p.record(op{kind: opHead, src: [3]*buffer{x}, w: [3]linear{{w: h}}, eps: eps})
-	p.ops[len(p.ops)-1].norm[0] = norm.data
-	n, top := len(rows), v.top
+	n, top := len(rows), topOf(w, h.out)
+	p.recordHead(x, norm, eps, h, candidates{top, limit, w.Except}, rows)
 	p.flush()
 	if p.err != nil {
 		return p.err
@@ -51,22 +48,45 @@ func (p *pass) head(results *[]backend.Result, x *buffer, norm *vector, eps floa
 	var logits []float32
 	if w.Logits || w.TopK > mostTop {
 		logits = make([]float32, n*h.out)
-		p.b.device.ctx.Enter()
-		err := p.b.download(logits, p.plan.logits)
-		p.b.device.ctx.Leave()
-		if err != nil {
+		if err := p.b.downloadLogits(logits, p.plan.logits); err != nil {
 			return err
 		}
 	}
 	for i := range n {
-		r, err := decodeStats(p.b.results.host.Bytes(), i, top)
+		stats, err := readStats(p.b.results.host.Bytes(), i, top)
 		if err != nil {
 			return err
 		}
+		r := stats.result()
 		if err := w.Finish(&r, rows[i], backend.LogitsOf(logits, i, h.out), int(limit), mostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)
 	}
 	return nil
+}
+
+// candidates say which ids a row's candidates may have, and how many are wanted.
+type candidates struct {
+	top           int
+	limit, except int32
+}
+
+// topOf is how many candidates a row the device finds.
+func topOf(w backend.Want, vocabulary int) int { return max(1, min(w.TopK, mostTop, vocabulary)) }
+
+// recordHead records the final norm and the head of some rows, whose statistics
+// and best candidates the next flush brings.
+func (p *pass) recordHead(x *buffer, norm *vector, eps float32, h *matrix, c candidates, rows []int32) {
+	v := &p.values
+	v.want = append(v.want[:0], rows...)
+	v.top, v.limit, v.except = c.top, c.limit, c.except
+	p.record(op{kind: opHead, src: [3]*buffer{x}, w: [3]linear{{w: h}}, eps: eps, norm: [2]driver.Ptr{norm.data}})
+}
+
+// downloadLogits copies logits that the head left.
+func (b *Backend) downloadLogits(out []float32, from driver.Ptr) error {
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	return b.device.downloadFloats(out, from)
 }

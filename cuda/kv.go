@@ -42,16 +42,23 @@ func pageBytes(l backend.KVLayout) int {
 
 // NewKV makes storage that takes its pages as they are written.
 func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
-	if err := l.Check(); err != nil {
-		return nil, fmt.Errorf("cuda: %w", err)
-	}
-	if l.DType == backend.KVF16 {
-		return nil, errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
-	}
-	if l.HeadDim > maxHeadDim {
-		return nil, fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)
+	if err := checkKV(l); err != nil {
+		return nil, err
 	}
 	return &kv{b: b, layout: l, open: true}, nil
+}
+
+func checkKV(l backend.KVLayout) error {
+	if err := l.Check(); err != nil {
+		return fmt.Errorf("cuda: %w", err)
+	}
+	if l.DType == backend.KVF16 {
+		return errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
+	}
+	if l.HeadDim > maxHeadDim {
+		return fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)
+	}
+	return nil
 }
 
 // maxHeadDim is what the exact attention kernel holds in registers.

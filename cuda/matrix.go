@@ -19,6 +19,7 @@ type matrix struct {
 	packed          *packedMatrix
 	tensor          backend.Tensor // on the host: quantised embeddings are decoded there
 	tensorCoreShape bool           // bf16 rows that the tensor-core kernels take
+	partial         bool           // has part of the inputs: other GPUs' sums are to be added
 }
 
 func (m *matrix) Out() int { return m.out }
@@ -26,6 +27,33 @@ func (m *matrix) In() int  { return m.in }
 
 // fast tells whether projections by m run on tensor cores.
 func (m *matrix) fast() bool { return m.packed != nil || m.tensorCoreShape }
+
+// view is n outputs of a weight, from first on, in its memory; false where they
+// do not lie apart from others.
+func (m *matrix) view(first, n int) (*matrix, bool) {
+	y := *m
+	y.out = n
+	if m.tensorCoreShape && n%8 != 0 {
+		return nil, false
+	}
+	if p := m.packed; p != nil {
+		if first%16 != 0 || n%8 != 0 {
+			return nil, false
+		}
+		cut := *p
+		cut.out = n
+		cut.data += driver.Ptr(first / 16 * ceil(p.in, p.inputs) * p.granule)
+		cut.bytes = cut.granules() * cut.granule
+		y.packed = &cut
+		return &y, true
+	}
+	y.raw += driver.Ptr(first * m.dt.RowBytes(m.in))
+	if m.dt.Affine() {
+		at := driver.Ptr(first * m.in / m.group * 2)
+		y.scales, y.biases = m.scales+at, m.biases+at
+	}
+	return &y, true
+}
 
 // vector is a weight [n] in f32 on the device.
 type vector struct {
@@ -45,7 +73,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	}
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	m := &matrix{label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: t}
+	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: t}
 	mark := len(b.owned)
 	var err error
 	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {

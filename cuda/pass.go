@@ -67,7 +67,10 @@ type pass struct {
 	host    []float32 // embedded rows that were decoded on the host
 	layout  backend.KVLayout
 	plan    plan
-	flushed bool // since Begin: buffers may have memory
+	graph   *driver.Graph // of what is recorded, once it is planned and captured
+	idle    bool          // what is recorded takes no launch
+	joint   func()        // in a group: flushes all of its passes
+	flushed bool          // since Begin: buffers may have memory
 	err     error
 	open    bool
 }

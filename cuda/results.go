@@ -1,9 +1,11 @@
 package cuda
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"windrow/backend"
 	"windrow/cuda/driver"
@@ -52,33 +54,69 @@ func (d *device) rowStats(out, logits driver.Ptr, vocab, wantedBucket, topK int,
 		uint64(out), uint64(logits), uint64(vocab), uint64(chunks), uint64(topK), uint64(partials), uint64(best), uint64(step))
 }
 
-// decodeStats reads record i of rowStats: entropy and log-sum-exp, which are
-// not finite where some logit is not, and Top with the candidates there are,
-// at most topK. Argmax is the first of them; without one it is -1.
-func decodeStats(records []byte, i, topK int) (backend.Result, error) {
+// statistics are those of a row of logits z, and its best candidates in
+// their order.
+type statistics struct {
+	peak, s0, s1 float64 // the largest, Σ e^(z−peak), Σ e^(z−peak)·(z−peak)
+	top          []backend.Candidate
+}
+
+// readStats reads record i of rowStats, with the candidates there are, at most
+// topK.
+func readStats(records []byte, i, topK int) (statistics, error) {
 	size := statRecordBytes(topK)
 	if i < 0 || len(records)/size <= i {
-		return backend.Result{}, fmt.Errorf("cuda: record %d of row statistics in %d bytes", i, len(records))
+		return statistics{}, fmt.Errorf("cuda: record %d of row statistics in %d bytes", i, len(records))
 	}
 	rec := records[i*size : (i+1)*size]
 	float := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(rec[at:])) }
-	peak, s0, s1 := float64(float(0)), float64(float(4)), float64(float(8))
-	// The logarithm is taken here: the device's loses digits near 1.
-	log := math.Log(s0)
-	entropy := log - s1/s0
-	if entropy < 0 {
-		entropy = 0
-	}
-	r := backend.Result{Argmax: -1, Entropy: float32(entropy), LogSumExp: float32(peak + log)}
+	s := statistics{peak: float64(float(0)), s0: float64(float(4)), s1: float64(float(8))}
 	for at := statRecordHeader; at < size; at += statCandidateSize {
 		id := binary.LittleEndian.Uint32(rec[at:])
 		if id == noCandidate {
 			break
 		}
-		r.Top = append(r.Top, backend.Candidate{ID: int32(id), Logit: float(at + 4)})
+		s.top = append(s.top, backend.Candidate{ID: int32(id), Logit: float(at + 4)})
 	}
+	return s, nil
+}
+
+// result is a row's entropy and log-sum-exp, which are not finite where some
+// logit is not, and its candidates. Argmax is the first of them; without one it
+// is -1.
+func (s statistics) result() backend.Result {
+	// The logarithm is taken here: the device's loses digits near 1.
+	log := math.Log(s.s0)
+	entropy := log - s.s1/s.s0
+	if entropy < 0 {
+		entropy = 0
+	}
+	r := backend.Result{Argmax: -1, Entropy: float32(entropy), LogSumExp: float32(s.peak + log), Top: s.top}
 	if len(r.Top) > 0 {
 		r.Argmax = r.Top[0].ID
 	}
-	return r, nil
+	return r
+}
+
+// joinStats joins the statistics of parts of a row, which are in the order of
+// their ids, and keeps the best top candidates; the lower id comes first on a tie.
+func joinStats(parts []statistics, top int) statistics {
+	y := statistics{peak: math.Inf(-1)}
+	for _, p := range parts {
+		y.peak = max(y.peak, p.peak) // NaN where one is
+	}
+	for _, p := range parts {
+		d := 0.0
+		if p.peak != y.peak {
+			d = p.peak - y.peak
+		}
+		if f := math.Exp(d); f != 0 { // a part of −∞ alone has d = −∞
+			y.s0 += f * p.s0
+			y.s1 += f * (p.s1 + d*p.s0)
+		}
+		y.top = append(y.top, p.top...)
+	}
+	slices.SortStableFunc(y.top, func(a, b backend.Candidate) int { return cmp.Compare(b.Logit, a.Logit) })
+	y.top = y.top[:min(top, len(y.top))]
+	return y
 }

@@ -42,7 +42,8 @@ func checkStatsCase(d *device, r *rand.Rand, c vectors.Logits) error {
 	d.rowStats(out, logits, c.Vocab, bucket, c.Top, b.step(v, stepShape{bucket: bucket}), b.empty(partials))
 	records := b.read(out, size)
 	for i := range rows {
-		got, err := decodeStats(records, i, c.Top)
+		stats, err := readStats(records, i, c.Top)
+		got := stats.result()
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,8 @@ func checkRowStatsNotFinite(d *device) error {
 				partials, size := statsBytes(vocab, 1, top)
 				out := b.empty(size)
 				d.rowStats(out, b.floats(z), vocab, 1, top, b.step(&stepValues{want: []int32{0}, top: top, except: -1}, stepShape{bucket: 1}), b.empty(partials))
-				got, err := decodeStats(b.read(out, size), 0, top)
+				stats, err := readStats(b.read(out, size), 0, top)
+				got := stats.result()
 				if l := float64(got.LogSumExp); err == nil && !math.IsNaN(l) && !math.IsInf(l, 0) {
 					err = fmt.Errorf("log-sum-exp %v", l)
 				}

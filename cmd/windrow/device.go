@@ -38,12 +38,12 @@ type opened struct {
 // that is there.
 func openBackend(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
 	gpus := map[string]func(machineOptions, model.Source, io.Writer) (*opened, error){backendCUDA: openCUDA, backendMetal: openMetal}
-	for _, name := range m.gpus() {
+	for _, name := range m.kinds() {
 		b, err := gpus[name](m, src, notes)
 		switch {
 		case err == nil:
 			return b, nil
-		case m.backend == name:
+		case m.backend == name, m.gpus > 1:
 			return nil, err
 		case !errors.Is(err, cuda.ErrNoDriver) && !errors.Is(err, metal.ErrNoDevice):
 			fmt.Fprintf(notes, "%v; going on with the CPU\n", err)
@@ -57,9 +57,12 @@ func openBackend(m machineOptions, src model.Source, notes io.Writer) (*opened, 
 	return &opened{Backend: b, bandwidth: func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }}, nil
 }
 
-// gpus are the kinds of GPUs to try. Kernels that are asked for are the CPU's.
-func (m machineOptions) gpus() []string {
+// kinds are the kinds of GPUs to try. Kernels that are asked for are the CPU's;
+// several GPUs are NVIDIA's.
+func (m machineOptions) kinds() []string {
 	switch {
+	case m.gpus > 1:
+		return []string{backendCUDA}
 	case m.backend == backendCUDA, m.backend == backendMetal:
 		return []string{m.backend}
 	case m.backend == backendCPU, m.kernels != "":
@@ -73,7 +76,7 @@ func (m machineOptions) gpus() []string {
 // uploadBarBytes is how large a model has to be for its upload to show a bar.
 const uploadBarBytes = 1 << 30
 
-// openCUDA opens a GPU that can hold the weights.
+// openCUDA opens a GPU that can hold the weights, or several that can share them.
 func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
 	if m.kv == backend.KVF16 {
 		return nil, errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
@@ -81,7 +84,7 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 	weights := weightBytes(src)
 	bar := newProgress(notes, "upload")
 	var done int64
-	b, err := cuda.New(cuda.Options{Exact: m.exact, BatchVariant: m.variant, Library: m.library, Progress: func(n int64) {
+	o := cuda.Options{Exact: m.exact, BatchVariant: m.variant, Library: m.library, Progress: func(n int64) {
 		if done += n; weights < uploadBarBytes {
 			return
 		}
@@ -89,7 +92,11 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 		if done >= weights {
 			bar.finish()
 		}
-	}})
+	}}
+	if m.gpus > 1 {
+		return openGroup(o, m.gpus, src)
+	}
+	b, err := cuda.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +109,24 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 		return nil, err
 	}
 	return &opened{Backend: b, bandwidth: b.CopyBandwidth, launches: b.Launches}, nil
+}
+
+// openGroup opens several GPUs that can hold their parts of the weights.
+func openGroup(o cuda.Options, n int, src model.Source) (*opened, error) {
+	g, err := cuda.NewGroup(o, n)
+	if err != nil {
+		return nil, err
+	}
+	part := model.DeviceBytes(src, n)
+	free, total, device, err := g.FreeMemory()
+	if err == nil && uint64(part) > free {
+		err = fmt.Errorf("cuda: a part of the weights takes %s, GPU %d (%s) has %s free of %s", bytesText(part), device, g.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
+	}
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return &opened{Backend: g, bandwidth: g.CopyBandwidth, launches: g.Launches}, nil
 }
 
 // openMetal opens an Apple GPU that can hold the weights, in place where they

@@ -48,6 +48,7 @@ func machineFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: backendAuto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu, cuda, or metal (Apple GPUs; not yet run on hardware)"},
 		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
+		&cli.IntFlag{Name: "tensor-parallel-size", Category: categoryModel, Value: 1, Usage: "share the model among `N` NVIDIA GPUs of this machine, through NCCL: those of numbers 0 to N-1"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
 		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, f16 (not with CUDA), bf16 or int8"},
@@ -118,6 +119,7 @@ func modeFlag() cli.Flag {
 type machineOptions struct {
 	backend          string // "" is auto
 	library          string // the CUDA driver's; "" searches
+	gpus             int    // that share the model
 	threads          int
 	exact            bool
 	variant          bool // batch invariance is not asked for
@@ -127,7 +129,7 @@ type machineOptions struct {
 }
 
 func parseMachine(c *cli.Context) (machineOptions, error) {
-	m := machineOptions{threads: c.Int("threads"), exact: c.Bool("exact"), variant: !c.Bool("batch-invariant"), kernels: c.String("kernels"),
+	m := machineOptions{gpus: c.Int("tensor-parallel-size"), threads: c.Int("threads"), exact: c.Bool("exact"), variant: !c.Bool("batch-invariant"), kernels: c.String("kernels"),
 		library: c.String("cuda-library"), kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
 	switch name := c.String("backend"); name {
 	case backendAuto, backendCPU, backendCUDA, backendMetal:
@@ -137,6 +139,12 @@ func parseMachine(c *cli.Context) (machineOptions, error) {
 	}
 	if (m.backend == backendCUDA || m.backend == backendMetal) && m.kernels != "" {
 		return m, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", m.kernels, m.backend)
+	}
+	if m.gpus < 1 || m.gpus > 64 {
+		return m, usagef("--tensor-parallel-size %d: want 1 to 64", m.gpus)
+	}
+	if m.gpus > 1 && (m.backend == backendCPU || m.backend == backendMetal || m.kernels != "") {
+		return m, usagef("--tensor-parallel-size %d: shares a model among NVIDIA GPUs, want --backend cuda", m.gpus)
 	}
 	if m.threads < 0 || m.threads > 1024 { // as package cpu has it
 		return m, usagef("--threads %d: want 0 to 1024", m.threads)

@@ -30,6 +30,7 @@ type api struct {
 	streamCreate, streamDestroy, streamSynchronize, launch   proc
 	beginCapture, endCapture                                 proc
 	instantiate, graphLaunch, graphDestroy, graphExecDestroy proc
+	graphUpload                                              proc
 	eventCreate, eventDestroy, eventRecord, eventSynchronize proc
 	eventElapsed                                             proc
 	launchExtended, graphNodes                               proc // may be absent
@@ -76,6 +77,7 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuStreamSynchronize":         &a.streamSynchronize,
 			"cuLaunchKernel":              &a.launch,
 			"cuGraphLaunch":               &a.graphLaunch,
+			"cuGraphUpload":               &a.graphUpload,
 			"cuGraphDestroy":              &a.graphDestroy,
 			"cuGraphExecDestroy":          &a.graphExecDestroy,
 			"cuEventCreate":               &a.eventCreate,

@@ -66,6 +66,15 @@ func (g *Graph) Launch(s *Stream) error {
 	return s.queued(&g.ctx.api.graphLaunch, g.launch[:])
 }
 
+// Upload queues what the first launch would do before its work: it may wait for
+// other devices, where work that depends on others may not be under way.
+func (g *Graph) Upload(s *Stream) error {
+	if g.handle == 0 || s.handle == 0 {
+		return errClosed
+	}
+	return g.ctx.wrap(g.ctx.api.call(&g.ctx.api.graphUpload, g.handle, s.handle))
+}
+
 // Nodes is the number of operations in the graph.
 func (g *Graph) Nodes() int { return g.nodes }
 

@@ -1,0 +1,256 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// Group is several GPUs of one host as a backend.Backend: each has a part of the
+// weights, keys and values that have a backend.Split, and makes a part of every
+// forward. They exchange sums through NCCL.
+type Group struct {
+	shards []*Backend // each on its GPU
+	ranks  []*rank
+	nccl   *nccl
+	notify func(int64)
+	work   []chan func() // of the threads of all shards but the first
+	ended  sync.WaitGroup
+	pass   groupPass
+
+	abortOnce sync.Once
+	aborted   sync.WaitGroup
+	dead      error // why the communicator was ended
+}
+
+// NewGroup opens the GPUs 0 to devices-1, at least two, and connects them. Its error is
+// one line that says what is missing; it wraps ErrNoNCCL where that is NCCL.
+func NewGroup(o Options, devices int) (*Group, error) {
+	if devices < 2 || devices > maxGroup {
+		return nil, fmt.Errorf("cuda: a group of %d GPUs, want 2 to %d", devices, maxGroup)
+	}
+	drv, err := driver.Open(driver.Options{Library: o.Library})
+	if err != nil {
+		return nil, err
+	}
+	list, err := drv.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(list) < devices {
+		return nil, fmt.Errorf("%w for each part of %d: the driver shows %d", ErrNoDevice, devices, len(list))
+	}
+	lib, err := findNCCL()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{nccl: lib, notify: o.Progress}
+	for i := range devices {
+		part := o
+		part.Device, part.Progress = i, nil
+		b, err := New(part)
+		if err != nil {
+			return nil, errors.Join(onGPU(i, err), g.Close())
+		}
+		g.shards = append(g.shards, b)
+	}
+	if err := g.open(); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// maxGroup is more GPUs than a host has.
+const maxGroup = 64
+
+func onGPU(i int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("GPU %d: %w", i, err)
+}
+
+// open starts the threads and connects the GPUs.
+func (g *Group) open() (err error) {
+	for range len(g.shards) - 1 {
+		work := make(chan func())
+		g.work = append(g.work, work)
+		g.ended.Go(func() {
+			for f := range work {
+				f()
+			}
+		})
+	}
+	devices := make([]int, len(g.shards))
+	for i, b := range g.shards {
+		devices[i] = b.device.info.Ordinal
+		if b.device.info.Name != g.shards[0].device.info.Name {
+			return fmt.Errorf("cuda: GPU 0 is a %s, GPU %d a %s: want GPUs of one kind", g.shards[0].device.info.Name, i, b.device.info.Name)
+		}
+		// cuBLASLt loads kernels when it first needs them, which may wait for a GPU
+		// that waits for this one: prefill takes the built-in kernels.
+		b.device.prefill.tried, b.device.prefill.hopper = true, b.device.openHopper()
+	}
+	if g.ranks, err = g.nccl.connect(devices); err != nil {
+		return fmt.Errorf("cuda: NCCL %s: %w", g.nccl.versionText(), err)
+	}
+	for i, b := range g.shards {
+		b.device.rank = g.ranks[i]
+	}
+	g.pass.init(g)
+	// The first exchanges are made before anything is captured.
+	_, err = g.tryExchange()
+	return err
+}
+
+// tryExchange tries what all GPUs exchange, and says how long one takes.
+func (g *Group) tryExchange() (took time.Duration, err error) {
+	all := make([]time.Duration, len(g.shards))
+	err = g.together(func(i int, b *Backend) (err error) {
+		all[i], err = b.device.tryExchange()
+		return err
+	})
+	return slices.Max(all), err
+}
+
+// each runs f for every GPU at once, each on a thread of its own, and returns the
+// error of the first GPU that has one.
+func (g *Group) each(f func(i int, b *Backend) error) error {
+	errs := make([]error, len(g.shards))
+	var running sync.WaitGroup
+	for i := 1; i < len(g.shards); i++ {
+		running.Add(1)
+		g.work[i-1] <- func() {
+			defer running.Done()
+			errs[i] = onGPU(i, f(i, g.shards[i]))
+		}
+	}
+	errs[0] = onGPU(0, f(0, g.shards[0]))
+	running.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together is each of something that exchanges: the first error ends the
+// communicator, so that no GPU waits for the one that failed. The group is of no
+// use then. It returns that error.
+func (g *Group) together(f func(i int, b *Backend) error) error {
+	if g.dead != nil {
+		return g.dead
+	}
+	err := g.each(func(i int, b *Backend) error {
+		err := f(i, b)
+		if err != nil {
+			g.abort(onGPU(i, err))
+		}
+		return err
+	})
+	if g.dead != nil {
+		return g.dead
+	}
+	return err
+}
+
+// abort ends what the GPUs are at; any of their threads may call it.
+func (g *Group) abort(err error) {
+	g.abortOnce.Do(func() {
+		g.dead = err
+		for i, r := range g.ranks {
+			g.aborted.Go(func() {
+				c := g.shards[i].device.ctx
+				c.Enter()
+				defer c.Leave()
+				r.abort() // nothing is better than to go on
+			})
+		}
+	})
+}
+
+// Name is "cuda".
+func (g *Group) Name() string { return "cuda" }
+
+// Features describes the GPUs.
+func (g *Group) Features() backend.Features {
+	f := g.shards[0].Features()
+	f.Description = fmt.Sprintf("%d × %s, NCCL %s", len(g.shards), f.Description, g.nccl.versionText())
+	f.Devices = len(g.shards)
+	return f
+}
+
+// DeviceName is the GPUs' name.
+func (g *Group) DeviceName() string { return g.shards[0].DeviceName() }
+
+// Launches is how many nodes the last replayed graph of a GPU has.
+func (g *Group) Launches() int { return g.shards[0].Launches() }
+
+// FreeMemory is how many bytes the GPU with the least free memory has free, and
+// has in all, and that GPU's number.
+func (g *Group) FreeMemory() (free, total uint64, device int, err error) {
+	for i, b := range g.shards {
+		f, t, err := b.FreeMemory()
+		if err != nil {
+			return 0, 0, i, onGPU(i, err)
+		}
+		if i == 0 || f < free {
+			free, total, device = f, t, i
+		}
+	}
+	return free, total, device, nil
+}
+
+// CopyBandwidth is the sum of what the GPUs copy at the same time.
+func (g *Group) CopyBandwidth(d time.Duration) (sum float64) {
+	rates := make([]float64, len(g.shards))
+	g.each(func(i int, b *Backend) error { // measuring has no error
+		rates[i] = b.CopyBandwidth(d)
+		return nil
+	})
+	for _, r := range rates {
+		sum += r
+	}
+	return sum
+}
+
+// Close frees everything on all GPUs.
+func (g *Group) Close() error {
+	var errs []error
+	if len(g.ranks) > 0 {
+		// NCCL waits for the graphs that hold exchanges.
+		for _, b := range g.shards {
+			b.device.ctx.Enter()
+			b.device.stream.Synchronize() // closing the stream tells
+			b.graphs.clear()
+			b.device.ctx.Leave()
+		}
+		g.aborted.Wait()
+		if g.dead == nil {
+			errs = append(errs, g.each(func(i int, b *Backend) error {
+				b.device.ctx.Enter()
+				defer b.device.ctx.Leave()
+				return g.ranks[i].close()
+			}))
+		}
+		g.ranks = nil
+	}
+	for _, work := range g.work {
+		close(work)
+	}
+	g.work = nil
+	g.ended.Wait()
+	for i, b := range g.shards {
+		errs = append(errs, onGPU(i, b.Close()))
+	}
+	g.shards = nil
+	return errors.Join(errs...)
+}
+
+var _ backend.Backend = (*Group)(nil)

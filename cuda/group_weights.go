@@ -1,0 +1,226 @@
+package cuda
+
+import (
+	"fmt"
+
+	"windrow/backend"
+)
+
+// groupMatrix is a weight [out, in] over the GPUs of a group.
+type groupMatrix struct {
+	out, in int
+	split   backend.Split
+	parts   []*matrix
+	first   []int // output that a part begins with, where outputs are cut
+	heads   []*matrix
+}
+
+func (m *groupMatrix) Out() int { return m.out }
+func (m *groupMatrix) In() int  { return m.in }
+
+// groupVector is a norm weight or a bias over the GPUs of a group.
+type groupVector struct {
+	n     int
+	split backend.Split
+	parts []*vector
+}
+
+func (v *groupVector) Len() int { return v.n }
+
+// cutUnit is what parts of outputs are multiples of where they cannot be equal.
+const cutUnit = 64
+
+// cuts is where n parts of that many outputs begin, and where the last ends:
+// equal parts, or nearly so; nil where there are too few.
+func cuts(outputs, n int) []int {
+	unit := cutUnit
+	if outputs%n == 0 {
+		unit = outputs / n
+	}
+	units := ceil(outputs, unit)
+	if units < n {
+		return nil
+	}
+	list := make([]int, n+1)
+	for i := range n {
+		list[i] = units * i / n * unit
+	}
+	list[n] = outputs
+	return list
+}
+
+// Matrix cuts a weight by its Split, and uploads the parts at the same time. One of
+// too few outputs stays whole.
+func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
+	if len(t.Shape) != 2 {
+		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	n := len(g.shards)
+	m := &groupMatrix{out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
+	at := []int(nil)
+	switch t.Split {
+	case backend.SplitOutputs:
+		if at = cuts(m.out, n); at == nil {
+			m.split = backend.SplitNone
+		} else {
+			m.first = at[:n]
+		}
+	case backend.SplitInputs:
+		if err := t.CheckInputs(n); err != nil {
+			return nil, err
+		}
+	}
+	err := g.each(func(i int, b *Backend) error {
+		part := t
+		part.Split = m.split
+		switch m.split {
+		case backend.SplitOutputs:
+			part = t.Outputs(at[i], at[i+1]-at[i])
+		case backend.SplitInputs:
+			if err := b.uploader.Flush(); err != nil { // it reads what was gathered before
+				return err
+			}
+			if size := t.Bytes() / n; size > len(b.gathered) {
+				b.gathered = make([]byte, size)
+			}
+			part = t.Inputs(i, n, b.gathered)
+		}
+		y, err := b.Matrix(part)
+		if err != nil {
+			return err
+		}
+		m.parts[i] = y.(*matrix)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.progress(int64(t.Bytes()))
+	return m, nil
+}
+
+// Vector cuts a bias of cut outputs as they are cut, and keeps others whole.
+func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	n := len(g.shards)
+	v := &groupVector{n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
+	at := cuts(v.n, n)
+	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil {
+		v.split = backend.SplitNone
+	}
+	err := g.each(func(i int, b *Backend) error {
+		part := t
+		if v.split == backend.SplitOutputs {
+			part = t.Outputs(at[i], at[i+1]-at[i])
+		}
+		y, err := b.Vector(part)
+		if err != nil {
+			return err
+		}
+		v.parts[i] = y.(*vector)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.progress(int64(t.Bytes()))
+	return v, nil
+}
+
+func (g *Group) progress(bytes int64) {
+	if g.notify != nil {
+		g.notify(bytes)
+	}
+}
+
+// asHead gives the parts of a head, and where they begin: its own, or views of
+// equal parts of a whole one, such as an embedding that is the head as well. It
+// returns nil where every GPU has to make all of it.
+func (m *groupMatrix) asHead() (parts []*matrix, first []int) {
+	if m.split == backend.SplitOutputs {
+		return m.parts, m.first
+	}
+	if m.heads == nil {
+		at := cuts(m.out, len(m.parts))
+		if at == nil || m.split != backend.SplitNone {
+			return nil, nil
+		}
+		for i, p := range m.parts {
+			view, ok := p.view(at[i], at[i+1]-at[i])
+			if !ok {
+				return nil, nil
+			}
+			m.heads = append(m.heads, view)
+		}
+		m.first = at[:len(m.parts)]
+	}
+	return m.heads, m.first
+}
+
+// groupKV is a sequence's keys and values over the GPUs of a group: by heads, or
+// whole, which the first storing decides.
+type groupKV struct {
+	g      *Group
+	layout backend.KVLayout
+	parts  []*kv // nil: nothing has been stored
+	split  bool
+	open   bool
+}
+
+// NewKV makes storage that takes its pages as they are written.
+func (g *Group) NewKV(l backend.KVLayout) (backend.KV, error) {
+	if err := checkKV(l); err != nil {
+		return nil, err
+	}
+	return &groupKV{g: g, layout: l, open: true}, nil
+}
+
+func (c *groupKV) Layout() backend.KVLayout { return c.layout }
+
+// Bytes is what it takes on all GPUs by heads, or on each of them.
+func (c *groupKV) Bytes() (n int64) {
+	for i, p := range c.parts {
+		if i == 0 || c.split {
+			n += p.Bytes()
+		}
+	}
+	return n
+}
+
+func (c *groupKV) Close() {
+	c.open = false
+	for _, p := range c.parts {
+		p.Close()
+	}
+}
+
+// on makes the parts, once it is known whether heads are cut.
+func (c *groupKV) on(split bool) error {
+	if c.parts != nil {
+		if c.split != split {
+			return fmt.Errorf("kv that is stored by heads is used whole, or the other way round")
+		}
+		return nil
+	}
+	l, n := c.layout, len(c.g.shards)
+	if split {
+		if l.KVHeads%n != 0 {
+			return fmt.Errorf("%d kv heads over %d GPUs", l.KVHeads, n)
+		}
+		l.KVHeads /= n
+	}
+	c.split = split
+	for _, b := range c.g.shards {
+		p, err := b.NewKV(l)
+		if err != nil {
+			return err
+		}
+		c.parts = append(c.parts, p.(*kv))
+	}
+	return nil
+}
