@@ -71,17 +71,16 @@ func (d *device) splitOf(qHeads, spans, chunks int) attendSplit {
 	return attendSplit{1, attendQueries / 2}
 }
 
-// teams is how many teams of a block's the longest span of a decode pass of
-// bucket rows may need.
-func (s attendSplit) teams(bucket, group int) int {
-	return powerOfTwo((min(s.queries, min(bucket, invariantRows)*group) + teamQueries - 1) / teamQueries)
+// teams is how many teams of a block's a span of longest rows needs.
+func (s attendSplit) teams(longest, group int) int {
+	return powerOfTwo((min(s.queries, longest*group) + teamQueries - 1) / teamQueries)
 }
 
-// blocks is how many blocks share the query vectors of a KV head of the longest
-// span that a decode pass of bucket rows may have.
-func (s attendSplit) blocks(bucket, group int) int {
-	queries := teamQueries * s.teams(bucket, group)
-	return (min(bucket, invariantRows)*group + queries - 1) / queries
+// blocks is how many blocks share the query vectors of a KV head of a span of
+// longest rows.
+func (s attendSplit) blocks(longest, group int) int {
+	queries := teamQueries * s.teams(longest, group)
+	return (longest*group + queries - 1) / queries
 }
 
 // attendRoom is the bytes of the parts of a pass.
@@ -123,20 +122,20 @@ func (d *device) freeParts() error {
 
 // attendDecode sets the step's rows of out32 and out16 (0: not wanted), [bucket,
 // qHeads·dim] in f32 and bf16, to the attention of q16, bf16 of that shape, over
-// the layer's keys and values. No span may have more than invariantRows rows, nor
+// the layer's keys and values. No span may have more than longest rows, nor
 // a context of more than chunks · chunkSlots slots; spans bounds their number.
 // prepareAttend comes before it.
-func (d *device) attendDecode(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks int) {
-	d.attendBy(d.splitOf(a.qHeads, spans, chunks), out32, out16, q16, a, step, layer, bucket, spans, chunks)
+func (d *device) attendDecode(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
+	d.attendBy(d.splitOf(a.qHeads, spans, chunks), out32, out16, q16, a, step, layer, bucket, longest, spans, chunks)
 }
 
 // attendBy is attendDecode by a split.
-func (d *device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, chunks int) {
+func (d *device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
 	if need := attendRoom(bucket, a.qHeads, a.dim, chunks, s.units); need > d.attendBytes && d.err == nil {
 		d.err = fmt.Errorf("cuda: attention needs %d bytes of room, has %d", need, d.attendBytes)
 		return
 	}
-	parts, blocks, teams := (chunks+s.units-1)/s.units, s.blocks(bucket, a.group()), s.teams(bucket, a.group())
+	parts, blocks, teams := (chunks+s.units-1)/s.units, s.blocks(longest, a.group()), s.teams(longest, a.group())
 	marks := d.attendWork + driver.Ptr(4*bucket*a.qHeads*parts*a.dim)
 	d.launch(attendKernel(a, teams), dim{a.kvHeads, parts * blocks, spans}, teams*attendThreads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(d.attendWork), uint64(marks), uint64(step),

@@ -152,7 +152,7 @@ func (b *attendBench) decode(a attention, context, spans, rows int) {
 			_, b.err = b.d.roomForParts(attendRoom(shape.bucket, a.qHeads, a.dim, chunks, split.units))
 		}
 		us := b.measure(func(layer int) {
-			b.d.attendBy(split, 0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, chunks)
+			b.d.attendBy(split, 0, b.out, b.q, a, step, layer, shape.bucket, rows, shape.spans, chunks)
 		})
 		best = min(best, us)
 		text := fmt.Sprintf("%d/%d %.2f", split.units, split.queries, us)
@@ -160,6 +160,11 @@ func (b *attendBench) decode(a attention, context, spans, rows int) {
 			text = "[" + text + "]"
 		}
 		line += fmt.Sprintf(" %14s", text)
+	}
+	if b.d.hopperAttends(a) {
+		line += fmt.Sprintf("  grouped %.2f", b.measure(func(layer int) {
+			b.d.attendFlash(flashGrouped(), 0, b.out, b.q, a, step, layer, shape.bucket, shape.spans, rows)
+		}))
 	}
 	if b.err == nil {
 		l := backend.KVLayout{Layers: 1, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv}

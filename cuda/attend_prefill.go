@@ -14,6 +14,7 @@ const flashRows = 128
 type flashVariant struct {
 	kernel
 	threads int
+	grouped bool // a block takes rows of all query heads of a KV head
 }
 
 // flashPlain is the kernel of a shape for every device, with its dynamic shared
@@ -25,7 +26,7 @@ func flashPlain(a attention) flashVariant {
 		groups := (n + backend.KVGroup - 1) / backend.KVGroup
 		shared += 2 * chunkSlots * (n + 16 + 4*groups)
 	}
-	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.kv, n), shared}, attendThreads}
+	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.kv, n), shared}, attendThreads, false}
 }
 
 // flashHopper is the kernel of attend_hopper.cu, with its dynamic shared memory:
@@ -34,7 +35,15 @@ func flashPlain(a attention) flashVariant {
 // slower at 8192.
 func flashHopper() flashVariant {
 	const stages = 2
-	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384}
+	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384, false}
+}
+
+// flashGrouped is flashHopper for spans of few rows.
+func flashGrouped() flashVariant {
+	v := flashHopper()
+	v.name += "_grouped"
+	v.grouped = true
+	return v
 }
 
 // flashState remembers whether the device takes attend_hopper.cu.
@@ -55,6 +64,13 @@ func (d *device) hopperAttends(a attention) bool {
 	return d.flash.hopper && a.kv == backend.KVBF16 && a.dim == 128
 }
 
+// flashes tells whether a pass whose bits may depend on the rows takes
+// flashGrouped: where its blocks, one a KV head and span of up to 32 rows, are
+// enough for the device.
+func (d *device) flashes(a attention, spans int) bool {
+	return d.hopperAttends(a) && 5*a.kvHeads*spans >= d.info.SMs
+}
+
 // attendPrefill is attendDecode for spans of any number of rows, at most
 // mostRows, in large tiles: a row's bits depend on its place in them. It needs no
 // room.
@@ -68,7 +84,11 @@ func (d *device) attendPrefill(out32, out16, q16 driver.Ptr, a attention, step d
 
 // attendFlash is attendPrefill by one of its kernels.
 func (d *device) attendFlash(which flashVariant, out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
-	d.launch(which.kernel, dim{a.qHeads, (min(mostRows, bucket) + flashRows - 1) / flashRows, spans}, which.threads,
+	heads, vectors := a.qHeads, min(mostRows, bucket)
+	if which.grouped {
+		heads, vectors = a.kvHeads, vectors*a.group()
+	}
+	d.launch(which.kernel, dim{heads, ceil(vectors, flashRows), spans}, which.threads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(step),
 		uint64(layer), uint64(a.qHeads), uint64(a.kvHeads), f32(float32(float64(a.scale)*log2e)))
 }

@@ -35,13 +35,22 @@ var hopperCases = []attendCase{
 	{dim: 128, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
 }
 
+// groupedCases have spans that fill a block's first half, or less, or both.
+var groupedCases = []attendCase{
+	{dim: 128, kvHeads: 2, group: 4, bases: []int{512, 0, 77}, rows: []int{16, 1, 32}},
+	{dim: 128, kvHeads: 1, group: 7, bases: []int{130, 640}, rows: []int{9, 24}},
+}
+
 // checkFlashHopper does nothing on devices that attend_hopper.cu is not for.
 func checkFlashHopper(d *device) error {
 	a := attention{kv: backend.KVBF16, dim: 128}
 	if !d.hopperAttends(a) {
 		return d.flash.refused
 	}
-	return checkAttendPrefill(d, a.kv, hopperCases, func(attention) flashVariant { return flashHopper() })
+	if err := checkAttendPrefill(d, a.kv, hopperCases, func(attention) flashVariant { return flashHopper() }); err != nil {
+		return err
+	}
+	return checkAttendPrefill(d, a.kv, append(groupedCases, hopperCases...), func(attention) flashVariant { return flashGrouped() })
 }
 
 // checkAttendPrefill: the probabilities are rounded to bf16, and with int8 the

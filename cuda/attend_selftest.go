@@ -115,10 +115,14 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 	decode := func(v *stepValues, q []float32, bucket, chunks int, split attendSplit) ([]float32, error) {
 		shape := p.shape
 		shape.bucket = bucket
+		longest := 0
+		for _, span := range v.spans {
+			longest = max(longest, span.Rows)
+		}
 		_, err := d.roomForParts(attendRoom(bucket, p.qHeads, p.dim, chunks, split.units))
 		b.check(err)
 		out, out16 := b.empty(4*bucket*width), b.empty(2*bucket*width)
-		d.attendBy(split, out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.rows, width)...)), p.attention, b.step(v, shape), p.layer, bucket, shape.spans, chunks)
+		d.attendBy(split, out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.rows, width)...)), p.attention, b.step(v, shape), p.layer, bucket, longest, shape.spans, chunks)
 		got := b.readFloats(out, bucket*width)
 		n := v.rows * width
 		if err := vectors.Equal(got[n:], nanRows(bucket-v.rows, width)); err != nil {

@@ -67,8 +67,10 @@ func (b *Backend) emitRows(y *plan, a *action) {
 		switch {
 		case src.bf16 == 0:
 			d.simtAttend(dst.f32, src.f32, at, step, a.layer, bucket)
+		case y.wide && d.flashes(at, y.shape.spans):
+			d.attendFlash(flashGrouped(), dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.shape.spans, y.most)
 		case y.decode:
-			d.attendDecode(dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.shape.spans, y.chunks)
+			d.attendDecode(dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.most, y.shape.spans, y.chunks)
 		default:
 			d.attendPrefill(dst.f32, dst.bf16, src.bf16, at, step, a.layer, bucket, y.shape.spans, y.most)
 		}

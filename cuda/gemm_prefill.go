@@ -12,6 +12,7 @@ type prefill struct {
 	size    int
 	route   gemmRoute // forced by tests and benchmarks
 	hopper  *hopperGEMM
+	parts   wideParts
 	tried   bool // what can multiply has been looked for
 }
 
@@ -24,25 +25,28 @@ const (
 	routeHopper
 	routeOwn
 	routeDecode
+	routeWide // kernels/wide.cuh
 )
 
 // decodeRoute is the rows up to which the decode kernels are taken instead of a
 // route: for bf16 weights, which they read once, and for packed ones, which
-// they read as they are. All products of the 8B model on an H100, in ms:
+// they read as they are; and, for packed ones too, the rows up to which
+// kernels/wide.cuh is taken. All products of the 8B model on an H100, in ms:
 //
-//	rows             64    128   256
+//	rows             64    128   256   512   1024
 //	decode, bf16     6.9   12.3
 //	decode, 4 bits   4.5   7.4   14.8
-//	hopper           6.5   6.1   7.2 (decoding 4 bits: 6.6 more)
+//	wide, 4 bits     2.6   3.4   5.7   10.1  20.1
+//	hopper           6.5   6.1   7.2   10.9  19.5 (decoding 4 bits: 6.6 more)
 //	cuBLASLt               6.6
 //	own                    13.4
 //
 // Own kernels on other devices are taken to stand to each other as stream.cuh and
 // gemm.cu do there: 4 bits 7.8 and 15.2 ms.
-var decodeRoute = map[gemmRoute]struct{ plain, packed int }{
-	routeHopper: {32, 128},
-	routeBLAS:   {64, 64},
-	routeOwn:    {64, 128},
+var decodeRoute = map[gemmRoute]struct{ plain, packed, wide int }{
+	routeHopper: {plain: 32, packed: 32, wide: 1024},
+	routeBLAS:   {plain: 64, packed: 64},
+	routeOwn:    {plain: 64, packed: 128},
 }
 
 // errUnprepared says that a launcher has no scratch: prepareGEMM was not called
@@ -70,6 +74,13 @@ func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 			used = append(used, l)
 		}
 	}
+	for i := range used {
+		if d.chosen(used[i:i+1], bucket) == routeWide {
+			if err := d.prepareWide(); err != nil {
+				return false, err
+			}
+		}
+	}
 	need := d.scratchOf(used, bucket)
 	if need <= d.prefill.size {
 		return false, nil
@@ -92,14 +103,18 @@ func (d *device) prepareGEMM(w []linear, bucket int) (changed bool, err error) {
 // scratchOf is how many bytes of scratch a product needs: for weights that are
 // decoded first, and for the halves of a gated one that cuBLASLt multiplies.
 func (d *device) scratchOf(w []linear, rows int) (need int) {
-	if len(w) == 0 || d.chosen(w, rows) == routeDecode {
+	if len(w) == 0 {
+		return 0
+	}
+	route := d.chosen(w, rows)
+	if route == routeDecode || route == routeWide {
 		return 0
 	}
 	for _, l := range w {
 		if l.w.packed != nil {
 			need += aligned(2 * l.w.out * l.w.in)
 		}
-		if d.chosen(w, rows) == routeBLAS {
+		if route == routeBLAS {
 			need += aligned(2 * l.w.out * rows)
 		}
 	}
@@ -120,6 +135,7 @@ func (p *prefill) free(ctx *driver.Context) {
 	if p.scratch != 0 {
 		ctx.Free(p.scratch)
 	}
+	p.parts.free(ctx)
 	if p.hopper != nil {
 		p.hopper.free(ctx)
 	}
@@ -156,12 +172,12 @@ func (d *device) chosen(w []linear, rows int) gemmRoute {
 	case d.blas != nil:
 		route = routeBLAS
 	}
-	most := decodeRoute[route].plain
-	if w[0].w.packed != nil {
-		most = decodeRoute[route].packed
-	}
-	if rows <= most {
+	upTo := decodeRoute[route]
+	switch packed := w[0].w.packed != nil; {
+	case packed && rows <= upTo.packed, !packed && rows <= upTo.plain:
 		return routeDecode
+	case packed && rows <= upTo.wide:
+		return routeWide
 	}
 	return route
 }
@@ -183,8 +199,12 @@ func (d *device) tiles(route gemmRoute, gated bool, in int) []gemmTile {
 // (bf16 [rows, in]), as many targets as weights. prepareGEMM has made room.
 func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int) {
 	route := d.chosen(w, rows)
-	if route == routeDecode {
+	switch route {
+	case routeDecode:
 		d.project(dst, x, w, rows)
+		return
+	case routeWide:
+		d.wide(dst, x, w, false, rows)
 		return
 	}
 	if !d.prepared(w, rows) {
@@ -210,8 +230,12 @@ func (d *device) prefillProject(dst []target, x driver.Ptr, w []linear, rows int
 // prefillGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ).
 func (d *device) prefillGated(dst target, x driver.Ptr, gate, up linear, rows int) {
 	route := d.chosen([]linear{gate, up}, rows)
-	if route == routeDecode {
+	switch route {
+	case routeDecode:
 		d.projectGated(dst, x, gate, up, rows)
+		return
+	case routeWide:
+		d.wide([]target{dst}, x, []linear{gate, up}, true, rows)
 		return
 	}
 	if !d.prepared([]linear{gate, up}, rows) {

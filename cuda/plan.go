@@ -44,7 +44,7 @@ type geometry struct {
 	decode bool // every span has at most invariantRows rows
 	wide   bool // a decode pass whose projections are made as prefill's
 	chunks int  // of the context, a power of two
-	most   int  // rows of the longest span, rounded up, in prefill passes
+	most   int  // rows of the longest span, rounded up
 	kv     backend.KVLayout
 	host   int // bytes of embedded rows behind the step block
 	head   int // wanted rows, rounded up
@@ -216,7 +216,9 @@ func (p *pass) geometry() geometry {
 		g.shape.half = 0
 	}
 	g.chunks = powerOfTwo((slots + chunkSlots - 1) / chunkSlots)
-	if !g.decode {
+	if g.decode {
+		g.most = rowBucket(longest)
+	} else {
 		g.most = (longest + 127) &^ 127
 	}
 	if n := len(p.values.want); n > 0 {

@@ -28,13 +28,14 @@ type inputs struct {
 }
 
 // tuning forces what is otherwise chosen by what measured fastest: it changes
-// the speed of projections and never their bits.
+// the speed of projections and, but for wide, never their bits.
 type tuning struct {
 	shared int       // bytes of shared memory of a block, if not 0
 	group  int       // strips of a pass, if not 0
 	blocks int       // of a launch, if not 0
 	stream bool      // whatever the rows
 	tiled  tiledForm // if not zero
+	wide   wideForm  // likewise
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.
@@ -176,55 +177,74 @@ func (d *device) projectNormed(dst []target, x inputs, w []linear, gated bool) {
 	d.enqueueProjection(dst, x, w, gated, 1)
 }
 
+// projection is up to three weights of one format that share their inputs, and
+// where their products go: what kernels/strips.cuh calls by that name.
+type projection struct {
+	format
+	in, total               int // total: strips of 16 outputs
+	add                     int
+	gated                   bool
+	weights, bias, f32, b16 [3]driver.Ptr
+	out                     [3]int
+	err                     error
+}
+
+func projectionOf(dst []target, w []linear, gated bool) projection {
+	p := projection{format: w[0].w.format(), in: w[0].w.in, gated: gated}
+	for i, l := range w {
+		if l.w.format() != p.format || l.w.in != p.in || gated && l.w.out != w[0].w.out {
+			p.err = fmt.Errorf("project: %v [%d, %d] beside %v [%d, %d]", l.w.dt, l.w.out, l.w.in, w[0].w.dt, w[0].w.out, p.in)
+			return p
+		}
+		p.weights[i], p.bias[i], p.out[i] = l.w.operand(), l.bias, l.w.out
+		p.total += ceil(l.w.out, 16)
+	}
+	for i, t := range dst {
+		p.f32[i], p.b16[i] = t.f32, t.bf16
+		if t.add {
+			p.add |= 1 << i
+		}
+	}
+	return p
+}
+
+// args are the arguments that the kernels begin with; more of them follow.
+func (p *projection) args(x driver.Ptr, rows int, more ...int) []uint64 {
+	list := []uint64{
+		uint64(p.weights[0]), uint64(p.weights[1]), uint64(p.weights[2]),
+		uint64(p.f32[0]), uint64(p.f32[1]), uint64(p.f32[2]),
+		uint64(p.b16[0]), uint64(p.b16[1]), uint64(p.b16[2]),
+		uint64(p.bias[0]), uint64(p.bias[1]), uint64(p.bias[2]),
+		uint64(p.out[0]), uint64(p.out[1]), uint64(p.out[2]), uint64(p.add), flag(p.gated),
+		uint64(x), uint64(p.in), uint64(rows), uint64(p.granule), uint64(p.shift),
+	}
+	for _, v := range more {
+		list = append(list, uint64(v))
+	}
+	return list
+}
+
 // enqueueProjection enqueues one launch of kernels/stream.cuh or tiled.cuh.
 func (d *device) enqueueProjection(dst []target, x inputs, w []linear, gated bool, rows int) {
 	if d.err != nil {
 		return
 	}
-	eps := f32(x.eps)
-	var weights, bias, f32, bf16 [3]driver.Ptr
-	var out [3]int
-	f, in := w[0].w.format(), w[0].w.in
-	add, total := 0, 0
-	for i, l := range w {
-		if l.w.format() != f || l.w.in != in || gated && l.w.out != w[0].w.out {
-			d.err = fmt.Errorf("project: %v [%d, %d] beside %v [%d, %d]", l.w.dt, l.w.out, l.w.in, w[0].w.dt, w[0].w.out, in)
-			return
-		}
-		weights[i], bias[i], out[i] = l.w.operand(), l.bias, l.w.out
-		total += ceil(out[i], 16)
-	}
-	for i, t := range dst {
-		f32[i], bf16[i] = t.f32, t.bf16
-		if t.add {
-			add |= 1 << i
-		}
-	}
-	args := func(x driver.Ptr, more ...int) []uint64 {
-		list := []uint64{
-			uint64(weights[0]), uint64(weights[1]), uint64(weights[2]),
-			uint64(f32[0]), uint64(f32[1]), uint64(f32[2]),
-			uint64(bf16[0]), uint64(bf16[1]), uint64(bf16[2]),
-			uint64(bias[0]), uint64(bias[1]), uint64(bias[2]),
-			uint64(out[0]), uint64(out[1]), uint64(out[2]), uint64(add), flag(gated),
-			uint64(x), uint64(in), uint64(rows), uint64(f.granule), uint64(f.shift),
-		}
-		for _, v := range more {
-			list = append(list, uint64(v))
-		}
-		return list
-	}
-	if s, ok := d.tiled(f, total, rows); ok {
-		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), args(d.tiledInputs(s, x.x, rows, in), s.stages, s.slices, d.streamWarps(f))...)
+	p := projectionOf(dst, w, gated)
+	if d.err = p.err; d.err != nil {
 		return
 	}
-	s := d.streamShapeOf(f, total, rows, in, gated)
+	f, total := p.format, p.total
+	if s, ok := d.tiled(f, total, rows); ok {
+		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.tiledInputs(s, x.x, rows, p.in), rows, s.stages, s.slices, d.streamWarps(f))...)
+		return
+	}
+	s := d.streamShapeOf(f, total, rows, p.in, gated)
 	if x.norm != 0 && s.whole == 0 {
-		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, in)
+		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, p.in)
 		return
 	}
 	k := kernel{f.file, fmt.Sprintf("%s_%d_%d", f.file, s.tiles, s.group), s.shared}
-	d.launch(k, dim{x: s.blocks}, 32*s.warps, append(args(x.x, s.stages, s.strips, s.slices, s.whole), uint64(x.norm), eps)...)
+	d.launch(k, dim{x: s.blocks}, 32*s.warps, append(p.args(x.x, rows, s.stages, s.strips, s.slices, s.whole), uint64(x.norm), f32(x.eps))...)
 }
 
 // format is how the tensor-core kernels take the weight.

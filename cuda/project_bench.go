@@ -26,12 +26,13 @@ type projectTimes struct {
 	launches int // of a graph of one shape
 	replays  int // of a graph
 	variants []tuning
+	prefill  bool // as prefill's projections
 	err      error
 }
 
 const (
 	benchPeak = 3.35e12 // bytes a second that shares are of: an H100's
-	benchRows = 128     // at most
+	benchRows = 1024    // at most
 )
 
 // benchShape is projections that share a launch.
@@ -107,7 +108,10 @@ func (b *projectTimes) open() {
 	for i := 0; i < len(data); i += 2 {
 		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
 	}
-	b.err = errors.Join(b.err, b.d.ctx.Upload(b.x, data[:benchRows*in*2]), b.d.stream.Synchronize())
+	for at, n := 0, benchRows*in*2; at < n; at += len(data) {
+		b.err = errors.Join(b.err, b.d.ctx.Upload(b.x+driver.Ptr(at), data[:min(len(data), n-at)]))
+	}
+	b.err = errors.Join(b.err, b.d.stream.Synchronize())
 }
 
 func (b *projectTimes) alloc(n int) driver.Ptr {
@@ -166,9 +170,14 @@ func (b *projectTimes) launch(dt backend.DType, group, shape, rows int) int {
 		to += driver.Ptr(4 * rows * out)
 		bytes += n
 	}
-	if s.gated {
+	switch {
+	case s.gated && b.prefill:
+		b.d.prefillGated(target{bf16: b.out}, b.x, w[0], w[1], rows)
+	case s.gated:
 		b.d.projectGated(target{bf16: b.out}, b.x, w[0], w[1], rows)
-	} else {
+	case b.prefill:
+		b.d.prefillProject(dst, b.x, w, rows)
+	default:
 		b.d.project(dst, b.x, w, rows)
 	}
 	return bytes
@@ -207,6 +216,8 @@ func (t tuning) name() string {
 		return "stream"
 	case t.tiled.tiles > 0:
 		return t.tiled.String()
+	case t.wide.wide > 0:
+		return t.wide.String()
 	case t.shared > 0:
 		return fmt.Sprintf("%d KiB", t.shared>>10)
 	case t.group > 0:

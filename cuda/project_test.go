@@ -43,6 +43,18 @@ func TestTiledTimes(t *testing.T) {
 	}
 }
 
+// TestWideTimes compares the forms of kernels/wide.cuh on a GPU.
+func TestWideTimes(t *testing.T) {
+	if os.Getenv("WINDROW_CUDA_DEVICE") == "" || os.Getenv("WINDROW_BENCH_WIDE") == "" {
+		t.Skip("set WINDROW_CUDA_DEVICE and WINDROW_BENCH_WIDE to a type of weights")
+	}
+	for _, f := range projectFormats {
+		if f.dt.String() == os.Getenv("WINDROW_BENCH_WIDE") && f.dt.Quantized() && (f.group == 0 || f.group == 64) {
+			testDevice(t).benchWide(os.Stdout, f.dt, 48, 64, 96, 128)
+		}
+	}
+}
+
 // TestProjectionTimes runs the benchmark: on a GPU whole, on the emulated
 // device with a tiny model's shapes.
 func TestProjectionTimes(t *testing.T) {

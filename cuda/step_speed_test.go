@@ -50,15 +50,6 @@ func TestStepTimes(t *testing.T) {
 	s := &projectTimes{d: b.device, w: os.Stdout, shapes: benchShapes, noise: 8 << 30}
 	defer s.close()
 	s.open()
-	var event [2]*driver.Event
-	for i := range event {
-		e, err := b.device.ctx.NewEvent()
-		if err != nil || s.err != nil {
-			t.Fatal(err, s.err)
-		}
-		defer e.Close()
-		event[i] = e
-	}
 	for _, dt := range []backend.DType{backend.Affine4, backend.Q4_K, backend.Affine8, backend.BF16} {
 		y := noiseToy(b, s, dt)
 		for _, rows := range []int{1, 8, 16, 32} {
@@ -76,31 +67,138 @@ func TestStepTimes(t *testing.T) {
 			}
 			step()
 			g := b.graphs.recent[0].graph
-			var alone, whole []time.Duration
+			var whole []time.Duration
 			for range 7 {
-				event[0].Record(b.device.stream)
-				for range 10 {
-					if err := g.Launch(b.device.stream); err != nil {
-						t.Fatal(err)
-					}
-				}
-				event[1].Record(b.device.stream)
-				if err := b.device.stream.Synchronize(); err != nil {
-					t.Fatal(err)
-				}
-				took, err := driver.Elapsed(event[0], event[1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				alone = append(alone, took/10)
 				start := time.Now()
 				step()
 				whole = append(whole, time.Since(start))
 			}
-			slices.Sort(alone)
 			slices.Sort(whole)
+			alone := replayed(t, b.device, g)
 			t.Logf("%-8v %2d rows: %3d nodes %v (%v to %v), with the host %v (%v to %v)", dt, rows, g.Nodes(), alone[3], alone[0], alone[6], whole[3], whole[0], whole[6])
 			kv.Close()
 		}
 	}
+}
+
+// batchParts are those that TestBatchStepTimes leaves out of a step's layers, or
+// of the step.
+var batchParts = []string{"nothing", "attention", "rotation", "norms", "q k v", "o", "gate up", "down", "head"}
+
+// TestBatchStepTimes prints what a step of eight sequences of 16 rows takes on a
+// GPU at context 512, of the graph alone, whole and with parts left out.
+func TestBatchStepTimes(t *testing.T) {
+	if !onDevice {
+		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
+	}
+	const sequences, rows = 8, 16
+	for _, variant := range []bool{false, true} {
+		b, err := New(Options{BatchVariant: variant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.device.ctx.Enter()
+		s := &projectTimes{d: b.device, w: os.Stdout, shapes: benchShapes, noise: 8 << 30}
+		s.open()
+		for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
+			y := noiseToy(b, s, dt)
+			var spans []backend.Span
+			for i := range sequences {
+				spans = append(spans, backend.Span{KV: y.kv(t), First: i * rows, Rows: rows, Base: 512})
+			}
+			y.angles(sequences*rows, 0)
+			for _, without := range batchParts {
+				if without != "nothing" && (!variant || dt != backend.Affine4) {
+					continue
+				}
+				p := batchStep(t, y, spans, sequences*rows, without)
+				g := b.graphs.recent[0].graph
+				alone := replayed(t, b.device, g)
+				t.Logf("%v, variant %v, without %s: %d nodes, %v (least %v), %v", dt, variant, without, g.Nodes(), alone[3], alone[0], p.err)
+			}
+			for _, span := range spans {
+				span.KV.Close()
+			}
+		}
+		s.close()
+		b.device.ctx.Leave()
+		b.Close()
+	}
+}
+
+// batchStep runs one step, without some part.
+func batchStep(t *testing.T, y *toy, spans []backend.Span, rows int, without string) *pass {
+	first, err := y.b.Begin(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := first.(*pass)
+	y.begin(p)
+	p.Embed(y.x, y.embed, make([]int32, rows))
+	for i := range y.layers {
+		l := &y.layers[i]
+		for _, part := range []struct {
+			name string
+			run  func()
+		}{
+			{"norms", func() { p.RMSNorm(y.h, y.x, l.input, 1e-6) }},
+			{"q k v", func() { p.Project(y.targets[:], y.h, l.qkv[:]) }},
+			{"rotation", func() {
+				p.RotateStore(y.q, y.k, y.v, backend.Heads{Eps: 1e-6, Cos: y.cos, Sin: y.sin}, spans, i)
+			}},
+			{"attention", func() { p.Attend(y.attn, y.q, spans, i, 0.125) }},
+			{"o", func() { p.ProjectAdd(y.x, y.attn, l.o) }},
+			{"norms", func() { p.RMSNorm(y.h, y.x, l.post, 1e-6) }},
+			{"gate up", func() { p.GatedProject(y.mlp, y.h, l.gate, l.up) }},
+			{"down", func() { p.ProjectAdd(y.x, y.mlp, l.down) }},
+		} {
+			if part.name != without {
+				part.run()
+			}
+		}
+	}
+	want := backend.Want{TopK: 1, Except: -1}
+	for r := range rows {
+		want.Rows = append(want.Rows, int32(r))
+	}
+	if without == "head" {
+		p.End()
+		return p
+	}
+	p.Results(y.x, y.norm, 1e-6, y.head, want)
+	p.End()
+	return p
+}
+
+// replayed is seven times of a graph, each of ten behind each other, the least first.
+func replayed(t *testing.T, d *device, g *driver.Graph) []time.Duration {
+	var event [2]*driver.Event
+	for i := range event {
+		e, err := d.ctx.NewEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		event[i] = e
+	}
+	var times []time.Duration
+	for range 7 {
+		event[0].Record(d.stream)
+		for range 10 {
+			if err := g.Launch(d.stream); err != nil {
+				t.Fatal(err)
+			}
+		}
+		event[1].Record(d.stream)
+		if err := d.stream.Synchronize(); err != nil {
+			t.Fatal(err)
+		}
+		took, err := driver.Elapsed(event[0], event[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, took/10)
+	}
+	slices.Sort(times)
+	return times
 }

@@ -1,5 +1,6 @@
 // Flash attention of prefill passes on compute capability 9.0: what
-// attend_prefill.cu does, by wgmma. A block takes 128 rows of one query head.
+// attend_prefill.cu does, by wgmma. A block takes 128 query vectors: rows of one
+// query head, or, for spans of few rows, rows of all query heads of a KV head.
 // One warpgroup copies tiles of 128 keys, and of their values, into swizzled
 // shared memory; two others have 64 rows each, and take the scores of a tile
 // while the values of the tile before are multiplied. Runs on a GPU only.
@@ -84,22 +85,22 @@ DEV void soften(float (&x)[16][4], float (&m)[2], float (&l)[2], float (&shrink)
 }
 
 // hide masks the scores of the tile that starts at slot: the rows are those of
-// indices index and index + 8. The warp is whole again behind it.
-DEV void hide(float (&x)[16][4], const View &view, u32 slot, u32 index) {
+// two indices. The warp is whole again behind it.
+DEV void hide(float (&x)[16][4], const View &view, u32 slot, const u32 (&index)[2]) {
   if (view.window == 0) { // slots are indices
     const u32 first = slot + tid() % 4 * 2;
     UNROLL for (int n = 0; n < 16; n++)
       UNROLL for (int j = 0; j < 2; j++) {
-        x[n][j] = first + n * 8 + j > index ? NONE : x[n][j];
-        x[n][2 + j] = first + n * 8 + j > index + 8 ? NONE : x[n][2 + j];
+        x[n][j] = first + n * 8 + j > index[0] ? NONE : x[n][j];
+        x[n][2 + j] = first + n * 8 + j > index[1] ? NONE : x[n][2 + j];
       }
     return;
   }
   UNROLL for (int n = 0; n < 16; n++)
     UNROLL for (int j = 0; j < 2; j++) {
       const Column c = column_of(view, slot + n * 8 + tid() % 4 * 2 + j);
-      if (!sees(index, c)) x[n][j] = NONE;
-      if (!sees(index + 8, c)) x[n][2 + j] = NONE;
+      if (!sees(index[0], c)) x[n][j] = NONE;
+      if (!sees(index[1], c)) x[n][2 + j] = NONE;
     }
   sync_warp();
 }
@@ -109,6 +110,15 @@ DEV void pack(u32 (&p)[8][4], const float (&x)[16][4]) {
   UNROLL for (int k = 0; k < 8; k++)
     UNROLL for (int j = 0; j < 4; j++) p[k][j] = pack_bf16(x[2 * k + j / 2][j % 2 * 2], x[2 * k + j / 2][j % 2 * 2 + 1]);
 }
+
+// Vectors are the query vectors of a block, from the first one of a span on; heads
+// of them, neighbours, share a row.
+struct Vectors {
+  u32 first, count, heads, width; // width: of a row
+  u64 origin;                     // of the span's first
+  __attribute__((device, always_inline)) inline u32 row(u32 i) const { return (first + i) / heads; }
+  __attribute__((device, always_inline)) inline u64 at(u32 i) const { return origin + (u64)row(i) * width + (first + i) % heads * DIM; }
+};
 
 // Part is what a block works on.
 struct Part {
@@ -120,12 +130,12 @@ struct Part {
 // copy_part is the copying warpgroup: queries, then keys 0, keys 1, values 0,
 // keys 2, values 1 and so on. A copy is announced when two more are on their
 // way. It has few registers, so its loops are short.
-template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, u32 full, u32 empty, const u16 *q, u32 rows, u32 width) {
+template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, u32 full, u32 empty, const u16 *q, const Vectors &v) {
   const u32 t = tid() % 128, line0 = t / 16, piece = t % 16;
-#pragma unroll 2
-  for (u32 i = 0; i < ROWS / 8; i++) {
+#pragma unroll 1
+  for (u32 i = 0; i * 8 < v.count; i++) { // lines that nobody writes make sums that nobody stores
     const u32 line = i * 8 + line0;
-    copy_piece(shared, line, piece, q + (u64)(line < rows ? line : 0) * width + piece * 8, true);
+    copy_piece(shared, line, piece, q + v.at(line < v.count ? line : 0) + piece * 8, true);
   }
   copy_commit();
   // Item 2u is the keys of tile u, item 2u + 3 its values, and item 1 does not
@@ -161,39 +171,41 @@ template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, 
   }
 }
 
-template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale, u8 *dynamic) {
+template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale, u8 *dynamic) {
   launch_dependents();
   if (bid_z() >= step->spans) return;
   const Span s = step->span[bid_z()];
-  const u32 head = bid(), first = (gdim_y() - 1 - bid_y()) * ROWS; // the longest contexts start first
-  if (first >= s.rows) return;
+  const u32 heads = GROUPED ? q_heads / kv_heads : 1, head = bid() * heads;
+  const u32 first = (gdim_y() - 1 - bid_y()) * ROWS, vectors = s.rows * heads; // the longest contexts start first
+  if (first >= vectors) return;
+  const Vectors qs = {first, vectors - first < ROWS ? vectors - first : ROWS, heads, q_heads * DIM, (u64)s.first * q_heads * DIM + head * DIM};
   // The swizzle wants tiles on 1024 bytes.
   const u32 shared = (shared_address(dynamic) + 1023) / 1024 * 1024, full_q = shared + KEYS + STAGES * 4 * HALF, full = full_q + 8, empty = full + 2 * STAGES * 8;
   if (tid() == 0) {
     barrier_init(full_q, 128);
     for (u32 i = 0; i < 2 * STAGES; i++) {
       barrier_init(full + i * 8, 128);
-      barrier_init(empty + i * 8, 8); // the warps that multiply
+      barrier_init(empty + i * 8, GROUPED && qs.count <= 64 ? 4 : 8); // the warps that multiply
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   sync();
-  const u32 rows = s.rows - first < ROWS ? s.rows - first : ROWS, width = q_heads * DIM, group = tid() / 128;
+  const u32 group = tid() / 128;
   View view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
   view.held = view.last + 1 < s.slots ? view.last + 1 : s.slots;
-  const u32 end = s.window ? view.held : s.base + first + rows;
+  const u32 end = s.window ? view.held : s.base + qs.row(qs.count - 1) + 1;
   Part w = {step->pages + s.pages, (u64)(layer * 2 * kv_heads + head / (q_heads / kv_heads)) * UNIT * DIM * 2, 0, (end + TILE - 1) / TILE, view.held};
   w.values = w.keys + (u64)kv_heads * UNIT * DIM * 2;
-  const u64 row0 = (u64)(s.first + first) * width + head * DIM;
   dependency_wait();
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-    copy_part<STAGES>(w, shared, full_q, full, empty, q + row0, rows, width);
+    copy_part<STAGES>(w, shared, full_q, full, empty, q, qs);
     return;
   }
+  if (GROUPED && group * 64 >= qs.count) return;
   asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
   const u32 lane = tid() % 32, row = group * 64 + tid() / 32 % 4 * 16 + lane / 4; // and row + 8
-  const u32 index = s.base + first + row, least = s.base + first + group * 64;
+  const u32 index[2] = {s.base + qs.row(row), s.base + qs.row(row + 8)}, least = s.base + qs.row(group * 64);
   const u64 queries = descriptor(shared + group * (HALF / 2), 16);
   float x[16][4], o[16][4], m[2] = {NONE, NONE}, l[2] = {0, 0}, shrink[2];
   u32 p[8][4];
@@ -236,9 +248,9 @@ template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, con
     float sum = l[h];
     sum += shfl_xor(sum, 1);
     sum += shfl_xor(sum, 2);
-    if (row + 8 * h >= rows) continue;
+    if (row + 8 * h >= qs.count) continue;
     const float inverse = 1 / sum;
-    const u64 at = row0 + (u64)(row + 8 * h) * width + lane % 4 * 2;
+    const u64 at = qs.at(row + 8 * h) + lane % 4 * 2;
     UNROLL for (int n = 0; n < 16; n++) {
       const f32x2 y = {o[n][2 * h] * inverse, o[n][2 * h + 1] * inverse};
       if (out32) *(f32x2 *)(out32 + at + n * 8) = y;
@@ -248,11 +260,13 @@ template <u32 STAGES> DEV void flash(float *out32, u16 *out16, const u16 *q, con
 }
 
 // Arguments and grid as of attend_prefill.cu.
-#define FLASH(name, stages)                                                                                                                             \
+#define FLASH(name, stages, grouped)                                                                                                                    \
   extern "C" __attribute__((global, launch_bounds(384, 1))) void name(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, \
                                                                       u32 kv_heads, float scale) {                                                      \
     DYNAMIC_SHARED(name, shared);                                                                                                                       \
-    flash<stages>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                                      \
+    flash<stages, grouped>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                             \
   }
-FLASH(flash_hopper, 2)
+FLASH(flash_hopper, 2, false)
+// Grid of a grouped kernel: KV heads, tiles of rows · query heads of one, spans.
+FLASH(flash_hopper_grouped, 2, true)
 #endif

@@ -72,4 +72,21 @@ DEV void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
 }
+// load_acquire sees what was written before what it reads was added.
+DEV u32 load_acquire(const u32 *p) { u32 r; asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(r) : "l"(p) : "memory"); return r; }
+// elected is true in one thread of a warp.
+DEV bool elected() {
+  u32 r;
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(r));
+  return r;
+}
+// copy_bulk copies bytes (a multiple of 16, as both addresses) to shared memory,
+// and makes the phase wait for them: one thread of the warp does both.
+DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier) {
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %2;\n\t"
+               "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+// prefetch_map fetches a tensor map.
+DEV void prefetch_map(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 #endif
