@@ -57,10 +57,13 @@ type attendSplit struct{ units, queries int }
 
 // splitOf chooses few units while the multiprocessors would idle, many where the
 // parts of the rows would cost more than the keys, and half as many queries
-// where there are multiprocessors to spare.
-func (d *device) splitOf(qHeads, spans, chunks int) attendSplit {
+// where there are multiprocessors to spare. longest is the rows of the longest
+// span: where there are many of more than 8 rows, a block takes up to 16 units whole.
+func (d *device) splitOf(qHeads, spans, chunks, longest int) attendSplit {
 	blocks := max(1, qHeads/4) * spans * chunks // of one unit, with the usual 4 query heads to a KV head
 	switch {
+	case blocks/attendMostUnits >= d.info.SMs*3/8 && chunks <= attendMostUnits && longest > 8:
+		return attendSplit{attendMostUnits, min(attendQueries, powerOfTwo(2*longest))}
 	case blocks/attendMostUnits >= d.info.SMs*3/2:
 		return attendSplit{attendMostUnits, attendQueries}
 	case blocks/attendFanout >= d.info.SMs*3/4:
@@ -90,8 +93,8 @@ func attendRoom(bucket, qHeads, dim, chunks, units int) int {
 
 // prepareAttend makes room for the parts of attendDecode. It may allocate, so it
 // is called outside a capture; it tells whether the room has moved.
-func (d *device) prepareAttend(bucket, spans, chunks, qHeads, dim int) (moved bool, err error) {
-	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, d.splitOf(qHeads, spans, chunks).units))
+func (d *device) prepareAttend(bucket, longest, spans, chunks, qHeads, dim int) (moved bool, err error) {
+	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, d.splitOf(qHeads, spans, chunks, longest).units))
 }
 
 func (d *device) roomForParts(bytes int) (moved bool, err error) {
@@ -126,7 +129,7 @@ func (d *device) freeParts() error {
 // a context of more than chunks · chunkSlots slots; spans bounds their number.
 // prepareAttend comes before it.
 func (d *device) attendDecode(out32, out16, q16 driver.Ptr, a attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
-	d.attendBy(d.splitOf(a.qHeads, spans, chunks), out32, out16, q16, a, step, layer, bucket, longest, spans, chunks)
+	d.attendBy(d.splitOf(a.qHeads, spans, chunks, longest), out32, out16, q16, a, step, layer, bucket, longest, spans, chunks)
 }
 
 // attendBy is attendDecode by a split.

@@ -145,7 +145,7 @@ func (b *attendBench) measure(launch func(layer int)) float64 {
 func (b *attendBench) decode(a attention, context, spans, rows int) {
 	step, shape := b.step(a, spans, context, rows)
 	chunks := powerOfTwo((context + rows + chunkSlots - 1) / chunkSlots)
-	chosen, best := b.d.splitOf(a.qHeads, shape.spans, chunks), math.Inf(1)
+	chosen, best := b.d.splitOf(a.qHeads, shape.spans, chunks, rows), math.Inf(1)
 	line := fmt.Sprintf("%-4v decode  %2d x %2d rows, context %5d, us by units:", a.kv, spans, rows, context)
 	for _, split := range []attendSplit{{1, 16}, {1, 32}, {1, 64}, {4, 16}, {4, 32}, {4, 64}, {16, 32}, {16, 64}} {
 		if b.err == nil {

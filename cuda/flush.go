@@ -127,7 +127,7 @@ func (p *pass) prepare() error {
 			}
 		case opAttend:
 			if a.src[0].bf16 != 0 && y.decode {
-				changed, err = b.device.prepareAttend(y.shape.bucket, y.shape.spans, y.chunks, a.src[0].width/y.kv.HeadDim, y.kv.HeadDim)
+				changed, err = b.device.prepareAttend(y.shape.bucket, y.most, y.shape.spans, y.chunks, a.src[0].width/y.kv.HeadDim, y.kv.HeadDim)
 			}
 		case opProject, opProjectAdd, opGated:
 			if a.src[0].bf16 != 0 && (!y.decode || y.wide) {

@@ -47,7 +47,9 @@ DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f
 DEV u32 both_low(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x1010;" : "=r"(r) : "r"(v)); return r; }
 DEV u32 both_high(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x3232;" : "=r"(r) : "r"(v)); return r; }
 
-// rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block on.
+// rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
+// on. Narrow types are rounded once, by dequantise to f32 first: that is another
+// number only where a bias is under 2^-12 of the rest, and the rest lies between two.
 template <class W> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block, u32 shift, u32 lane) {
   typename W::Numbers numbers = W::load(granule, block, lane);
   u32 scale2[2], bias2[2];
