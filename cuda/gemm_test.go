@@ -55,7 +55,10 @@ func TestPrefillRoutes(t *testing.T) {
 	}{
 		{"hopper", device{prefill: hopper, blas: blas}, plain, 48, routeHopper},
 		{"hopper, few rows", device{prefill: hopper, blas: blas}, plain, 32, routeDecode},
-		{"hopper, packed", device{prefill: hopper, blas: blas}, packed, 64, routeDecode},
+		{"hopper, few packed", device{prefill: hopper, blas: blas}, packed, 32, routeDecode},
+		{"hopper, packed", device{prefill: hopper, blas: blas}, packed, 33, routeWide},
+		{"hopper, packed", device{prefill: hopper, blas: blas}, packed, 1024, routeWide},
+		{"hopper, many packed", device{prefill: hopper, blas: blas}, packed, 1025, routeHopper},
 		{"cuBLASLt", device{blas: blas}, plain, 96, routeBLAS},
 		{"own", device{}, plain, 96, routeOwn},
 		{"own, packed", device{}, packed, 128, routeDecode},
