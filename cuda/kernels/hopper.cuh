@@ -4,8 +4,9 @@
 #include "gpu.cuh"
 #ifdef __NVPTX__
 
-// N10(3) names %30 to %39, N64 the first 64; F4(c, j) binds c[j].
+// N10(3) names %30 to %39, N32 and N64 the first 32 and 64; F4(c, j) binds c[j].
 #define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
+#define N32 N10() N10(1) N10(2) "%30, %31"
 #define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
 #define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 
@@ -72,6 +73,14 @@ DEV void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
 }
+// Ring is a place in a ring of shared memory: a stage, and the parity of the round.
+struct Ring {
+  u32 stages, stage = 0, phase = 0;
+  __attribute__((device, always_inline)) inline void next() {
+    if (++stage == stages) stage = 0, phase ^= 1;
+  }
+};
+
 // load_acquire sees what was written before what it reads was added.
 DEV u32 load_acquire(const u32 *p) { u32 r; asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(r) : "l"(p) : "memory"); return r; }
 // elected is true in one thread of a warp.

@@ -16,7 +16,6 @@
 
 #define N8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define N16 N10() "%10, %11, %12, %13, %14, %15"
-#define N32 N10() N10(1) N10(2) "%30, %31"
 #define SUMS2(c) F4(c, 0), F4(c, 1)
 #define SUMS4(c) SUMS2(c), F4(c, 2), F4(c, 3)
 #define SUMS8(c) SUMS4(c), F4(c, 4), F4(c, 5), F4(c, 6), F4(c, 7)
@@ -36,14 +35,6 @@ STEP(16, 2, N8, SUMS2, "%8", "%9", "%10", "%11", "%12", "%13")
 STEP(32, 4, N16, SUMS4, "%16", "%17", "%18", "%19", "%20", "%21")
 STEP(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
 #undef STEP
-
-// Ring is a place in a team's ring: a stage, and the parity of the round.
-struct Ring {
-  u32 stages, stage = 0, phase = 0;
-  METHOD void next() {
-    if (++stage == stages) stage = 0, phase ^= 1;
-  }
-};
 
 template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 teams = KG * C; // of the cluster

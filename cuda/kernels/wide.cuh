@@ -14,7 +14,6 @@
 
 // Operand lists of the assembly below; SUMS8(c, j) binds eight of c, A4(k) the
 // operand of 16 inputs.
-#define N32 N10() N10(1) N10(2) "%30, %31"
 #define SUMS8(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3), F4(c, j + 4), F4(c, j + 5), F4(c, j + 6), F4(c, j + 7)
 #define A4(k) [a##k##0] "r"(a[k][0]), [a##k##1] "r"(a[k][1]), [a##k##2] "r"(a[k][2]), [a##k##3] "r"(a[k][3])
 #define STEP(n, list, k, b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%[a" #k "0], %[a" #k "1], %[a" #k "2], %[a" #k "3]}, " b ", p, 1, 1, 0;\n\t"
@@ -100,13 +99,6 @@ template <class W, u32 NT> struct Wide {
   METHOD u32 there(u32 slot) const { return barriers + 128 + (warp * slots + slot) * 8; }
   METHOD u32 part() const { return bid_y(); }
   METHOD u32 rowFirst() const { return bid_z() * rowsTile; }
-
-  struct Ring {
-    u32 stages, stage = 0, phase = 0;
-    METHOD void next() {
-      if (++stage == stages) stage = 0, phase ^= 1;
-    }
-  };
 
   // fill fills the ring of inputs.
   METHOD void fill() const {
