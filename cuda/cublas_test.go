@@ -136,7 +136,7 @@ func TestBLASPaths(t *testing.T) {
 	if !slices.Contains(current, filepath.Join(folder, "libcublasLt.so.13")) || current[0] != "libcublasLt.so.13" {
 		t.Errorf("paths for a driver of CUDA 13.0: %q", current)
 	}
-	for _, f := range blasFolders() {
+	for _, f := range libraryFolders() {
 		if !filepath.IsAbs(f) {
 			t.Errorf("folder %q is relative", f)
 		}

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"windrow/backend"
 )
 
@@ -24,14 +26,12 @@ func (p *groupPass) Results(x backend.Buffer, norm backend.Vector, eps float32, 
 		return nil, p.err
 	}
 	results := make([]backend.Result, 0, len(w.Rows))
-	for rows := w.Rows; len(rows) > 0; {
-		n := min(len(rows), headRows)
-		y := headPart{x: xb, norm: nw, eps: eps, head: h, want: w, limit: limit, rows: rows[:n]}
+	for rows := range slices.Chunk(w.Rows, headRows) {
+		y := headPart{x: xb, norm: nw, eps: eps, head: h, want: w, limit: limit, rows: rows}
 		if err := p.head(&results, y); err != nil {
 			p.fail("%w", err)
 			return nil, p.err
 		}
-		rows = rows[n:]
 	}
 	return results, nil
 }

@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
@@ -26,13 +28,11 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 		return nil, p.err
 	}
 	results := make([]backend.Result, 0, len(w.Rows))
-	for rows := w.Rows; len(rows) > 0; {
-		n := min(len(rows), headRows)
-		if err := p.head(&results, xb, nw, eps, h, w, int32(limit), rows[:n]); err != nil {
+	for rows := range slices.Chunk(w.Rows, headRows) {
+		if err := p.head(&results, xb, nw, eps, h, w, int32(limit), rows); err != nil {
 			p.fail("%w", err)
 			return nil, p.err
 		}
-		rows = rows[n:]
 	}
 	return results, nil
 }

@@ -48,12 +48,21 @@ func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 	return &kv{b: b, layout: l, open: true}, nil
 }
 
+// CheckKVType refuses the types of keys and values that no kernel of this package
+// takes.
+func CheckKVType(t backend.KVType) error {
+	if t == backend.KVF16 {
+		return errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
+	}
+	return nil
+}
+
 func checkKV(l backend.KVLayout) error {
 	if err := l.Check(); err != nil {
 		return fmt.Errorf("cuda: %w", err)
 	}
-	if l.DType == backend.KVF16 {
-		return errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
+	if err := CheckKVType(l.DType); err != nil {
+		return err
 	}
 	if l.HeadDim > maxHeadDim {
 		return fmt.Errorf("cuda: kv heads of %d: at most %d", l.HeadDim, maxHeadDim)

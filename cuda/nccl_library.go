@@ -38,7 +38,7 @@ func ncclPaths() []string {
 	}
 	const name = "libnccl.so.2"
 	paths := []string{name}
-	for _, f := range blasFolders() {
+	for _, f := range libraryFolders() {
 		path := filepath.Join(f, name)
 		if _, err := os.Stat(path); err == nil {
 			paths = append(paths, path)

@@ -1,6 +1,8 @@
 package metal
 
 import (
+	"slices"
+
 	"windrow/backend"
 )
 
@@ -25,16 +27,15 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 		return nil, p.err
 	}
 	results := make([]backend.Result, 0, len(w.Rows))
-	for rows := w.Rows; len(rows) > 0; {
-		n := min(len(rows), headRows)
-		part, err := p.head(xb, nw, eps, h, w, limit, rows[:n])
+	for rows := range slices.Chunk(w.Rows, headRows) {
+		part, err := p.head(xb, nw, eps, h, w, limit, rows)
 		if err != nil {
 			if p.err == nil {
 				p.fail("%w", err)
 			}
 			return nil, p.err
 		}
-		results, rows = append(results, part...), rows[n:]
+		results = append(results, part...)
 	}
 	return results, nil
 }

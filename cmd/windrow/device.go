@@ -78,8 +78,8 @@ const uploadBarBytes = 1 << 30
 
 // openCUDA opens a GPU that can hold the weights, or several that can share them.
 func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
-	if m.kv == backend.KVF16 {
-		return nil, errors.New("cuda: keys and values in f16: want f32, bf16 or int8")
+	if err := cuda.CheckKVType(m.kv); err != nil {
+		return nil, err
 	}
 	weights := weightBytes(src)
 	bar := newProgress(notes, "upload")
