@@ -1,9 +1,7 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"windrow/backend"
-	"windrow/cuda/driver"
 )
 
 // TestPrefillTimes prints what a prefill of the 8B model takes on a GPU, as a
@@ -30,24 +27,10 @@ func TestPrefillTimes(t *testing.T) {
 	s := &projectTimes{d: d, w: os.Stdout, shapes: benchShapes, noise: 18 << 30}
 	defer s.close()
 	s.open()
-	random, data := rand.New(rand.NewPCG(1, 1)), make([]byte, 16<<20)
-	for i := 0; i < len(data); i += 2 {
-		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(0.02*random.NormFloat64()))>>16))
-	}
-	if s.err == nil {
-		s.err = d.ctx.Upload(s.slab, data)
-	}
-	for done := len(data); done < s.noise && s.err == nil; done *= 2 {
-		s.err = d.stream.Copy(s.slab+driver.Ptr(done), s.slab, min(done, s.noise-done))
-	}
-	var event [2]*driver.Event
-	for i := range event {
-		e, err := d.ctx.NewEvent()
-		if err != nil || s.err != nil {
-			t.Fatal(err, s.err)
-		}
-		defer e.Close()
-		event[i] = e
+	data := make([]byte, 16<<20)
+	normalsBF16(data, rand.New(rand.NewPCG(1, 1)), 0.02)
+	if s.fill(data); s.err != nil {
+		t.Fatal(s.err)
 	}
 	parts := []struct {
 		name string
@@ -86,24 +69,10 @@ func TestPrefillTimes(t *testing.T) {
 				y.actions = slices.DeleteFunc(slices.Clone(y.actions), func(a action) bool {
 					return part.kind != nil && !slices.Contains(part.kind, a.kind)
 				})
-				took = took[:0]
-				for range 5 {
-					event[0].Record(d.stream)
+				took = elapsed(t, d, 5, func() error {
 					b.emit(&y)
-					event[1].Record(d.stream)
-					if err := d.take(); err != nil {
-						t.Fatal(err)
-					}
-					if err := d.stream.Synchronize(); err != nil {
-						t.Fatal(err)
-					}
-					e, err := driver.Elapsed(event[0], event[1])
-					if err != nil {
-						t.Fatal(err)
-					}
-					took = append(took, e)
-				}
-				slices.Sort(took)
+					return d.take()
+				})
 				line += fmt.Sprintf(" %s %.2f (%.2f-%.2f);", part.name, took[2].Seconds()*1000, took[0].Seconds()*1000, took[4].Seconds()*1000)
 			}
 			t.Log(line)

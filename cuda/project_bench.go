@@ -101,17 +101,29 @@ func (b *projectTimes) open() {
 	if b.err != nil {
 		return
 	}
-	b.err = b.d.ctx.Upload(b.slab, data)
-	for done := len(data); done < b.noise && b.err == nil; done *= 2 {
-		b.err = b.d.stream.Copy(b.slab+driver.Ptr(done), b.slab, min(done, b.noise-done))
-	}
-	for i := 0; i < len(data); i += 2 {
-		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
-	}
+	b.fill(data)
+	normalsBF16(data, r, 1)
 	for at, n := 0, benchRows*in*2; at < n; at += len(data) {
 		b.err = errors.Join(b.err, b.d.ctx.Upload(b.x+driver.Ptr(at), data[:min(len(data), n-at)]))
 	}
 	b.err = errors.Join(b.err, b.d.stream.Synchronize())
+}
+
+// fill repeats data in the slab.
+func (b *projectTimes) fill(data []byte) {
+	if b.err == nil {
+		b.err = b.d.ctx.Upload(b.slab, data)
+	}
+	for done := len(data); done < b.noise && b.err == nil; done *= 2 {
+		b.err = b.d.stream.Copy(b.slab+driver.Ptr(done), b.slab, min(done, b.noise-done))
+	}
+}
+
+// normalsBF16 fills data with normal numbers of that deviation, cut to bf16.
+func normalsBF16(data []byte, r *rand.Rand, deviation float64) {
+	for i := 0; i < len(data); i += 2 {
+		binary.LittleEndian.PutUint16(data[i:], uint16(math.Float32bits(float32(deviation*r.NormFloat64()))>>16))
+	}
 }
 
 func (b *projectTimes) alloc(n int) driver.Ptr {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -55,10 +56,7 @@ func TestStepTimes(t *testing.T) {
 			kv := y.kv(t)
 			h := newHost(t, y, kv, rows)
 			h.spans[0].Base = 512
-			want := backend.Want{TopK: 1, Except: -1}
-			for r := range rows {
-				want.Rows = append(want.Rows, int32(r))
-			}
+			want := bestOf(rows)
 			step := func() {
 				p := h.record()
 				p.Results(y.x, y.norm, 1e-6, y.head, want)
@@ -141,44 +139,42 @@ func batchStep(t *testing.T, y *toy, spans []backend.Span, rows int, without str
 	}
 	p := first.(*pass)
 	y.begin(p)
-	p.Embed(y.x, y.embed, make([]int32, rows))
-	for i := range y.layers {
-		l := &y.layers[i]
-		for _, part := range []struct {
-			name string
-			run  func()
-		}{
-			{"norms", func() { p.RMSNorm(y.h, y.x, l.input, 1e-6) }},
-			{"q k v", func() { p.Project(y.targets[:], y.h, l.qkv[:]) }},
-			{"rotation", func() {
-				p.RotateStore(y.q, y.k, y.v, backend.Heads{Eps: 1e-6, Cos: y.cos, Sin: y.sin}, spans, i)
-			}},
-			{"attention", func() { p.Attend(y.attn, y.q, spans, i, 0.125) }},
-			{"o", func() { p.ProjectAdd(y.x, y.attn, l.o) }},
-			{"norms", func() { p.RMSNorm(y.h, y.x, l.post, 1e-6) }},
-			{"gate up", func() { p.GatedProject(y.mlp, y.h, l.gate, l.up) }},
-			{"down", func() { p.ProjectAdd(y.x, y.mlp, l.down) }},
-		} {
-			if part.name != without {
-				part.run()
-			}
-		}
+	y.without = without
+	y.record(p, make([]int32, rows), spans, nil)
+	if without != "head" {
+		p.Results(y.x, y.norm, 1e-6, y.head, bestOf(rows))
 	}
-	want := backend.Want{TopK: 1, Except: -1}
-	for r := range rows {
-		want.Rows = append(want.Rows, int32(r))
-	}
-	if without == "head" {
-		p.End()
-		return p
-	}
-	p.Results(y.x, y.norm, 1e-6, y.head, want)
 	p.End()
 	return p
 }
 
+// bestOf wants the best candidate of each of so many rows.
+func bestOf(rows int) backend.Want {
+	want := backend.Want{TopK: 1, Except: -1}
+	for r := range rows {
+		want.Rows = append(want.Rows, int32(r))
+	}
+	return want
+}
+
 // replayed is seven times of a graph, each of ten behind each other, the least first.
 func replayed(t *testing.T, d *device, g *driver.Graph) []time.Duration {
+	times := elapsed(t, d, 7, func() error {
+		for range 10 {
+			if err := g.Launch(d.stream); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range times {
+		times[i] /= 10
+	}
+	return times
+}
+
+// elapsed is the device's times of what run enqueues, the least first.
+func elapsed(t *testing.T, d *device, runs int, run func() error) []time.Duration {
 	var event [2]*driver.Event
 	for i := range event {
 		e, err := d.ctx.NewEvent()
@@ -189,22 +185,15 @@ func replayed(t *testing.T, d *device, g *driver.Graph) []time.Duration {
 		event[i] = e
 	}
 	var times []time.Duration
-	for range 7 {
-		event[0].Record(d.stream)
-		for range 10 {
-			if err := g.Launch(d.stream); err != nil {
-				t.Fatal(err)
-			}
-		}
-		event[1].Record(d.stream)
-		if err := d.stream.Synchronize(); err != nil {
+	for range runs {
+		if err := errors.Join(event[0].Record(d.stream), run(), event[1].Record(d.stream), d.stream.Synchronize()); err != nil {
 			t.Fatal(err)
 		}
 		took, err := driver.Elapsed(event[0], event[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		times = append(times, took/10)
+		times = append(times, took)
 	}
 	slices.Sort(times)
 	return times

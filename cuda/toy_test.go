@@ -21,6 +21,7 @@ type toy struct {
 	targets                  [3]backend.Buffer
 	cos, sin                 []float32
 	x, h, q, k, v, attn, mlp backend.Buffer
+	without                  string // the part of layers that benchmarks leave out
 }
 
 type toyLayer struct {
@@ -85,17 +86,33 @@ func (y *toy) begin(p backend.Pass) {
 	y.targets = [3]backend.Buffer{y.q, y.k, y.v}
 }
 
-// layer enqueues one.
+// layer enqueues one, but for what is left out of it.
 func (y *toy) layer(p backend.Pass, spans []backend.Span, i int) {
 	l := &y.layers[i]
-	p.RMSNorm(y.h, y.x, l.input, 1e-6)
-	p.Project(y.targets[:], y.h, l.qkv[:])
-	p.RotateStore(y.q, y.k, y.v, backend.Heads{Eps: 1e-6, Cos: y.cos, Sin: y.sin}, spans, i)
-	p.Attend(y.attn, y.q, spans, i, 0.125)
-	p.ProjectAdd(y.x, y.attn, l.o)
-	p.RMSNorm(y.h, y.x, l.post, 1e-6)
-	p.GatedProject(y.mlp, y.h, l.gate, l.up)
-	p.ProjectAdd(y.x, y.mlp, l.down)
+	if y.without != "norms" {
+		p.RMSNorm(y.h, y.x, l.input, 1e-6)
+	}
+	if y.without != "q k v" {
+		p.Project(y.targets[:], y.h, l.qkv[:])
+	}
+	if y.without != "rotation" {
+		p.RotateStore(y.q, y.k, y.v, backend.Heads{Eps: 1e-6, Cos: y.cos, Sin: y.sin}, spans, i)
+	}
+	if y.without != "attention" {
+		p.Attend(y.attn, y.q, spans, i, 0.125)
+	}
+	if y.without != "o" {
+		p.ProjectAdd(y.x, y.attn, l.o)
+	}
+	if y.without != "norms" {
+		p.RMSNorm(y.h, y.x, l.post, 1e-6)
+	}
+	if y.without != "gate up" {
+		p.GatedProject(y.mlp, y.h, l.gate, l.up)
+	}
+	if y.without != "down" {
+		p.ProjectAdd(y.x, y.mlp, l.down)
+	}
 }
 
 // record enqueues all layers, after begin. between, if not nil, is called after each of them.
