@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "clocks.h"
+#include "order.h"
 #include "place.h"
 
 namespace emulator::check {
@@ -21,12 +22,14 @@ namespace {
 
 // Reads of one group since the last write: their time, waves, and, where that
 // is one wave, its lanes.
+typedef unsigned __int128 Waves;
 struct Reads {
+  Waves waves;
   uint32_t group, when, lanes;
-  uint64_t waves;
 };
 
-enum : uint8_t { written = 1, by_atomic = 2, initialised = 4, flying = 8 };
+// proxied: a copy wrote it, not a lane.
+enum : uint8_t { written = 1, by_atomic = 2, initialised = 4, flying = 8, proxied = 16, reserved = 32 };
 
 struct Cell {
   const void *from; // the last write's instruction
@@ -58,10 +61,11 @@ std::vector<Region> shared;
 Region *last_region;
 Range stacks, own, arguments;
 Clocks device_clocks, shared_clocks; // all in the first where barriers order all memory
-unsigned real_lanes, wave_count; // of a group; matrix lanes come after the real ones, from wave_count * wave_lanes on
+unsigned real_lanes, wave_count; // of a cohort; matrix lanes come after the real ones, from wave_count * wave_lanes on
+unsigned group_lanes, at_once;   // group_lanes: of one group, whole waves
 std::vector<std::vector<Reads>> other_reads;
 uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch that this one may overlap
-uint32_t running; // number of the group
+uint32_t running; // number of the cohort
 bool on, touched; // touched: the launch used device memory
 const Launch *current_launch;
 
@@ -116,14 +120,17 @@ Cell *cells(Region &r, Page &page, const uint8_t *p, unsigned bytes, unsigned &c
   fail("%s of %u bytes at byte %zu of %zu of %s, %s%s", what, bytes, size_t(p - r.range.begin), size_t(r.range.end - r.range.begin), r.name, place(from).c_str(), other);
 }
 
+// near tells whether a lane of a cohort is in the running lane's group.
+bool near(uint32_t cohort, unsigned lane) { return cohort == running && (at_once == 1 || lane / group_lanes == current->number / group_lanes); }
+
 [[noreturn]] void race(const char *what, const Region &r, const uint8_t *p, unsigned bytes, const void *from, const char *did, uint32_t group, unsigned lane, const std::string &where) {
   char other[600];
   char block[40] = "";
-  if (group != running) snprintf(block, sizeof block, "%s %u ", dialect.group, group - 1);
   char who[60];
   unsigned matrix = wave_count * wave_lanes;
+  if (group != running || (lane < matrix && !near(group, lane))) snprintf(block, sizeof block, "%s %u ", dialect.group, (group - 1) * at_once + (lane < matrix ? lane / group_lanes : 0));
   if (lane < matrix)
-    snprintf(who, sizeof who, "thread %u", lane);
+    snprintf(who, sizeof who, "thread %u", lane % group_lanes);
   else
     snprintf(who, sizeof who, "the matrices of %s %u", dialect.wave, (lane - matrix) / wave_lanes);
   snprintf(other, sizeof other, ": %s by %s%s%s%s, and nothing orders the two", did, block, who, where.empty() ? "" : " at ", where.c_str());
@@ -137,8 +144,8 @@ Clocks &clocks_of(const Region &r) { return dialect.memory_flags && r.shared ? s
 // reads_before tells whether all of the reads happened before what lane does now; else it names a lane.
 bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsigned &culprit) {
   if (clocks.settled(reads.group, reads.when)) return true;
-  for (uint64_t waves = reads.waves; waves; waves &= waves - 1) {
-    unsigned wave = unsigned(__builtin_ctzl(waves));
+  for (Waves waves = reads.waves; waves; waves &= waves - 1) {
+    unsigned wave = uint64_t(waves) ? unsigned(__builtin_ctzl(uint64_t(waves))) : 64 + unsigned(__builtin_ctzl(uint64_t(waves >> 64)));
     for (uint32_t lanes = reads.lanes; lanes; lanes &= lanes - 1) {
       culprit = wave * wave_lanes + unsigned(__builtin_ctz(lanes));
       if (!clocks.before(reads.group, culprit, reads.when, lane, false)) return false;
@@ -148,7 +155,7 @@ bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsig
 }
 
 void add_read(const Clocks &clocks, Cell &c, unsigned lane) {
-  uint64_t wave = 1ull << (lane / wave_lanes);
+  Waves wave = Waves(1) << (lane / wave_lanes);
   uint32_t bit = 1u << (lane % wave_lanes);
   if (c.reads.group != running) {
     if (c.reads.group) {
@@ -158,7 +165,7 @@ void add_read(const Clocks &clocks, Cell &c, unsigned lane) {
       }
       other_reads[c.others].push_back(c.reads);
     }
-    c.reads = {running, clocks.now(), bit, wave};
+    c.reads = {wave, running, clocks.now(), bit};
     return;
   }
   c.reads.when = clocks.now();
@@ -190,15 +197,18 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
   Cell *first = cells(r, page, p, bytes, count);
   for (Cell *c = first; c < first + count; c++) {
     const char *what = writing ? "write" : "read";
+    if (c->flags & reserved) report(what, r, p, bytes, from, ", which is a barrier");
     if (c->flags & flying) race(what, r, p, bytes, from, "an asynchronous copy", c->group, c->lane, c->from ? place(c->from) : "");
     if (r.shared && (!writing || kind & update) && !(c->flags & initialised)) report("read", r, p, bytes, from, ", which nobody has written");
     if (c->flags & written && !(atomically && c->flags & by_atomic)) {
-      bool ordered = clocks.settled(c->group, c->when) || clocks.before(c->group, c->lane, c->when, lane, !writing && !(kind & at_l2));
+      bool ordered = clocks.settled(c->group, c->when) || clocks.before(c->group, c->lane, c->when, lane, !r.shared && !writing && !(kind & (at_l2 | atomic)) && !near(c->group, c->lane));
       if (!ordered && c->flags & by_atomic) ordered = clocks.before_atomic(c->group, c->when, lane, p);
       if (!ordered) race(what, r, p, bytes, from, "written", c->group, c->lane, place(c->from));
+      if (r.shared && kind & by_proxy && !(c->flags & proxied) && c->group == running && !clocks.fenced_for_proxy(c->lane, c->when, lane))
+        report(writing ? "an asynchronous copy" : "a product's read", r, p, bytes, from, (": no proxy_fence() after the write at " + place(c->from)).c_str());
     }
     if (!writing) {
-      add_read(clocks, *c, lane);
+      if (!atomically) add_read(clocks, *c, lane); // atomic loads race with no write that is atomic
       continue;
     }
     unsigned culprit;
@@ -210,12 +220,14 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
     }
     *c = Cell{from, running, clocks.now(), uint16_t(lane), uint8_t(written | initialised | (atomically ? by_atomic : 0)), {}, c->others};
   }
-  if (atomically && !dialect.relaxed) clocks.atomic(lane, p);
+  if (!atomically || dialect.relaxed) return;
+  if (writing) clocks.atomic(lane, p);
+  else clocks.acquire_at(lane, p);
 }
 
 } // namespace
 
-void begin_launch(const Launch &l, Range stack_range, Range dynamic) {
+void begin_launch(const Launch &l, Range stack_range, const Range *dynamic, unsigned groups) {
   if (!own.begin) own = image_of((void *)begin_launch);
   stacks = stack_range;
   arguments = {(uint8_t *)l.arguments, (uint8_t *)(l.arguments + l.kernel->parameters)};
@@ -223,13 +235,15 @@ void begin_launch(const Launch &l, Range stack_range, Range dynamic) {
   launch_stamp = ++stamp;
   other_reads.assign(1, {});
   last_region = nullptr;
-  real_lanes = l.lanes;
-  wave_count = (l.lanes + wave_lanes - 1) / wave_lanes;
+  at_once = l.at_once;
+  real_lanes = l.lanes * at_once;
+  group_lanes = (l.lanes + wave_lanes - 1) / wave_lanes * wave_lanes;
+  wave_count = group_lanes / wave_lanes * at_once;
   for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_launch(wave_count * wave_lanes * (dialect.matrix_lanes ? 2 : 1));
   if (!dialect.overlap) memory.clear(); // launches have nothing to do with one another
   shared.clear();
   if (l.kernel->shared.begin) share(l.kernel->shared, "static shared memory");
-  if (l.shared) share(dynamic, "dynamic shared memory");
+  for (unsigned i = 0; i < groups; i++) share(dynamic[i], "dynamic shared memory");
   on = true;
   touched = false;
 }
@@ -249,25 +263,34 @@ bool end_launch(bool ok) {
 }
 
 void begin_group() {
-  running = 1 + group.index[0] + group.grid[0] * (group.index[1] + group.grid[1] * group.index[2]);
+  running = 1 + (group.index[0] + group.grid[0] * (group.index[1] + group.grid[1] * group.index[2])) / at_once;
   group_stamp = ++stamp;
   for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_group(running);
 }
 
-void join(const uint32_t *masks, unsigned waves, unsigned ordered) {
-  uint32_t all[2 * max_waves] = {};
-  unsigned lanes = 0;
-  for (unsigned w = 0; w < std::min(waves, wave_count); w++) {
-    all[w] = masks[w];
-    lanes += unsigned(__builtin_popcount(masks[w]));
-    if (dialect.matrix_lanes && masks[w]) all[wave_count + w] = ~0u;
-  }
-  unsigned count = dialect.matrix_lanes ? 2 * wave_count : wave_count;
-  if (ordered & of_device) device_clocks.join(all, count, lanes == real_lanes);
-  if (ordered & of_group && dialect.memory_flags) shared_clocks.join(all, count, lanes == real_lanes);
+void join(unsigned first, const uint32_t *masks, unsigned waves, unsigned ordered) {
+  std::vector<unsigned> lanes;
+  for (unsigned w = 0; w < waves; w++)
+    for (uint32_t m = masks[w]; m; m &= m - 1) lanes.push_back((first + w) * wave_lanes + unsigned(__builtin_ctz(m)));
+  bool everyone = lanes.size() == real_lanes;
+  for (unsigned w = 0; dialect.matrix_lanes && w < waves; w++)
+    for (unsigned l = 0; masks[w] && l < wave_lanes; l++) lanes.push_back((wave_count + first + w) * wave_lanes + l);
+  if (ordered & of_device) device_clocks.join(lanes, everyone);
+  if (ordered & of_group && dialect.memory_flags) shared_clocks.join(lanes, everyone);
 }
 
-void fence() { device_clocks.fence(current->index); }
+void fence() { device_clocks.fence(current->number); }
+void proxy_fence() { device_clocks.proxy_fence(current->number); }
+Stamp now_stamp() {
+  Stamp s{current->number, device_clocks.now()};
+  device_clocks.tick();
+  return s;
+}
+void release(Knowledge &k) { device_clocks.release(k.times, current->number); }
+void release(Knowledge &k, Stamp s) { device_clocks.release(k.times, s.lane, s.when); }
+void acquire(const Knowledge &k) { device_clocks.acquire(k.times, current->number); }
+bool knows(Stamp s) { return device_clocks.before(running, s.lane, s.when, current->number, false); }
+void load_atomic(const void *address) { access(address, 4, read | atomic, nullptr); }
 void serialised() { chain = stamp; }
 
 void forget(const void *address) {
@@ -321,7 +344,7 @@ static void access_by(unsigned lane, const void *address, unsigned bytes, unsign
 }
 
 void access(const void *address, unsigned bytes, unsigned kind, const void *from) {
-  if (current) access_by(current->index, address, bytes, kind, from ? from : here());
+  if (current) access_by(current->number, address, bytes, kind, from ? from : here());
 }
 
 void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from) {
@@ -333,36 +356,54 @@ void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned 
   access_by((wave_count + current->wave->index) * wave_lanes + lane, address, bytes, kind, here());
 }
 
-static void mark(const void *address, unsigned bytes, bool flight) {
+// each calls f with the cells of bytes of shared memory, in parts that are as large
+// as their alignment lets them be, and with the part.
+template <class F> static void each(const char *what, const void *address, unsigned bytes, F f) {
   auto *p = (const uint8_t *)address;
   if (!on) return;
   Region *r = region_of(p);
-  if (!r || !r->shared || p + bytes > r->range.end) fail("copy_async to %p, which is no shared memory of this kernel, %s", address, place(here()).c_str());
-  if (flight) access_page(*r, p, bytes, write, current->index, here());
-  unsigned count;
-  Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, bytes, count);
-  for (Cell *c = first; c < first + count; c++) {
-    c->group = running;
-    c->lane = uint16_t(current->index);
-    c->when = clocks_of(*r).now();
-    c->flags = flight ? written | flying : written | initialised;
+  if (!r || !r->shared || p + bytes > r->range.end) fail("%s of %u bytes at %p, which are not in shared memory of this kernel, %s", what, bytes, address, place(here()).c_str());
+  for (unsigned part; bytes; p += part, bytes -= part) {
+    part = 1u << std::min(unsigned(__builtin_ctzl((uintptr_t)p | page_bytes)), 31 - unsigned(__builtin_clz(bytes)));
+    f(*r, p, part);
   }
+}
+
+template <class F> static void each_cell(Region &r, const uint8_t *p, unsigned bytes, F f) {
+  unsigned count;
+  Cell *first = cells(r, r.pages[(uintptr_t)p / page_bytes - (uintptr_t)r.range.begin / page_bytes], p, bytes, count);
+  for (Cell *c = first; c < first + count; c++) f(*c);
+}
+
+static void mark(const void *address, unsigned bytes, unsigned kind, uint8_t flags, Stamp at) {
+  each("an asynchronous copy", address, bytes, [&](Region &r, const uint8_t *p, unsigned part) {
+    if (flags & flying) access_page(r, p, part, write | kind, at.lane, here());
+    each_cell(r, p, part, [&](Cell &c) {
+      c.group = running;
+      c.lane = uint16_t(at.lane);
+      c.when = at.when;
+      c.flags = flags;
+    });
+  });
 }
 
 void allow_unwritten(const void *address, unsigned bytes) {
-  auto *p = (const uint8_t *)address;
-  Region *r = on ? region_of(p) : nullptr;
-  if (!r || !r->shared || p + bytes > r->range.end) fail("allow_unwritten of %u bytes at %p, which are not in shared memory of this kernel", bytes, address);
-  for (unsigned part; bytes; p += part, bytes -= part) {
-    part = 1u << std::min(unsigned(__builtin_ctzl((uintptr_t)p | page_bytes)), 31 - unsigned(__builtin_clz(bytes)));
-    unsigned count;
-    Cell *first = cells(*r, r->pages[(uintptr_t)p / page_bytes - (uintptr_t)r->range.begin / page_bytes], p, part, count);
-    for (Cell *c = first; c < first + count; c++) c->flags |= initialised;
-  }
+  each("allow_unwritten", address, bytes, [](Region &r, const uint8_t *p, unsigned part) {
+    each_cell(r, p, part, [](Cell &c) { c.flags |= initialised; });
+  });
 }
 
-void in_flight(const void *address, unsigned bytes) { mark(address, bytes, true); }
-void arrived(const void *address, unsigned bytes) { mark(address, bytes, false); }
+void reserve(const void *address, unsigned bytes) {
+  each("a barrier", address, bytes, [](Region &r, const uint8_t *p, unsigned part) {
+    access_page(r, p, part, write, current->number, here());
+    each_cell(r, p, part, [](Cell &c) { c.flags |= reserved; });
+  });
+}
+
+void in_flight(const void *address, unsigned bytes) { mark(address, bytes, 0, written | flying, {current->number, device_clocks.now()}); }
+void arrived(const void *address, unsigned bytes) { mark(address, bytes, 0, written | initialised, {current->number, device_clocks.now()}); }
+void in_flight_by_proxy(const void *address, unsigned bytes) { mark(address, bytes, by_proxy, written | flying | proxied, {current->number, device_clocks.now()}); }
+void arrived_by_proxy(const void *address, unsigned bytes, Stamp at) { mark(address, bytes, by_proxy, written | initialised | proxied, at); }
 
 } // namespace emulator::check
 #endif

@@ -5,19 +5,23 @@
 namespace emulator::check {
 
 // update: a write that reads what was there.
-enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8 };
+// by_proxy: an asynchronous copy or a matrix unit does it, not the lane itself.
+enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8, by_proxy = 16 };
 
 #ifdef CHECKED
 // begin_launch: accesses to the ignored ranges are not looked at.
-void begin_launch(const Launch &, Range stacks, Range dynamic_shared);
+// dynamic: shared memory of each group of a cohort.
+void begin_launch(const Launch &, Range stacks, const Range *dynamic, unsigned groups);
 // share adds memory that the group shares; it stays for the launch.
 void share(Range, const char *name);
 // end_launch returns false, with a message in failure, when the launch as a whole did something wrong.
 bool end_launch(bool ok);
 void begin_group();
-// join: the lanes of the masks (one a wave) see what each of them did before to the memory.
-void join(const uint32_t *masks, unsigned waves, unsigned memory);
+// join: the lanes of the masks, of that many waves from the first on, see what each of them did before to the memory.
+void join(unsigned first, const uint32_t *masks, unsigned waves, unsigned memory);
 void fence();
+// proxy_fence shows what the lane wrote, or knows of, to accesses by_proxy.
+void proxy_fence();
 // access checks one access of the running lane; from is the instruction after it, or null
 // where the lane's last place in the source tells it.
 EMULATOR_API void access(const void *address, unsigned bytes, unsigned kind, const void *from);
@@ -28,6 +32,10 @@ void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned 
 // in_flight: an asynchronous copy may write the bytes from now on; arrived ends that.
 void in_flight(const void *address, unsigned bytes);
 void arrived(const void *address, unsigned bytes);
+// reserve says that bytes of shared memory are a barrier, which nobody reads or writes otherwise.
+void reserve(const void *address, unsigned bytes);
+// load_atomic is an atomic load that acquires.
+void load_atomic(const void *address);
 // allow_unwritten: the bytes of shared memory may be read though nobody has written them.
 void allow_unwritten(const void *address, unsigned bytes);
 // serialised: what follows begins after everything before has ended.
@@ -35,20 +43,26 @@ void serialised();
 // forget: the memory at the address is freed.
 void forget(const void *address);
 #else
-inline void begin_launch(const Launch &, Range, Range) {}
+inline void begin_launch(const Launch &, Range, const Range *, unsigned) {}
 inline bool end_launch(bool ok) { return ok; }
 inline void begin_group() {}
-inline void join(const uint32_t *, unsigned, unsigned) {}
+inline void join(unsigned, const uint32_t *, unsigned, unsigned) {}
 inline void share(Range, const char *) {}
 inline void fence() {}
+inline void proxy_fence() {}
 inline void access(const void *, unsigned, unsigned, const void *) {}
 inline void matrix_access(const void *, unsigned, unsigned, unsigned) {}
 inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
+inline void reserve(const void *, unsigned) {}
+inline void load_atomic(const void *) {}
 inline void allow_unwritten(const void *, unsigned) {}
 inline void serialised() {}
 inline void forget(const void *) {}
 #endif
+
+// access_async is a read of shared memory by a matrix unit, for the running lane.
+inline void access_async(const void *address, unsigned bytes) { access(address, bytes, read | by_proxy, nullptr); }
 
 // allocation finds the device memory around an address, and what to call it; the emulator defines it.
 bool allocation(const void *p, Range &r, const char *&name);

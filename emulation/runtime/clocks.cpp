@@ -27,12 +27,11 @@ void Clocks::begin_group(uint32_t g) {
   fenced.assign(count, {});
   known.assign(count, {});
   known_plain.assign(count, {});
+  proxy_fences.assign(count, {});
+  given = taken = result = nullptr;
 }
 
-void Clocks::join(const uint32_t *masks, unsigned waves, bool everyone) {
-  std::vector<unsigned> lanes;
-  for (unsigned w = 0; w < waves; w++)
-    for (uint32_t m = masks[w]; m; m &= m - 1) lanes.push_back(w * wave_lanes + unsigned(__builtin_ctz(m)));
+void Clocks::join(const std::vector<unsigned> &lanes, bool everyone) {
   if (everyone) {
     floor = time + 1;
   } else {
@@ -74,13 +73,58 @@ void Clocks::fence(unsigned lane) {
   time++;
 }
 
-void Clocks::atomic(unsigned lane, const void *address) {
+void Clocks::release(Known &to, unsigned lane) {
+  if (to.use_count() != 1) to = to ? std::make_shared<const Times>(*to) : std::make_shared<const Times>(count, 0);
+  auto &times = const_cast<Times &>(*to); // nobody else has it
+  if (seen[lane] && seen[lane] != to) take(times, *seen[lane]);
+  times[lane] = time++;
+}
+
+void Clocks::release(Known &to, unsigned lane, uint32_t when) {
+  auto times = to ? std::make_shared<Times>(*to) : std::make_shared<Times>(count, 0);
+  (*times)[lane] = std::max((*times)[lane], when);
+  to = std::move(times);
+}
+
+void Clocks::acquire(const Known &from, unsigned lane) {
+  if (!from || seen[lane] == from) return;
+  if (!seen[lane]) {
+    seen[lane] = from;
+    return;
+  }
+  if (given != from || taken != seen[lane]) {
+    auto times = std::make_shared<Times>(*from);
+    take(*times, *seen[lane]);
+    given = from;
+    taken = seen[lane];
+    result = std::move(times);
+  }
+  seen[lane] = result;
+}
+
+void Clocks::proxy_fence(unsigned lane) { proxy_fences[lane].push_back({time++, floor, seen[lane]}); }
+
+bool Clocks::fenced_for_proxy(unsigned other, uint32_t when, unsigned lane) const {
+  // The writer's first fence after the write is the first that others know of.
+  auto &theirs = proxy_fences[other];
+  auto at = std::lower_bound(theirs.begin(), theirs.end(), when, [](const ProxyFence &f, uint32_t t) { return f.when < t; });
+  if (at != theirs.end() && knows(lane, other, at->when)) return true;
+  auto &own = proxy_fences[lane];
+  return !own.empty() && (when < own.back().floor || (own.back().seen && when <= (*own.back().seen)[other]));
+}
+
+Clocks::Place &Clocks::place_of(const void *address) {
   auto [at, added] = places.try_emplace(address);
   Place &p = at->second;
   if (added) {
     p.index = unsigned(place_list.size());
     place_list.push_back(&p);
   }
+  return p;
+}
+
+void Clocks::acquire_at(unsigned lane, const void *address) {
+  Place &p = place_of(address);
   auto &k = known[lane];
   if (k.size() <= p.index) k.resize(p.index + 1);
   for (size_t i = k[p.index]; i < p.releases.size(); i++) {
@@ -88,6 +132,13 @@ void Clocks::atomic(unsigned lane, const void *address) {
     take(k, more);
   }
   k[p.index] = uint32_t(p.releases.size());
+  time++;
+}
+
+void Clocks::atomic(unsigned lane, const void *address) {
+  acquire_at(lane, address);
+  Place &p = place_of(address);
+  auto &k = known[lane];
   Release r{group, time, nullptr, k};
   if (!fenced[lane].empty()) r.fenced = std::make_shared<Times>(fenced[lane]);
   by_group[group].push_back({p.index, unsigned(p.releases.size())});
@@ -97,10 +148,10 @@ void Clocks::atomic(unsigned lane, const void *address) {
 }
 
 bool Clocks::before(uint32_t other_group, unsigned other, uint32_t when, unsigned lane, bool plain) const {
-  if (other_group == group && (other == lane || when < floor || (seen[lane] && when <= (*seen[lane])[other]))) return true;
+  if (other_group == group && knows(lane, other, when)) return true;
   auto list = by_group.find(other_group);
   if (list == by_group.end()) return false;
-  auto &k = plain && other_group != group ? known_plain[lane] : known[lane];
+  auto &k = plain ? known_plain[lane] : known[lane];
   for (const Reference &r : list->second) {
     if (r.place >= k.size() || r.release >= k[r.place]) continue;
     const auto &f = place_list[r.place]->releases[r.release].fenced;

@@ -19,11 +19,25 @@ class Clocks {
 public:
   void begin_launch(unsigned lanes);
   void begin_group(uint32_t group);
-  // join: everyone, or the lanes of the masks, know what each of them did before.
-  void join(const uint32_t *masks, unsigned waves, bool everyone);
+  typedef std::vector<uint32_t> Times; // by lane
+  typedef std::shared_ptr<const Times> Known;
+
+  // join: the lanes, or everyone, know what each of the lanes did before.
+  void join(const std::vector<unsigned> &lanes, bool everyone);
   void fence(unsigned lane);
   // atomic releases what the lane has fenced, and acquires what others released at the address.
   void atomic(unsigned lane, const void *address);
+  // acquire_at acquires alone.
+  void acquire_at(unsigned lane, const void *address);
+  // release adds what the lane knows, or one access, to what acquire gives to a lane.
+  void release(Known &, unsigned lane);
+  void release(Known &, unsigned lane, uint32_t when);
+  void acquire(const Known &, unsigned lane);
+  // proxy_fence shows what the lane knows to copies and products that come after it.
+  void proxy_fence(unsigned lane);
+  // fenced_for_proxy tells whether that holds for a copy or product of lane and an access of another's.
+  bool fenced_for_proxy(unsigned other, uint32_t when, unsigned lane) const;
+  void tick() { time++; }
 
   uint32_t now() const { return time; }
   // settled: a barrier of the whole group came after the time.
@@ -35,11 +49,14 @@ public:
   bool before_atomic(uint32_t group, uint32_t when, unsigned lane, const void *address) const;
 
 private:
-  typedef std::vector<uint32_t> Times; // by lane
   struct Release {
     uint32_t group, when;
     std::shared_ptr<Times> fenced; // null: nothing
     std::vector<uint32_t> known;
+  };
+  struct ProxyFence {
+    uint32_t when, floor;
+    Known seen;
   };
   struct Place { // an address of atomics
     unsigned index;
@@ -53,7 +70,12 @@ private:
   uint32_t group = 0, time = 1;
   uint32_t floor = 0; // accesses before this time are known to all lanes
   bool fences = false;
-  std::vector<std::shared_ptr<const Times>> seen; // by lane; null: nothing
+  bool knows(unsigned lane, unsigned other, uint32_t when) const { return other == lane || when < floor || (seen[lane] && when <= (*seen[lane])[other]); }
+  Place &place_of(const void *address);
+
+  std::vector<Known> seen;                        // by lane; null: nothing
+  Known given, taken, result;                     // what acquire joined last: lanes of a wave mostly know the same
+  std::vector<std::vector<ProxyFence>> proxy_fences; // by lane
   std::vector<Times> fenced;                      // by lane
   // Knowledge of releases: how many of each place, as atomics gave it and as a fence after made it good for L1.
   std::vector<std::vector<uint32_t>> known, known_plain; // by lane

@@ -1,15 +1,19 @@
 // The executor runs a GPU kernel on one CPU thread. Each GPU thread (a lane)
 // is a fiber with a stack of its own; 32 lanes are a wave; the lanes that share
-// memory and barriers are a group. Groups run one after another. A lane runs
-// until it needs others: a collective operation of its wave, or a barrier.
+// memory and barriers are a group. Groups run one after another, or, where they
+// need each other, some at a time: a cohort. A lane runs until it needs others: a
+// collective operation of its wave, a barrier, or something that it waits for.
 #pragma once
 #include <stdint.h>
 
 namespace emulator {
 
-constexpr unsigned wave_lanes = 32, max_lanes = 1024, max_waves = max_lanes / wave_lanes, max_barriers = 16;
+constexpr unsigned wave_lanes = 32, max_barriers = 16;
+constexpr unsigned max_group_lanes = 1024;                                  // lanes of a group
+constexpr unsigned max_lanes = 4096, max_waves = max_lanes / wave_lanes;    // of a cohort
 
 struct Wave;
+struct Block;
 typedef unsigned long long Slot; // of an argument
 
 // Dialect is how one GPU interface differs from another; each emulator has one.
@@ -33,6 +37,7 @@ struct Lane {
   Wave *wave;
   Lane *next; // the one after it in the wave; the first after the last
   unsigned index, lane; // in the group, in the wave
+  unsigned number;      // in the cohort
   uint32_t bit; // in the masks of the wave
   const char *file; // where it last waited
   int line;
@@ -47,22 +52,25 @@ struct Lane {
 struct alignas(64) Wave {
   uint8_t exchange[2][2048];
   unsigned turn;
-  uint32_t meeting, blocked, done;
+  uint32_t meeting, blocked, parked, done;
   void (*operation)(Wave &);
   int line;
-  unsigned index;
+  unsigned index; // in the cohort
   Lane *lanes;
+  Block *block;
   uint64_t trail; // of the lanes that are meeting
   Lane *left;     // one that has exited, or null
 
   uint8_t *operands() { return exchange[turn]; }
-  uint32_t ready() const { return ~(meeting | blocked | done); }
+  uint32_t ready() const { return ~(meeting | blocked | parked | done); }
   uint32_t active() const { return ~done; }
 };
 
 // Group describes the running group to its lanes.
 struct Group {
   unsigned index[3], grid[3], lanes;
+  unsigned rank;   // in its cluster
+  unsigned number; // in its cohort
   uint8_t *shared; // dynamic shared memory
 };
 
@@ -86,7 +94,11 @@ struct Launch {
   const Slot *arguments;
   unsigned grid[3], lanes, shared; // groups, lanes of a group, bytes of dynamic shared memory
   uint64_t seed; // not 0: permutes groups, waves and lanes
-  void (*begin_group)(unsigned lanes); // called before each group
+  void (*begin)(unsigned lanes); // called before each cohort
+  unsigned cluster = 1; // groups, neighbours along x, that can use each other's shared memory
+  unsigned at_once = 1; // groups of a cohort, whole clusters
+  bool (*idle)() = nullptr; // called when no lane can go on: it does something that was put off, and is false where there is nothing
+  const char *(*end)() = nullptr; // called after each cohort; a complaint, or null
 };
 
 #ifndef EMULATOR_API
@@ -107,6 +119,14 @@ const Kernel *find(const char *name);
 bool run(const Launch &);
 extern char failure[2048];
 
+// shared_of is the dynamic shared memory of a group of the running one's cluster;
+// empty where it has ended.
+EMULATOR_API Range shared_of(unsigned rank);
+// cluster_size is the running launch's.
+EMULATOR_API unsigned cluster_size();
+// number_of is the place in the cohort of a lane of the running group's cluster.
+EMULATOR_API unsigned number_of(unsigned rank, unsigned index);
+
 // fail ends the running launch with a message.
 [[noreturn]] EMULATOR_API void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -119,5 +139,12 @@ EMULATOR_API void meet(void (*operation)(Wave &), const char *file, int line);
 static inline __attribute__((always_inline)) void follow(uint64_t step) { current->trail = (current->trail ^ step) * 0x9E3779B97F4A7C15ull; }
 // barrier waits until count lanes of the group have arrived at barrier id; it orders the memory.
 EMULATOR_API void barrier(unsigned id, unsigned count, unsigned memory, const char *file, int line);
+// park waits until something has changed: for loops that ask whether they can go on.
+EMULATOR_API void park(const char *file, int line);
+// changed wakes the lanes that are parked; changes counts its calls.
+void changed();
+extern uint64_t changes;
+// chance is true once in so many calls where lanes run in a random order.
+bool chance(unsigned of);
 
 } // namespace emulator

@@ -69,9 +69,8 @@ template <class F> void butterfly(Wave &w, F join) {
 
 void operation_sync([[maybe_unused]] Wave &w) {
 #ifdef CHECKED
-  uint32_t masks[max_waves] = {};
-  masks[w.index] = ~0u;
-  check::join(masks, max_waves, of_all);
+  uint32_t all = ~0u;
+  check::join(w.index, &all, 1, of_all);
 #endif
 }
 
@@ -127,14 +126,14 @@ void copy_async(void *shared, const void *global, u32 bytes, const char *file, i
   if (bytes) check::access(global, bytes, check::read, nullptr);
   check::in_flight(shared, 16);
   memset(shared, 0xff, 16);
-  Copies &c = copies[current->index];
+  Copies &c = copies[current->number];
   c.list.push_back({shared, global, bytes, c.batch});
 }
 
-void copy_commit() { copies[current->index].batch++; }
+void copy_commit() { copies[current->number].batch++; }
 
 void copy_wait(u32 pending) {
-  Copies &c = copies[current->index];
+  Copies &c = copies[current->number];
   size_t kept = 0;
   for (const Copy &p : c.list) {
     if (p.batch + pending >= c.batch) {
@@ -164,6 +163,7 @@ u32 atomic_add(u32 *p, u32 v, const char *file, int line) {
   check::access(p, 4, check::atomic | check::write, nullptr);
   u32 before = *p;
   *p += v;
+  changed();
   return before;
 }
 

@@ -104,7 +104,7 @@ std::string fit(const Entry &e, const Dispatch &d) {
   uint64_t threads = uint64_t(d.threads[0]) * d.threads[1] * d.threads[2], groups = uint64_t(d.groups[0]) * d.groups[1] * d.groups[2];
   if (!groups) return name + "a grid of no threadgroups";
   if (groups > 0xffffffff) return name + "too many threadgroups";
-  if (!threads || threads > max_lanes) return name + std::to_string(threads) + " threads in a threadgroup, 1 to " + std::to_string(max_lanes) + " can be";
+  if (!threads || threads > max_group_lanes) return name + std::to_string(threads) + " threads in a threadgroup, 1 to " + std::to_string(max_group_lanes) + " can be";
   if (e.most_threads && threads > e.most_threads) return name + std::to_string(threads) + " threads in a threadgroup, the kernel allows " + std::to_string(e.most_threads);
   uint64_t memory = 0;
   for (int i = 0; i < slots; i++) memory += d.threadgroup_memory[i];

@@ -16,9 +16,8 @@ namespace msl {
 static_assert((uint)metal::mem_flags::mem_device == emulator::of_device && (uint)metal::mem_flags::mem_threadgroup == emulator::of_group);
 
 template <uint flags> inline void order(emulator::Wave &w) {
-  uint32_t masks[emulator::max_waves] = {};
-  masks[w.index] = w.active();
-  emulator::check::join(masks, emulator::max_waves, flags);
+  uint32_t active = w.active();
+  emulator::check::join(w.index, &active, 1, flags);
 }
 
 // Kinds of meetings: a function for each, whose address tells them apart. It
