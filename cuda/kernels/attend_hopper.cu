@@ -3,17 +3,15 @@
 // query head, or, for spans of few rows, rows of all query heads of a KV head.
 // One warpgroup copies tiles of 128 keys, and of their values, into swizzled
 // shared memory; two others have 64 rows each, and take the scores of a tile
-// while the values of the tile before are multiplied. Runs on a GPU only.
+// while the values of the tile before are multiplied.
 #include "attend.cuh"
 #include "hopper.cuh"
-#ifdef __NVPTX__
 
 static constexpr u32 DIM = 128, ROWS = 128, TILE = 128;
 static constexpr u32 HALF = 128 * 128;                                   // bytes of 128 rows of 64 elements
 static constexpr u32 KEYS = 2 * HALF;                                    // behind the queries; then as many stages of values
 
-#define F16(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3)
-#define F64(c) F16(c, 0), F16(c, 4), F16(c, 8), F16(c, 12)
+#ifdef __NVPTX__
 #define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
 #define WGMMA "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" N64 "}, "
 
@@ -24,7 +22,7 @@ DEV void start_scores(float (&s)[16][4], u64 q, u64 k) {
 #define STEP(n, p) "add.s64 a, %64, " #n ";\n\tadd.s64 b, %65, " #n ";\n\t" WGMMA "a, b, " #p ", 1, 1, 0, 0;\n\t"
   asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %65, %65;\n\tsetp.eq.b64 yes, %65, %65;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, no)
                    STEP(2, yes) STEP(4, yes) STEP(6, yes) STEP(1024, yes) STEP(1026, yes) STEP(1028, yes) STEP(1030, yes) "wgmma.commit_group.sync.aligned;\n\t}"
-               : F64(s)
+               : SUMS16(s)
                : "l"(q), "l"(k)
                : "memory");
 #undef STEP
@@ -36,28 +34,35 @@ DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
   asm volatile("{\n\t.reg .pred yes;\n\t.reg .b64 b;\n\tsetp.eq.b64 yes, %96, %96;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, "{%64, %65, %66, %67}")
                    STEP(128, "{%68, %69, %70, %71}") STEP(256, "{%72, %73, %74, %75}") STEP(384, "{%76, %77, %78, %79}") STEP(512, "{%80, %81, %82, %83}")
                        STEP(640, "{%84, %85, %86, %87}") STEP(768, "{%88, %89, %90, %91}") STEP(896, "{%92, %93, %94, %95}") "wgmma.commit_group.sync.aligned;\n\t}"
-               : F64(o)
+               : SUMS16(o)
                : R4(p, 0), R4(p, 1), R4(p, 2), R4(p, 3), R4(p, 4), R4(p, 5), R4(p, 6), R4(p, 7), "l"(v)
                : "memory");
 #undef STEP
 }
 
-// finish waits for all but the newest n products, of which c is not one.
-template <int n> DEV void finish(float (&c)[16][4]) {
-  if (n == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" : F64(c)::"memory");
-  else asm volatile("wgmma.wait_group.sync.aligned 1;" : F64(c)::"memory");
+#else
+DEV void start_scores(float (&s)[16][4], u64 q, u64 k) {
+  products_fence();
+  for (u32 i = 0; i < 8; i++) product(s, q + i / 4 * 1024 + i % 4 * 2, k + i / 4 * 1024 + i % 4 * 2, i > 0);
+  products_commit();
 }
+DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
+  products_fence();
+  for (u32 i = 0; i < 8; i++) product(o, p[i], v + i * 128, true, true);
+  products_commit();
+}
+#endif
 
 // copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
 // its place in the swizzle: lines of 128 bytes, the second halves behind all
 // first ones, pieces turned by the line's number.
 DEV void copy_piece(u32 to, u32 line, u32 piece, const void *from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + piece / 8 * HALF + line * 128 + (piece % 8 ^ line % 8) * 16), "l"(from), "r"(there ? 16 : 0) : "memory");
+  copy_to(to + piece / 8 * HALF + line * 128 + (piece % 8 ^ line % 8) * 16, from, there);
 }
 // written shows what this thread's copies wrote to wgmma of others, once the
 // barrier is passed.
 DEV void written(u32 barrier) {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  proxy_fence();
   arrive(barrier, true);
 }
 
@@ -116,8 +121,8 @@ DEV void pack(u32 (&p)[8][4], const float (&x)[16][4]) {
 struct Vectors {
   u32 first, count, heads, width; // width: of a row
   u64 origin;                     // of the span's first
-  __attribute__((device, always_inline)) inline u32 row(u32 i) const { return (first + i) / heads; }
-  __attribute__((device, always_inline)) inline u64 at(u32 i) const { return origin + (u64)row(i) * width + (first + i) % heads * DIM; }
+  METHOD u32 row(u32 i) const { return (first + i) / heads; }
+  METHOD u64 at(u32 i) const { return origin + (u64)row(i) * width + (first + i) % heads * DIM; }
 };
 
 // Part is what a block works on.
@@ -187,7 +192,7 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
       barrier_init(full + i * 8, 128);
       barrier_init(empty + i * 8, GROUPED && qs.count <= 64 ? 4 : 8); // the warps that multiply
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_made();
   }
   sync();
   const u32 group = tid() / 128;
@@ -198,12 +203,12 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
   w.values = w.keys + (u64)kv_heads * UNIT * DIM * 2;
   dependency_wait();
   if (group == 2) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    fewer_registers<56>();
     copy_part<STAGES>(w, shared, full_q, full, empty, q, qs);
     return;
   }
   if (GROUPED && group * 64 >= qs.count) return;
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+  more_registers<224>();
   const u32 lane = tid() % 32, row = group * 64 + tid() / 32 % 4 * 16 + lane / 4; // and row + 8
   const u32 index[2] = {s.base + qs.row(row), s.base + qs.row(row + 8)}, least = s.base + qs.row(group * 64);
   const u64 queries = descriptor(shared + group * (HALF / 2), 16);
@@ -218,7 +223,7 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
   wait_phase(full_q, 0);
   wait_phase(full, 0);
   start_scores(x, queries, keys_at(0));
-  finish<0>(x);
+  products_wait<0>(x);
   arrive(empty, lane == 0);
   if (s.window != 0 || TILE > least + 1) hide(x, view, 0, index);
   soften(x, m, l, shrink, scale);
@@ -229,11 +234,11 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
     start_scores(x, queries, keys_at(u));
     wait_phase(full + v, (u - 1) / STAGES % 2);
     start_values(o, p, values_at(u - 1));
-    finish<1>(x);
+    products_wait<1>(x);
     arrive(empty + k, lane == 0);
     if (s.window != 0 || (u + 1) * TILE > least + 1) hide(x, view, u * TILE, index);
     soften(x, m, l, shrink, scale);
-    finish<0>(o);
+    products_wait<0>(o);
     arrive(empty + v, lane == 0);
     UNROLL for (int n = 0; n < 16; n++)
       UNROLL for (int j = 0; j < 4; j++) o[n][j] *= shrink[j / 2];
@@ -242,7 +247,7 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
   const u32 u = w.tiles - 1;
   wait_phase(full + (STAGES + u % STAGES) * 8, u / STAGES % 2);
   start_values(o, p, values_at(u));
-  finish<0>(o);
+  products_wait<0>(o);
 
   UNROLL for (int h = 0; h < 2; h++) {
     float sum = l[h];
@@ -260,13 +265,12 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
 }
 
 // Arguments and grid as of attend_prefill.cu.
-#define FLASH(name, stages, grouped)                                                                                                                    \
-  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, \
-                                                                      u32 kv_heads, float scale) {                                                      \
-    DYNAMIC_SHARED(name, shared);                                                                                                                       \
-    flash<stages, grouped>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                             \
-  }
+#define FLASH(name, stages, grouped)                                                                                                         \
+  HOPPER_KERNEL(384) void name(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale) { \
+    DYNAMIC_SHARED(name, shared);                                                                                                             \
+    flash<stages, grouped>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                   \
+  }                                                                                                                                           \
+  REGISTER(name)
 FLASH(flash_hopper, 2, false)
 // Grid of a grouped kernel: KV heads, tiles of rows · query heads of one, spans.
 FLASH(flash_hopper_grouped, 2, true)
-#endif

@@ -21,16 +21,6 @@ template <int ROWS, int COLS, int K, int STAGES, int WARP_ROWS, int WARP_COLS> s
 // into different banks.
 template <class T> DEV u32 swizzle(u32 r, u32 c) { return (c ^ (r / (8 / T::chunks)) % T::chunks) * 16; }
 
-// load_matrix_at is load_matrix of base + offset; on the GPU it spares the
-// conversion of a generic address for each load.
-DEV void load_matrix_at(u32 (&r)[4], const u8 *base, u32 address, u32 offset) {
-#ifdef __NVPTX__
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address + offset) : "memory");
-#else
-  load_matrix(r, base + offset);
-#endif
-}
-
 // A warp's first row and column in the tile.
 template <class T> DEV u32 warp_row() { return tid() / 32 % (T::rows / T::warp_rows) * T::warp_rows; }
 template <class T> DEV u32 warp_col() { return tid() / 32 / (T::rows / T::warp_rows) * T::warp_cols; }
@@ -78,11 +68,11 @@ DEV void product(float (&acc)[T::mi][T::ni][4], u8 *shared, const bf16 *x, const
     a_at[h] = a_row * (T::k * 2) + swizzle<T>(a_row, h * 2 + lane / 16);
     b_at[h] = (T::rows + b_row) * (T::k * 2) + swizzle<T>(b_row, h * 2 + lane / 8 % 2);
   }
-  const u32 address = shared_address(shared);
+  const Shared address = shared_at(shared);
   u32 a[2][T::mi][4], b[2][T::ni / 2][4];
   auto fetch = [&](int buffer, u32 stage, int h) {
-    UNROLL for (int i = 0; i < T::mi; i++) load_matrix_at(a[buffer][i], shared, address, stage + a_at[h] + i * 16 * T::k * 2);
-    UNROLL for (int j = 0; j < T::ni / 2; j++) load_matrix_at(b[buffer][j], shared, address, stage + b_at[h] + j * 16 * T::k * 2);
+    UNROLL for (int i = 0; i < T::mi; i++) load_matrix_at(a[buffer][i], address + (stage + a_at[h] + i * 16 * T::k * 2));
+    UNROLL for (int j = 0; j < T::ni / 2; j++) load_matrix_at(b[buffer][j], address + (stage + b_at[h] + j * 16 * T::k * 2));
   };
 
   UNROLL for (int s = 0; s < T::stages - 1; s++) load(s);

@@ -3,14 +3,12 @@
 // tiles into swizzled shared memory while two warpgroups multiply 64 rows each.
 // Blocks stay for all their tiles, so that the copies of the next tile run
 // under the stores of this one. The kernels that end in _pair run in clusters
-// of two blocks (enum Way). Runs on a GPU only.
+// of two blocks (enum Way).
 #include "gemm.cuh"
 #include "hopper.cuh"
-#ifdef __NVPTX__
 
-// Operand lists of the assembly below; F32(c, j) binds eight of c.
+#ifdef __NVPTX__
 #define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
-#define F32(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3), F4(c, j + 4), F4(c, j + 5), F4(c, j + 6), F4(c, j + 7)
 
 // One stage: c[64, n] (+)= a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
 // descriptors are 32 bytes apart in the swizzled lines. p is false where c starts at zero.
@@ -24,36 +22,20 @@
   WGMMA(n, list, da, db, "p") WGMMA(n, list, "a1", "b1", "q") WGMMA(n, list, "a2", "b2", "q") WGMMA(n, list, "a3", "b3", "q")          \
   "wgmma.commit_group.sync.aligned;\n\t}"
 
-#define SUMS32(c) F32(c, 0), F32(c, 8), F32(c, 16), F32(c, 24)
-#define SUMS16(c) F32(c, 0), F32(c, 8)
-
-// multiply starts a stage; finish waits for all that was started, and gives the sums.
+// multiply starts a stage.
 DEV void multiply(float (&c)[32][4], u64 a, u64 b, u32 add) {
   asm volatile(STAGE(256, N128, "%128", "%129", "%130") : SUMS32(c) : "l"(a), "l"(b), "r"(add) : "memory");
 }
 DEV void multiply(float (&c)[16][4], u64 a, u64 b, u32 add) {
   asm volatile(STAGE(128, N64, "%64", "%65", "%66") : SUMS16(c) : "l"(a), "l"(b), "r"(add) : "memory");
 }
-DEV void finish(float (&c)[32][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS32(c)::"memory"); }
-DEV void finish(float (&c)[16][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : SUMS16(c)::"memory"); }
-// finish_before waits for all stages but the newest.
-DEV void finish_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
-
-// arrive_with arrives at a block of the cluster with what this thread wrote
-// there, for wait_with.
-DEV void arrive_with(u32 barrier, u32 rank) {
-  asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tmbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier), "r"(rank) : "memory");
+#else
+template <int n> DEV void multiply(float (&c)[n][4], u64 a, u64 b, u32 add) {
+  products_fence();
+  for (u32 k = 0; k < 4; k++) product(c, a + k * 2, b + k * 2, add || k);
+  products_commit();
 }
-// give writes four sums to the shared memory of a block of the cluster.
-DEV void give(u32 to, u32 rank, const float (&v)[4]) {
-  asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tst.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n\t}" ::"r"(to), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
-}
-DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
-
-// copy_box_pair is copy_box to the same place in both blocks.
-DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier), "h"((u16)3) : "memory");
-}
+#endif
 
 // Work is a launch: up to three weights that share x, or gate and up.
 struct Work {
@@ -99,7 +81,7 @@ template <int n> DEV void exchange(float (&c)[n][4], u32 box, u32 there, u32 tak
   const u32 at = box + tid() % 128 * 16;
   if (tid() / 128 != rank) {
     wait_with(taken, phase ^ 1);
-    UNROLL for (int j = 0; j < n; j++) give(at + j * 2048, 1 - rank, c[j]);
+    UNROLL for (int j = 0; j < n; j++) put_into(at + j * 2048, 1 - rank, c[j]);
     arrive_with(there, 1 - rank);
   } else {
     wait_with(there, phase);
@@ -112,10 +94,10 @@ template <int n> DEV void exchange(float (&c)[n][4], u32 box, u32 there, u32 tak
   }
 }
 
-// product runs a block's tiles: 128 rows by WIDTH columns of sums. Gated tiles
+// multiply_tiles makes a block's tiles: 128 rows by WIDTH columns of sums. Gated tiles
 // have WIDTH/2 outputs: those of gate, then the same of up. A stage starts
 // before the one before it is done.
-template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynamic, const Work &k) {
+template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void multiply_tiles(u8 *dynamic, const Work &k) {
   constexpr u32 x_bytes = 128 * 128, w_bytes = WIDTH * 128, stage = x_bytes + w_bytes, outputs = GATED ? WIDTH / 2 : WIDTH;
   constexpr u32 blocks = WAY == ALONE ? 1 : 2;           // of a cluster
   constexpr u32 readers = WAY == ROWS || WAY == COLS ? 2 : 1; // blocks of a shared tile
@@ -134,7 +116,7 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynam
       barrier_init(empty + s * 8, 8 * readers); // the warps that multiply
     }
     if (WAY == SPLIT) barrier_init(there, 128), barrier_init(taken, 128);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_made();
   }
   if (WAY == ALONE) sync();
   else cluster_sync();
@@ -142,7 +124,7 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynam
   u32 at = 0, phase = 0, tile_phase = 0; // stage of the ring, and the parities of its round and of the tile
   Place p;
   if (group == 2) { // copies
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    fewer_registers<40>();
     if (tid() == 256) {
       for (u32 t = first; locate<outputs, WAY>(k, t, rank, p); t += step) {
         // Half of the weights' tile: the other half of its outputs, or up.
@@ -165,7 +147,7 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynam
       }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    more_registers<232>();
     const u32 lane = tid() % 32;
     auto free = [&](u32 s) {
       if (readers == 2) arrive_at(empty + s * 8, lane, lane < 2);
@@ -178,12 +160,12 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynam
         const u32 x = base + at * stage;
         wait_phase(full + at * 8, phase);
         multiply(c, descriptor(x + group * (x_bytes / 2)), descriptor(x + x_bytes), i - from);
-        finish_before();
+        products_wait<1>();
         if (i > from) free(before);
         before = at;
         if (++at == STAGES) at = 0, phase ^= 1;
       }
-      finish(c);
+      products_wait<0>(c);
       free(before);
       if constexpr (WAY == SPLIT) {
         exchange(c, box, there, taken, rank, tile_phase);
@@ -201,20 +183,24 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void product(u8 *dynam
   }
 }
 
-#define GEMM(name, WIDTH, STAGES, WAY)                                                                                                                            \
-  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *w0, const void *w1, const void *w2, float *f0, float *f1,       \
-                                                                      float *f2, bf16 *h0, bf16 *h1, bf16 *h2, const float *b0, const float *b1,                 \
-                                                                      const float *b2, u32 out0, u32 out1, u32 out2, u32 add, u32 rows, u32 in) {                \
-    DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<WIDTH, STAGES, WAY, false>(                                                                                                                          \
-        shared, Work{x, {w0, w1, w2}, {{f0, h0, b0, add}, {f1, h1, b1, add}, {f2, h2, b2, add}}, nullptr, nullptr, {out0, out1, out2}, rows, in});              \
-  }
-#define GATED(name, WIDTH, STAGES, WAY)                                                                                                                           \
-  extern "C" __attribute__((global, launch_bounds(384, 1))) void name(const void *x, const void *gate, const void *up, float *f32, bf16 *half,                   \
-                                                                      const float *gate_bias, const float *up_bias, u32 rows, u32 out, u32 in) {                 \
-    DYNAMIC_SHARED(name, shared);                                                                                                                                \
-    product<WIDTH, STAGES, WAY, true>(shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});        \
-  }
+#define GEMM(name, WIDTH, STAGES, WAY)                                                                                                                       \
+  HOPPER_KERNEL(384)                                                                                                                                         \
+  void name(const void *x, const void *w0, const void *w1, const void *w2, float *f0, float *f1, float *f2, bf16 *h0, bf16 *h1, bf16 *h2, const float *b0,   \
+            const float *b1, const float *b2, u32 out0, u32 out1, u32 out2, u32 add, u32 rows, u32 in) {                                                     \
+    DYNAMIC_SHARED(name, shared);                                                                                                                            \
+    multiply_tiles<WIDTH, STAGES, WAY, false>(                                                                                                               \
+        shared, Work{x, {w0, w1, w2}, {{f0, h0, b0, add}, {f1, h1, b1, add}, {f2, h2, b2, add}}, nullptr, nullptr, {out0, out1, out2}, rows, in});          \
+  }                                                                                                                                                          \
+  REGISTER(name)
+#define GATED(name, WIDTH, STAGES, WAY)                                                                                                                      \
+  HOPPER_KERNEL(384)                                                                                                                                         \
+  void name(const void *x, const void *gate, const void *up, float *f32, bf16 *half, const float *gate_bias, const float *up_bias, u32 rows, u32 out,        \
+            u32 in) {                                                                                                                                        \
+    DYNAMIC_SHARED(name, shared);                                                                                                                            \
+    multiply_tiles<WIDTH, STAGES, WAY, true>(                                                                                                                \
+        shared, Work{x, {gate, up, nullptr}, {{f32, half, nullptr, 0}, {}, {}}, gate_bias, up_bias, {out, 0, 0}, rows, in});                                 \
+  }                                                                                                                                                          \
+  REGISTER(name)
 
 GEMM(gemm_wide, 256, 4, ALONE)
 GEMM(gemm_wide_pair, 256, 4, ROWS)
@@ -223,4 +209,3 @@ GEMM(gemm_split_pair, 128, 6, SPLIT)
 GATED(gated_wide, 256, 4, ALONE)
 GATED(gated_wide_pair, 256, 4, ROWS)
 GATED(gated_narrow_pair, 128, 6, COLS)
-#endif

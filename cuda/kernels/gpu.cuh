@@ -43,6 +43,7 @@ struct Step {
 #ifdef __NVPTX__
 #define KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads)))
 #define DEV static __attribute__((device, always_inline)) inline
+#define METHOD __attribute__((device, always_inline)) inline // DEV of members
 // SHARED(kernel) T name[n]: static shared memory of that kernel; alignas goes before it.
 #define SHARED(kernel) __attribute__((shared))
 // DYNAMIC_SHARED(kernel, name): the launch's dynamic shared memory, as u8[], 128-byte aligned.
@@ -100,6 +101,17 @@ DEV void load_matrix(u32 (&r)[4], const void *shared) {
 }
 DEV void load_matrix_transposed(u32 (&r)[4], const void *shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(shared)) : "memory");
+}
+// Shared is an address in shared memory as instructions take it: of the addresses
+// of many copies and loads, only one is converted then.
+typedef u32 Shared;
+DEV Shared shared_at(const void *p) { return shared_address(p); }
+// copy_to is copy_async of 16 bytes, or of none.
+DEV void copy_to(Shared to, const void *from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+DEV void load_matrix_at(u32 (&r)[4], Shared from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
 // pack_bf16 rounds two floats to nearest even: low half lo, high half hi.
 DEV u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }

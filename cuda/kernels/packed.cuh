@@ -13,13 +13,6 @@
 #pragma once
 #include "gpu.cuh"
 
-// METHOD is DEV of members.
-#ifdef __NVPTX__
-#define METHOD __attribute__((device, always_inline)) inline
-#else
-#define METHOD inline
-#endif
-
 // fma_bf16x2 is a·b+c of both halves, rounded once.
 #ifdef __NVPTX__
 DEV u32 fma_bf16x2(u32 a, u32 b, u32 c) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); return r; }

@@ -1,5 +1,5 @@
 // What a launch of stream.cuh or tiled.cuh computes, and how its outputs are cut
-// into strips of 16; copies to shared memory by prepared addresses.
+// into strips of 16.
 #pragma once
 #include "packed.cuh"
 
@@ -60,20 +60,3 @@ DEV Strip stripAt(const Projection &p, u32 i) {
   if (i < b) return {1, (i - a) * 16, true};
   return {2, (i - b) * 16, i < b + stripsOf(p, 2)};
 }
-
-// Shared is an address in shared memory as the GPU's instructions take it.
-#ifdef __NVPTX__
-typedef u32 Shared;
-DEV Shared shared_at(void *p) { return shared_address(p); }
-DEV void copy_to(Shared to, const void *from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-DEV void load_matrix_at(u32 (&r)[4], Shared from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
-}
-#else
-typedef u8 *Shared;
-DEV Shared shared_at(void *p) { return (u8 *)p; }
-DEV void copy_to(Shared to, const void *from, bool there) { copy_async(to, from, there ? 16 : 0); }
-DEV void load_matrix_at(u32 (&r)[4], Shared from) { load_matrix(r, from); }
-#endif

@@ -8,39 +8,37 @@
 // of the cluster's KG·C the slices g, g + KG·C, .... After each slice the teams
 // exchange their sums, and a warp adds its part of them to what it has. A team's
 // inputs pass through a ring, 128 a stage, which the first warpgroup fills and
-// makes sums of; each warp has a ring of its own for its weights. Runs on a GPU only.
+// makes sums of; each warp has a ring of its own for its weights.
 #pragma once
-#include "stream.cuh"
 #include "hopper.cuh"
-#ifdef __NVPTX__
+#include "strips.cuh"
 
+#ifdef __NVPTX__
 #define N8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define N16 N10() "%10, %11, %12, %13, %14, %15"
-#define SUMS2(c) F4(c, 0), F4(c, 1)
-#define SUMS4(c) SUMS2(c), F4(c, 2), F4(c, 3)
-#define SUMS8(c) SUMS4(c), F4(c, 4), F4(c, 5), F4(c, 6), F4(c, 7)
 
-// step starts c[64, n] (+)= a[64, 16] · b[n, 16]ᵀ, a in registers; c starts at
-// zero where add is 0. settle waits for the steps.
-#define STEP(n, tiles, list, sums, a0, a1, a2, a3, b, p)                                                                                    \
-  DEV void step(float (&c)[tiles][4], const u32 (&a)[4], u64 b_, u32 add) {                                                                \
+// product starts c[64, n] (+)= a[64, 16] · b[n, 16]ᵀ, a in registers; c starts at
+// zero where add is 0.
+#define PRODUCT(n, tiles, list, sums, a0, a1, a2, a3, b, p)                                                                                 \
+  DEV void product(float (&c)[tiles][4], const u32 (&a)[4], u64 b_, u32 add) {                                                             \
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " p ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" \
                  a0 ", " a1 ", " a2 ", " a3 "}, " b ", p, 1, 1, 0;\n\t}"                                                                    \
                  : sums(c)                                                                                                                 \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_), "r"(add)                                                           \
                  : "memory");                                                                                                              \
-  }                                                                                                                                        \
-  DEV void settle(float (&c)[tiles][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : sums(c)::"memory"); }
-STEP(16, 2, N8, SUMS2, "%8", "%9", "%10", "%11", "%12", "%13")
-STEP(32, 4, N16, SUMS4, "%16", "%17", "%18", "%19", "%20", "%21")
-STEP(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
-#undef STEP
+  }
+PRODUCT(16, 2, N8, SUMS2, "%8", "%9", "%10", "%11", "%12", "%13")
+PRODUCT(32, 4, N16, SUMS4, "%16", "%17", "%18", "%19", "%20", "%21")
+PRODUCT(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
+#undef PRODUCT
+#endif
 
 template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 teams = KG * C; // of the cluster
-  // A block's threads, and the registers of those that multiply.
+  // A block's threads, and the registers of those that multiply, and that fill.
   static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : 640;
   static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : 104;
+  static constexpr u32 fillRegisters = mostThreads == 384 ? 72 : mostThreads == 512 ? 56 : 64;
   static constexpr u32 weightStages = 4; // of a warp's ring
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
@@ -182,14 +180,14 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
         UNROLL for (u32 k = 0; k < 4; k++) W::decode(w[k], numbers[unit], k);
       }
       float acc[NT][4];
-      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) step(acc, w[k], descriptor_of(x + unit * (unitRows >> 4) + k * 2), k > f * steps);
-      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      products_fence();
+      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) product(acc, w[k], descriptor_of(x + unit * (unitRows >> 4) + k * 2), k > f * steps);
+      products_commit();
       Affine scale = W::scales(unit ? high : low, (perGranule == 1 ? 0 : unit * parts) + f, p.shift, g);
       UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
       if (j == first) more();
       if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);
-      settle(acc);
+      products_wait<0>(acc);
       UNROLL for (u32 nt = 0; nt < NT; nt++) {
         f32x2 sum{};
         if constexpr (W::sums) sum = *(const f32x2 *)(sums + (unit * 2 + f) * rowsTile + nt * 8);
@@ -412,33 +410,30 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
       barrier_init(barrier + 64, T::sharers);
       barrier_init(barrier + 128, wide * 4);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_made();
   }
   if (C > 1) cluster_arrive();
   sync();
   if (warpgroup == 0) {
-    if (T::registers == 216) asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
-    else if (T::registers == 152) asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-    else asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
+    fewer_registers<T::fillRegisters>();
     s.fill(warp / KG);
   } else {
-    if (T::registers == 216) asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-    else if (T::registers == 152) asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
-    else asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
+    more_registers<T::registers>();
     s.work();
   }
 }
 
-#define TILED_AS(name, W, NT, KG, C)                                                                                        \
-  extern "C" __attribute__((global, launch_bounds(Tiler<W, NT, KG, C>::mostThreads, 1))) void name(                         \
-      const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,                 \
-      const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated,         \
-      const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 slices, u32 parts) {                          \
-    DYNAMIC_SHARED(name, shared);                                                                                           \
-    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,           \
-                 x, in, rows, granule, shift, stages, 0, slices};                                                           \
-    tiled<W, NT, KG, C>(p, parts, shared);                                                                                  \
-  }
+#define TILED_AS(name, W, NT, KG, C)                                                                                \
+  HOPPER_KERNEL((Tiler<W, NT, KG, C>::mostThreads))                                                                 \
+  void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,   \
+            const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add,      \
+            u32 gated, const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 slices, u32 parts) { \
+    DYNAMIC_SHARED(name, shared);                                                                                   \
+    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,   \
+                 x, in, rows, granule, shift, stages, 0, slices};                                                   \
+    tiled<W, NT, KG, C>(p, parts, shared);                                                                          \
+  }                                                                                                                 \
+  REGISTER(name)
 #define TILED(name, W, NT, KG) TILED_AS(name##_##NT##_##KG, W, NT, KG, 1)
 // Kernels whose names end in _cC run in clusters of C blocks (build.sh).
 #define TILED_CLUSTER(name, W, NT, C) TILED_AS(name##_##NT##_1_c##C, W, NT, 1, C)
@@ -450,6 +445,3 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   TILED(name, W, 8, 1)     \
   TILED(name, W, 8, 2)     \
   TILED_CLUSTER(name, W, 4, 4)
-#else
-#define TILED_ALL(name, W)
-#endif

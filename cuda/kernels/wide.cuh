@@ -6,38 +6,33 @@
 // A block's warpgroups make 64 outputs of NT·8 rows each, a warp a strip, whose
 // weights it copies itself. One more warp fills the ring of inputs, 128 a stage.
 // Where the inputs are cut into parts, the blocks of a tile wait for each other,
-// and each adds up some of the rows, in the order of the parts. Runs on a GPU only.
+// and each adds up some of the rows, in the order of the parts.
 #pragma once
 #include "hopper.cuh"
 #include "strips.cuh"
-#ifdef __NVPTX__
 
-// Operand lists of the assembly below; SUMS8(c, j) binds eight of c, A4(k) the
-// operand of 16 inputs.
-#define SUMS8(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3), F4(c, j + 4), F4(c, j + 5), F4(c, j + 6), F4(c, j + 7)
+#ifdef __NVPTX__
+// A4(k) binds the operand of 16 inputs.
 #define A4(k) [a##k##0] "r"(a[k][0]), [a##k##1] "r"(a[k][1]), [a##k##2] "r"(a[k][2]), [a##k##3] "r"(a[k][3])
 #define STEP(n, list, k, b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%[a" #k "0], %[a" #k "1], %[a" #k "2], %[a" #k "3]}, " b ", p, 1, 1, 0;\n\t"
 
 // start starts c[64, n] += a[64, 64] · b[n, 64]ᵀ: four steps, whose descriptors
-// are 32 bytes apart in the swizzled lines. settle waits for all that was started.
-#define START(n, tiles, list, ...)                                                                                                \
+// are 32 bytes apart in the swizzled lines.
+#define START(n, tiles, list, sums)                                                                                               \
   DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {                                                             \
     asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 b1, b2, b3;\n\tsetp.ne.b32 p, %[one], 0;\n\t"                                   \
                  "add.s64 b1, %[b], 2;\n\tadd.s64 b2, %[b], 4;\n\tadd.s64 b3, %[b], 6;\n\t"                                       \
                  "wgmma.fence.sync.aligned;\n\t" STEP(n, list, 0, "%[b]") STEP(n, list, 1, "b1") STEP(n, list, 2, "b2")           \
                  STEP(n, list, 3, "b3") "wgmma.commit_group.sync.aligned;\n\t}"                                                   \
-                 : __VA_ARGS__                                                                                                    \
+                 : sums(c)                                                                                                        \
                  : A4(0), A4(1), A4(2), A4(3), [b] "l"(b), [one] "r"(1)                                                           \
                  : "memory");                                                                                                     \
-  }                                                                                                                               \
-  DEV void settle(float (&c)[tiles][4]) { asm volatile("wgmma.wait_group.sync.aligned 0;" : __VA_ARGS__::"memory"); }
-START(64, 8, N32, SUMS8(c, 0))
-START(128, 16, N64, SUMS8(c, 0), SUMS8(c, 8))
+  }
+START(64, 8, N32, SUMS8)
+START(128, 16, N64, SUMS16)
 #undef START
 #undef STEP
 #undef A4
-// settle_before waits for all starts but the newest.
-DEV void settle_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
 // over is a / b, off by two units in the last place.
 DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
@@ -45,6 +40,16 @@ DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f
 // both_low and both_high give a half of a word twice.
 DEV u32 both_low(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x1010;" : "=r"(r) : "r"(v)); return r; }
 DEV u32 both_high(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x3232;" : "=r"(r) : "r"(v)); return r; }
+#else
+template <int tiles> DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {
+  products_fence();
+  for (u32 k = 0; k < 4; k++) product(c, a[k], b + k * 2, true);
+  products_commit();
+}
+DEV float over(float a, float b) { return a / b; }
+DEV u32 both_low(u32 v) { return (v & 0xffff) * 0x10001; }
+DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
+#endif
 
 // rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
 // on. Narrow types are rounded once, by dequantise to f32 first: that is another
@@ -126,7 +131,7 @@ template <class W, u32 NT> struct Wide {
   METHOD void begin(const u8 *strip) const {
     if (elected()) {
       UNROLL for (u32 i = 0; i < slots; i++) barrier_init(there(i), 1);
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      barriers_made();
     }
     sync_warp();
     _Pragma("nounroll") for (u32 pair = first; pair < last && pair < first + slots; pair++) copyWeights(strip, pair);
@@ -145,7 +150,7 @@ template <class W, u32 NT> struct Wide {
       u32 x = descriptor_low(rows + at.stage * 2 * unitRows);
       rounded<W>(a[0], low, 0, p.shift, lane);
       start(c, a[0], descriptor_of(x));
-      settle_before();
+      products_wait<1>();
       arrive(empty(before), lane == 0 && pair > first);
       rounded<W>(a[1], perGranule == 1 ? low + p.granule : low, perGranule - 1, p.shift, lane);
       if (perGranule == 1 && pair * 2 + 1 >= depth) { // what was there before
@@ -153,12 +158,12 @@ template <class W, u32 NT> struct Wide {
       }
       start(c, a[1], descriptor_of(x + (unitRows >> 4)));
       if (pair + slots < last) copyWeights(strip, pair + slots);
-      settle_before();
+      products_wait<1>();
       before = at.stage;
       at.next();
       mine.next();
     }
-    settle(c);
+    products_wait<0>(c);
     store(c, s);
   }
 
@@ -297,7 +302,7 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
         barrier_init(s.full(i), 1);
         barrier_init(s.empty(i), s.wide * 4);
       }
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      barriers_made();
     }
     sync_warp();
   }
@@ -307,19 +312,18 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
 }
 
 // The most threads are three warpgroups and the warp that copies.
-#define WIDE(name, W, NT)                                                                                                   \
-  extern "C" __attribute__((global, launch_bounds(416, 1))) void name##_##NT(                                               \
-      const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,                 \
-      const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated,         \
-      const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 partsShift, float *sums, u32 *done) {         \
-    DYNAMIC_SHARED(name, shared);                                                                                           \
-    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,           \
-                 x, in, rows, granule, shift, stages};                                                                      \
-    wide<W, NT>(p, partsShift, sums, done, shared);                                                                         \
-  }
+#define WIDE(name, W, NT)                                                                                          \
+  HOPPER_KERNEL(416)                                                                                               \
+  void name##_##NT(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1,    \
+                   u16 *h2, const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1,        \
+                   u32 out2, u32 add, u32 gated, const u16 *x, u32 in, u32 rows, u32 granule, u32 shift,           \
+                   u32 stages, u32 partsShift, float *sums, u32 *done) {                                           \
+    DYNAMIC_SHARED(name##_##NT, shared);                                                                           \
+    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,  \
+                 x, in, rows, granule, shift, stages};                                                             \
+    wide<W, NT>(p, partsShift, sums, done, shared);                                                                \
+  }                                                                                                                \
+  REGISTER(name##_##NT)
 #define WIDE_ALL(name, W) \
   WIDE(name, W, 8)        \
   WIDE(name, W, 16)
-#else
-#define WIDE_ALL(name, W)
-#endif

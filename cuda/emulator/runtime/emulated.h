@@ -55,6 +55,7 @@ template <class... P> static inline void describe(Kernel &kernel, void (*)(P...)
 
 #define KERNEL(threads) static __attribute__((noinline)) 
 #define DEV static __attribute__((always_inline)) inline
+#define METHOD inline
 #define SHARED(kernel) static __attribute__((section("shared_" #kernel)))
 #define DYNAMIC_SHARED(kernel, name) u8 *name = emulator::group.shared
 #define UNROLL
@@ -123,7 +124,6 @@ DEV f32x4 load_l2_x4(const float *p, CALLER) {
   emulator::load(&r, p, 16, true, file, line);
   return r;
 }
-DEV u32 shared_address(const void *) { return 0; } // for GPU-only assembly
 DEV void copy_async(void *shared, const void *global, u32 bytes = 16, CALLER) { emulator::copy_async(shared, global, bytes, file, line); }
 DEV void copy_commit() { emulator::copy_commit(); }
 template <int n> DEV void copy_wait() { emulator::copy_wait(n); }
@@ -159,6 +159,11 @@ DEV void load_tiles(u32 (&r)[4], const void *shared, void (*operation)(emulator:
 }
 DEV void load_matrix(u32 (&r)[4], const void *shared, CALLER) { load_tiles(r, shared, emulator::operation_load_matrix, file, line); }
 DEV void load_matrix_transposed(u32 (&r)[4], const void *shared, CALLER) { load_tiles(r, shared, emulator::operation_load_matrix_transposed, file, line); }
+
+typedef u8 *Shared;
+DEV Shared shared_at(const void *p) { return (u8 *)p; }
+DEV void copy_to(Shared to, const void *from, bool there, CALLER) { copy_async(to, from, there ? 16 : 0, file, line); }
+DEV void load_matrix_at(u32 (&r)[4], Shared from, CALLER) { load_matrix(r, from, file, line); }
 
 DEV u32 round_bf16(float v) {
   u32 u = __builtin_bit_cast(u32, v);
