@@ -22,6 +22,7 @@ type builder struct {
 	include string // folder of gpu.cuh
 	kernels string // folder of the *.cu
 	checked bool
+	hopper  []string // patterns of the files *_hopper.cu that are built, without .cu
 
 	executor string // folder of the executor's sources
 }
@@ -54,11 +55,10 @@ func (b builder) build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	files, err := filepath.Glob(filepath.Join(b.kernels, "*.cu"))
+	files, leftOut, err := b.files()
 	if err != nil {
 		return "", err
 	}
-	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_hopper.cu") }) // assembly of one architecture
 	objects := make([]string, len(files))
 	errs := make([]error, len(files))
 	slots := make(chan struct{}, min(runtime.NumCPU(), 4))
@@ -77,7 +77,37 @@ func (b builder) build() (string, error) {
 		return "", err
 	}
 	b.cache.Prune()
-	return b.assemble(driver, objects)
+	return b.assemble(driver, objects, leftOut)
+}
+
+// files lists the sources of kernels that are built, and the names of the others:
+// each file for compute capability 9.0 alone takes seconds to compile, and most tests run none.
+func (b builder) files() (files, leftOut []string, err error) {
+	all, err := filepath.Glob(filepath.Join(b.kernels, "*.cu"))
+	if err != nil {
+		return nil, nil, err
+	}
+	used := make([]bool, len(b.hopper))
+	for _, f := range all {
+		name := strings.TrimSuffix(filepath.Base(f), ".cu")
+		wanted := !strings.HasSuffix(name, "_hopper")
+		for i, pattern := range b.hopper {
+			matches, err := filepath.Match(pattern, name)
+			if err != nil {
+				return nil, nil, err
+			}
+			wanted, used[i] = wanted || matches, used[i] || matches
+		}
+		if wanted {
+			files = append(files, f)
+		} else {
+			leftOut = append(leftOut, name)
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return nil, nil, fmt.Errorf("no file of kernels %s.cu in %s", b.hopper[i], b.kernels)
+	}
+	return files, leftOut, nil
 }
 
 // library builds the driver without kernels.
@@ -133,13 +163,14 @@ func (b builder) object(file, driver, version string) (string, error) {
 	return b.cache.Make(name+".error", func(out string) error { return os.WriteFile(out, []byte(failure.Error()+"\n"), 0o644) })
 }
 
-// assemble puts a driver and its kernels into one folder.
-func (b builder) assemble(driver string, objects []string) (string, error) {
+// assemble puts a driver and its kernels into one folder, and the names of the
+// files that were not built, for messages.
+func (b builder) assemble(driver string, objects, leftOut []string) (string, error) {
 	var names []string
 	for _, o := range objects {
 		names = append(names, filepath.Base(o))
 	}
-	folder, err := b.cache.Make("set-"+emulation.Hash(filepath.Base(driver), fmt.Sprint(names)), func(out string) error {
+	folder, err := b.cache.Make("set-"+emulation.Hash(filepath.Base(driver), fmt.Sprint(names, leftOut)), func(out string) error {
 		if err := os.MkdirAll(filepath.Join(out, "kernels"), 0o755); err != nil {
 			return err
 		}
@@ -151,7 +182,7 @@ func (b builder) assemble(driver string, objects []string) (string, error) {
 				return err
 			}
 		}
-		return nil
+		return os.WriteFile(filepath.Join(out, "kernels", "left-out"), []byte(strings.Join(leftOut, " ")), 0o644)
 	})
 	return filepath.Join(folder, "libcuda.so.1"), err
 }

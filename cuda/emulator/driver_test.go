@@ -1,11 +1,14 @@
 package emulator_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -236,6 +239,21 @@ func pinned(t *testing.T, r *rig, n int) *driver.Pinned {
 	return p
 }
 
+// clustered is the beginning of a kernel that runs in clusters, by its name.
+var clustered = regexp.MustCompile(`(?s)\.entry \w*(_pair|_c\d+)\(.*?\.minnctapersm 1`)
+
+// markClusters makes clusters of two blocks of kernels whose names end in _pair, and
+// of N of those in _cN.
+func markClusters(ptx []byte) []byte {
+	return clustered.ReplaceAllFunc(ptx, func(head []byte) []byte {
+		blocks := "2"
+		if suffix := clustered.FindSubmatch(head)[1]; suffix[1] == 'c' {
+			blocks = string(suffix[2:])
+		}
+		return fmt.Appendf(bytes.Clone(head), "\n.explicitcluster\n.reqnctapercluster %s, 1, 1", blocks)
+	})
+}
+
 // image translates a file of testdata, as cuda/kernels/build.sh does.
 func image(t testing.TB, file, architecture, version string) []byte {
 	t.Helper()
@@ -249,5 +267,5 @@ func image(t testing.TB, file, architecture, version string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ptx
+	return markClusters(ptx)
 }

@@ -30,6 +30,7 @@
 package emulator
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -47,24 +48,24 @@ var (
 // cuda/kernels; checked is the slow build that reports races between threads,
 // accesses out of bounds and reads of what nobody wrote as launch failures.
 //
+// Of the files for compute capability 9.0 alone, *_hopper.cu, it has those that
+// hopper names: patterns as of filepath.Match, without .cu.
+//
 // A source file that does not compile is left out, and its error told when one
 // of its kernels is asked for. Without the compiler the test is skipped, or
 // fails where CI is set.
-func Library(t testing.TB, checked bool) string {
+func Library(t testing.TB, checked bool, hopper ...string) string {
 	t.Helper()
-	return libraryOf(t, "cuda/kernels", checked)
+	return libraryOf(t, "cuda/kernels", checked, hopper...)
 }
 
 // libraryOf is Library for the *.cu of a folder of the module.
-func libraryOf(t testing.TB, folder string, checked bool) string {
+func libraryOf(t testing.TB, folder string, checked bool, hopper ...string) string {
 	t.Helper()
 	emulation.Available(t, "the emulated CUDA driver")
 	mu.Lock()
 	defer mu.Unlock()
-	key := folder
-	if checked {
-		key += " checked"
-	}
+	key := fmt.Sprint(folder, checked, hopper)
 	if path, ok := built[key]; ok {
 		return path
 	}
@@ -78,6 +79,7 @@ func libraryOf(t testing.TB, folder string, checked bool) string {
 		kernels: filepath.Join(root, folder),
 		cache:   emulation.OpenCache(),
 		checked: checked,
+		hopper:  hopper,
 	}
 	path, err := b.build()
 	if err != nil {

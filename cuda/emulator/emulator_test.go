@@ -11,7 +11,8 @@ import (
 	"windrow/cuda/emulator"
 )
 
-// rig runs kernels of testdata.
+// rig runs kernels of a file of testdata. Those of *_hopper.cu are for compute
+// capability 9.0 alone.
 type rig struct {
 	ctx    *driver.Context
 	stream *driver.Stream
@@ -20,7 +21,12 @@ type rig struct {
 
 func newRig(t testing.TB, checked bool, file string) *rig {
 	t.Helper()
-	lib, err := driver.Open(driver.Options{Library: emulator.LibraryOf(t, "cuda/emulator/testdata", checked)})
+	architecture, version := "sm_80", "ptx74"
+	var hopper []string
+	if strings.HasSuffix(file, "_hopper") {
+		architecture, version, hopper = "sm_90a", "ptx81", []string{file}
+	}
+	lib, err := driver.Open(driver.Options{Library: emulator.LibraryOf(t, "cuda/emulator/testdata", checked, hopper...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,7 @@ func newRig(t testing.TB, checked bool, file string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err := ctx.Load(image(t, file, "sm_80", "ptx74"))
+	module, err := ctx.Load(image(t, file, architecture, version))
 	if err != nil {
 		t.Fatal(err)
 	}

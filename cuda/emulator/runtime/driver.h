@@ -21,7 +21,7 @@ namespace emulator {
 enum : int {
   SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
   NO_BINARY_FOR_GPU = 209, INVALID_PTX = 218, UNSUPPORTED_PTX_VERSION = 222, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-  ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900,
+  ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, INVALID_CLUSTER_SIZE = 912,
 };
 
 extern std::recursive_mutex lock; // around every call
@@ -51,6 +51,8 @@ struct Function {
   const Kernel *kernel;
   u32 most_lanes, static_shared, most_dynamic;
   bool any_lanes; // the kernel asks for the size of its block
+  u32 cluster;    // blocks of a cluster, along x
+  bool together;  // its blocks may wait for each other
 };
 
 struct Stream;

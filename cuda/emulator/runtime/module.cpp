@@ -18,8 +18,8 @@ namespace {
 
 struct Entry {
   std::vector<u8> sizes; // bytes of each parameter
-  u32 most_lanes = 1024, shared = 0;
-  bool any_lanes = false;
+  u32 most_lanes = 1024, shared = 0, cluster = 1;
+  bool any_lanes = false, together = false;
 };
 
 struct Module {
@@ -27,7 +27,8 @@ struct Module {
   std::map<std::string, Function> functions;
 };
 
-std::string broken; // what the compiler said of files that did not compile
+std::string broken;   // what the compiler said of files that did not compile
+std::string left_out; // files that were not built
 
 std::string folder() {
   Dl_info info;
@@ -50,10 +51,10 @@ int load_kernels() {
   for (auto &n : names) {
     std::string path = where + "/" + n;
     if (n.ends_with(".so") && !dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return refuse(NOT_FOUND, "%s", dlerror());
-    if (n.ends_with(".error")) {
+    if (n.ends_with(".error") || n == "left-out") {
       std::stringstream text;
       text << std::ifstream(path).rdbuf();
-      broken += text.str();
+      (n == "left-out" ? left_out : broken) += text.str();
     }
   }
   loaded = true;
@@ -78,8 +79,13 @@ std::string parse(const std::string &ptx, Module &m) {
       p += 7;
       e.sizes.push_back(u8(width(ptx.substr(p, ptx.find(' ', p) - p))));
     }
-    size_t most = ptx.find(".maxntid ", close);
+    size_t most = ptx.find(".maxntid ", close), cluster = ptx.find(".reqnctapercluster ", close);
     if (most < body) e.most_lanes = u32(atoi(ptx.c_str() + most + 9));
+    if (cluster < body) {
+      u32 y = 1, z = 1;
+      sscanf(ptx.c_str() + cluster + 19, "%u, %u, %u", &e.cluster, &y, &z);
+      if (!e.cluster || e.cluster > 8 || y != 1 || z != 1) return "entry " + name + ": clusters of 1 to 8 blocks along x are emulated";
+    }
     for (size_t s = body; (s = ptx.find("\t.shared ", s)) < end;) {
       size_t line = ptx.find('\n', s), type = ptx.find(" .", ptx.find(".align", s)), count = ptx.find('[', s);
       u32 bytes = width(ptx.substr(type + 2, ptx.find(' ', type + 2) - type - 2));
@@ -87,7 +93,9 @@ std::string parse(const std::string &ptx, Module &m) {
       e.shared += bytes;
       s = line;
     }
-    e.any_lanes = ptx.substr(body, end - body).find("%ntid") != std::string::npos;
+    std::string code = ptx.substr(body, end - body);
+    e.any_lanes = code.find("%ntid") != std::string::npos;
+    e.together = code.find("ld.acquire.gpu") != std::string::npos;
     m.entries[name] = e;
     at = end;
   }
@@ -143,10 +151,10 @@ API cuModuleGetFunction(const Function **function, Module *m, const char *name) 
   auto e = m->entries.find(name);
   if (e == m->entries.end()) return refuse(NOT_FOUND, "the module has no kernel %s", name);
   const Kernel *k = find(name);
-  if (!k) return refuse(NOT_FOUND, "kernel %s has no CPU build: is there REGISTER(%s)? %s", name, name, broken.c_str());
+  if (!k) return refuse(NOT_FOUND, "kernel %s has no CPU build: is there REGISTER(%s), and did the test ask for its file? Left out: %s. %s", name, name, left_out.empty() ? "none" : left_out.c_str(), broken.c_str());
   if (std::vector<u8>(k->sizes, k->sizes + k->parameters) != e->second.sizes) return refuse(INVALID_VALUE, "kernel %s: its PTX is of another version: other parameters (run cuda/kernels/build.sh)", name);
   Function &f = m->functions[name];
-  f = {k, e->second.most_lanes, e->second.shared, (48 << 10) - std::min(e->second.shared, 48u << 10), e->second.any_lanes};
+  f = {k, e->second.most_lanes, e->second.shared, (48 << 10) - std::min(e->second.shared, 48u << 10), e->second.any_lanes, e->second.cluster, e->second.together};
   if (e->second.shared > 48 << 10) return refuse(INVALID_PTX, "kernel %s: %u bytes of static shared memory, over 48 KiB", name, e->second.shared);
   *function = &f;
   return SUCCESS;
