@@ -51,8 +51,8 @@ struct Function {
   const Kernel *kernel;
   u32 most_lanes, static_shared, most_dynamic;
   bool any_lanes; // the kernel asks for the size of its block
-  u32 cluster;    // blocks of a cluster, along x
-  bool together;  // its blocks may wait for each other
+  u32 cluster = 1;       // blocks of a cluster, along x
+  bool together = false; // its blocks may wait for each other
 };
 
 struct Stream;
