@@ -37,6 +37,7 @@ void forget_bulk();
 // deliver lets the copy that was started first arrive, or any; false where there is none.
 bool deliver();
 const char *undelivered();
+void forget_products(unsigned lanes);
 // products_end is called where a cohort has ended: a complaint, or null.
 const char *products_end();
 

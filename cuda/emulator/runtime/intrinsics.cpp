@@ -1,10 +1,5 @@
 // The intrinsics of gpu.cuh that need more than the lane itself.
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-struct alignas(16) u32x4 { u32 x, y, z, w; };
-struct alignas(16) f32x4 { float x, y, z, w; };
-#include "emulated.h"
+#include "hopper_state.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -15,7 +10,7 @@ struct alignas(16) f32x4 { float x, y, z, w; };
 
 namespace emulator {
 
-static const char *const headers[] = {"gpu.cuh", "emulated.h", nullptr};
+static const char *const headers[] = {"gpu.cuh", "emulated.h", "hopper.cuh", "hopper.h", nullptr};
 const Dialect dialect = {"warp", "block", false, false, false, false, true, false, headers};
 
 namespace {
@@ -147,11 +142,19 @@ void copy_wait(u32 pending) {
   c.list.resize(kept);
 }
 
-void forget_copies(unsigned lanes) {
+void begin_blocks(unsigned lanes) {
+  forget_barriers(lanes);
+  forget_bulk();
+  forget_products(lanes);
   for (unsigned i = 0; i < lanes; i++) {
     copies[i].list.clear();
     copies[i].batch = 0;
   }
+}
+
+const char *end_blocks() {
+  if (const char *complaint = undelivered()) return complaint;
+  return products_end();
 }
 
 void fence() { check::fence(); }

@@ -27,7 +27,10 @@ struct Stream {
   int mode = 0;
 };
 
-void forget_copies(unsigned lanes);
+// Of the kernels' side: what is done before blocks run, when none can go on, and when they have ended.
+void begin_blocks(unsigned lanes);
+bool deliver();
+const char *end_blocks();
 
 static std::set<Stream *> streams;
 static Stream default_stream;
@@ -59,7 +62,16 @@ static int finish(Stream &s, const Event *until = nullptr, u64 ticket = 0) {
 }
 
 static int run_launch(const Work &w) {
-  Launch l{w.function->kernel, w.arguments.data(), {w.grid[0], w.grid[1], w.grid[2]}, w.lanes, w.shared, setting("WINDROW_EMULATED_SEED", 0), forget_copies};
+  Launch l{w.function->kernel, w.arguments.data(), {w.grid[0], w.grid[1], w.grid[2]}, w.lanes, w.shared, setting("WINDROW_EMULATED_SEED", 0), begin_blocks};
+  l.idle = deliver;
+  l.end = end_blocks;
+  // Blocks that wait for each other find as many at work as a GPU would have.
+  const Function &f = *w.function;
+  l.cluster = l.at_once = f.cluster;
+  if (f.together) {
+    u64 blocks = u64(w.grid[0]) * w.grid[1] * w.grid[2], room = setting("WINDROW_EMULATED_SMS", 6);
+    l.at_once = u32(std::max<u64>(f.cluster, std::min(blocks, room) / f.cluster * f.cluster));
+  }
   if (!run(l)) return refuse(LAUNCH_FAILED, "%s", failure);
   return guards_hold(w.function->kernel->name);
 }
@@ -228,6 +240,7 @@ static int launch(const char *what, const Function *f, const u32 *grid, const u3
   if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535) return refuse(INVALID_VALUE, "%s of %s: grid %ux%ux%u", what, f->kernel->name, grid[0], grid[1], grid[2]);
   if (block[1] != 1 || block[2] != 1 || !block[0] || block[0] % wave_lanes) return refuse(INVALID_VALUE, "%s of %s: a block of %ux%ux%u threads is not one row of whole warps", what, f->kernel->name, block[0], block[1], block[2]);
   if (block[0] > f->most_lanes || (block[0] != f->most_lanes && !f->any_lanes)) return refuse(INVALID_VALUE, "%s of %s: %u threads a block, the kernel is written for %u", what, f->kernel->name, block[0], f->most_lanes);
+  if (grid[0] % f->cluster) return refuse(INVALID_CLUSTER_SIZE, "%s of %s: a grid of %u blocks along x is not one of whole clusters of %u", what, f->kernel->name, grid[0], f->cluster);
   if (shared > f->most_dynamic) return refuse(INVALID_VALUE, "%s of %s: %u bytes of dynamic shared memory, %u are allowed", what, f->kernel->name, shared, f->most_dynamic);
   Work w{Work::launch};
   w.function = f;
