@@ -32,7 +32,7 @@ var kernelFlags = append([]string{"-x", "c++", "-ffp-contract=on", "-nostdinc++"
 
 // build returns the path of the library.
 func (b builder) build() (string, error) {
-	executor, executorHash, err := b.cache.Runtime()
+	executor, _, err := b.cache.Runtime()
 	if err != nil {
 		return "", err
 	}
@@ -41,17 +41,9 @@ func (b builder) build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	headers, err := hashFiles(b.runtime, ".h")
-	if err != nil {
-		return "", err
-	}
-	sources, err := hashFiles(b.runtime, ".cpp")
-	if err != nil {
-		return "", err
-	}
 	flags := fmt.Sprint(emulation.CommonFlags, kernelFlags, emulation.CheckedFlags, emulation.LinkFlags, b.checked)
 	version := emulation.Hash(common, flags) // of what kernels and driver have in common
-	driver, err := b.library(version, emulation.Hash(version, headers, sources, executorHash))
+	driver, err := b.library(version)
 	if err != nil {
 		return "", err
 	}
@@ -59,21 +51,8 @@ func (b builder) build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects := make([]string, len(files))
-	errs := make([]error, len(files))
-	slots := make(chan struct{}, min(runtime.NumCPU(), 4))
-	var wg sync.WaitGroup
-	for i, f := range files {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			objects[i], errs[i] = b.object(f, driver, version)
-		}()
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	objects, err := each(files, func(f string) (string, error) { return b.object(f, driver, version) })
+	if err != nil {
 		return "", err
 	}
 	b.cache.Prune()
@@ -111,24 +90,62 @@ func (b builder) files() (files, leftOut []string, err error) {
 }
 
 // library builds the driver without kernels.
-func (b builder) library(version, name string) (string, error) {
-	return b.cache.Make("driver-"+name+".so", func(out string) error {
-		files, err := emulation.Sources(b.runtime, ".cpp")
+func (b builder) library(version string) (string, error) {
+	files, err := emulation.Sources(b.runtime, ".cpp")
+	if err != nil {
+		return "", err
+	}
+	shared, err := emulation.Sources(b.executor, ".cpp")
+	if err != nil {
+		return "", err
+	}
+	var headers []string
+	for _, folder := range []string{b.runtime, b.executor} {
+		h, err := hashFiles(folder, ".h")
 		if err != nil {
-			return err
+			return "", err
 		}
-		shared, err := emulation.Sources(b.executor, ".cpp")
+		headers = append(headers, h)
+	}
+	objects, err := each(append(files, shared...), func(f string) (string, error) {
+		source, err := os.ReadFile(f)
 		if err != nil {
-			return err
+			return "", err
 		}
-		// The name lets a process hold several builds, each with its kernels.
-		args := slices.Concat(emulation.CommonFlags, emulation.LinkFlags, []string{"-I", b.executor, "-Wl,-soname,windrow-emulator-" + version})
-		if b.checked {
-			args = append(args, "-DCHECKED")
-		}
-		args = slices.Concat(args, []string{"-o", out}, files, shared)
-		return emulation.Compile(append(args, "-lstdc++", "-lm", "-ldl")...)
+		name := strings.TrimSuffix(filepath.Base(f), ".cpp") + "-" + emulation.Hash(version, fmt.Sprint(headers), string(source)) + ".o"
+		return b.cache.Make(name, func(out string) error {
+			args := append(slices.Clone(emulation.CommonFlags), "-I", b.executor, "-c", "-o", out, f)
+			if b.checked {
+				args = append(args, "-DCHECKED")
+			}
+			return emulation.Compile(args...)
+		})
 	})
+	if err != nil {
+		return "", err
+	}
+	return b.cache.Make("driver-"+emulation.Hash(version, fmt.Sprint(objects))+".so", func(out string) error {
+		// The name lets a process hold several builds, each with its kernels.
+		args := append(slices.Clone(emulation.LinkFlags), "-Wl,-soname,windrow-emulator-"+version, "-o", out)
+		return emulation.Compile(append(append(args, objects...), "-lstdc++", "-lm", "-ldl")...)
+	})
+}
+
+// each returns what compile makes of each of the files, some at a time.
+func each(files []string, compile func(file string) (string, error)) ([]string, error) {
+	made := make([]string, len(files))
+	errs := make([]error, len(files))
+	slots := make(chan struct{}, min(runtime.NumCPU(), 4))
+	var wg sync.WaitGroup
+	for i, f := range files {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			made[i], errs[i] = compile(f)
+		})
+	}
+	wg.Wait()
+	return made, errors.Join(errs...)
 }
 
 // object compiles one file of kernels. Where it does not compile, it returns a

@@ -86,12 +86,12 @@ template <Fault F> DEV void ring(u8 *memory, ARGUMENTS) {
     multiply(c, tile_at(base, at.stage) + (F == OFF_SWIZZLE ? 128 : 0), i > 0, F == PART_WAYS && warp == 3);
     if (F != NO_COMMIT) products_commit();
     if (F == EARLY_FREE) arrive(empty + at.stage * 8, tid() % 32 == 0);
-    if (F == EARLY_SUMS) out[tid()] = sum_of(c);
+    if (F == EARLY_SUMS) out[bid() * 128 + tid()] = sum_of(c);
     products_wait<0>(c);
     if (F != EARLY_FREE) arrive(empty + at.stage * 8, tid() % 32 == 0);
     at.next();
   }
-  if (F != EARLY_SUMS) out[tid()] = sum_of(c);
+  if (F != EARLY_SUMS) out[bid() * 128 + tid()] = sum_of(c);
 }
 FAULTY(ok_ring, ring, NONE)
 FAULTY(wrong_parity, ring, WRONG_PARITY)
@@ -218,32 +218,38 @@ FAULTY(sends_not_waited_for_c4, sends, NO_WAIT)
 FAULTY(sends_to_own_block_c4, sends, OWN_BLOCK)
 FAULTY(sends_before_made_c4, sends, NO_CLUSTER_SYNC)
 
-// put writes from the first block of two to the second, after a copy of its own,
-// which the second does not wait for.
+// put writes from the first block of two to the second.
 template <Fault F> DEV void put(u8 *memory, ARGUMENTS) {
-  const u32 base = start(memory), there = base + 8, box = sums_at(base), at = box + tid() % 128 * 16;
+  const u32 base = start(memory), at = sums_at(base) + tid() % 128 * 16;
+  constexpr bool leaves = F == HAS_LEFT || F == HAS_LEFT_ALONE;
   if (tid() == 0) {
-    barrier_init(base, 1);
-    barrier_init(there, 128);
+    barrier_init(base, 128);
     barriers_made();
   }
   cluster_sync();
   dependency_wait();
+  if (leaves && cluster_rank() == 1) {
+    atomic_add(counts, 1);
+    return;
+  }
   if (cluster_rank() == 0) {
-    if (tid() / 32 == 4) copy_bulk(tile_at(base, 0), data, TILE, base);
-    wait_phase(base, 0);
+    if (leaves && tid() == 0) {
+      while (load_acquire(counts) < 160) {
+      }
+    }
+    if (leaves) sync();
     if (tid() < 128) {
       if (F != HAS_LEFT_ALONE) put_into(at, 1, {1, 2, 3, 4});
-      if (F != RELAXED) arrive_with(there, 1);
+      if (F != RELAXED) arrive_with(base, 1);
     }
   }
-  if (F == HAS_LEFT || F == HAS_LEFT_ALONE) return;
+  if (leaves) return;
   if (F == RELAXED) {
     cluster_arrive();
     cluster_wait();
   }
   if (cluster_rank() == 1 && tid() < 128) {
-    if (F != RELAXED && F != NO_WAIT) wait_with(there, 0);
+    if (F != RELAXED && F != NO_WAIT) wait_with(base, 0);
     float v[4];
     get(v, at);
     out[tid()] = v[3];
@@ -313,7 +319,7 @@ template <Fault F> DEV void meets(u8 *, ARGUMENTS) {
   }
   if (F != ONE_THREAD) sync();
   float sum = 0;
-  for (u32 b = 0; b < gdim(); b++) sum += data[b * 128 + tid() % 128];
+  for (u32 b = 0; b < gdim(); b++) sum += load_l2(data + b * 128 + tid() % 128);
   if (tid() < 128) out[bid() * 128 + tid()] = sum;
 }
 FAULTY(ok_meets, meets, NONE)
