@@ -43,7 +43,9 @@ func (b builder) build() (string, error) {
 	}
 	flags := fmt.Sprint(emulation.CommonFlags, kernelFlags, emulation.CheckedFlags, emulation.LinkFlags, b.checked)
 	version := emulation.Hash(common, flags) // of what kernels and driver have in common
-	driver, err := b.library(version)
+	// A process may hold several builds, each with its kernels: they find their driver by its name.
+	name := "windrow-emulator-" + emulation.Hash(version, filepath.Base(b.kernels), fmt.Sprint(b.hopper))
+	driver, err := b.library(version, name)
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +53,7 @@ func (b builder) build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects, err := each(files, func(f string) (string, error) { return b.object(f, driver, version) })
+	objects, err := each(files, func(f string) (string, error) { return b.object(f, driver, version, name) })
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +92,7 @@ func (b builder) files() (files, leftOut []string, err error) {
 }
 
 // library builds the driver without kernels.
-func (b builder) library(version string) (string, error) {
+func (b builder) library(version, name string) (string, error) {
 	files, err := emulation.Sources(b.runtime, ".cpp")
 	if err != nil {
 		return "", err
@@ -112,8 +114,8 @@ func (b builder) library(version string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		name := strings.TrimSuffix(filepath.Base(f), ".cpp") + "-" + emulation.Hash(version, fmt.Sprint(headers), string(source)) + ".o"
-		return b.cache.Make(name, func(out string) error {
+		object := strings.TrimSuffix(filepath.Base(f), ".cpp") + "-" + emulation.Hash(version, fmt.Sprint(headers), string(source)) + ".o"
+		return b.cache.Make(object, func(out string) error {
 			args := append(slices.Clone(emulation.CommonFlags), "-I", b.executor, "-c", "-o", out, f)
 			if b.checked {
 				args = append(args, "-DCHECKED")
@@ -124,9 +126,8 @@ func (b builder) library(version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return b.cache.Make("driver-"+emulation.Hash(version, fmt.Sprint(objects))+".so", func(out string) error {
-		// The name lets a process hold several builds, each with its kernels.
-		args := append(slices.Clone(emulation.LinkFlags), "-Wl,-soname,windrow-emulator-"+version, "-o", out)
+	return b.cache.Make("driver-"+emulation.Hash(name, fmt.Sprint(objects))+".so", func(out string) error {
+		args := append(slices.Clone(emulation.LinkFlags), "-Wl,-soname,"+name, "-o", out)
 		return emulation.Compile(append(append(args, objects...), "-lstdc++", "-lm", "-ldl")...)
 	})
 }
@@ -148,36 +149,37 @@ func each(files []string, compile func(file string) (string, error)) ([]string, 
 	return made, errors.Join(errs...)
 }
 
-// object compiles one file of kernels. Where it does not compile, it returns a
-// text file of the errors.
-func (b builder) object(file, driver, version string) (string, error) {
+// object compiles one file of kernels for a driver. Where it does not compile, it
+// returns a text file of the errors.
+func (b builder) object(file, driver, version, name string) (string, error) {
 	source, err := b.sourceOf(file, map[string]bool{})
 	if err != nil {
 		return "", err
 	}
-	base := strings.TrimSuffix(filepath.Base(file), ".cu")
-	name := base + "-" + emulation.Hash(source, version)
-	broken := filepath.Join(string(b.cache), name+".error")
+	base := strings.TrimSuffix(filepath.Base(file), ".cu") + "-"
+	compiled := base + emulation.Hash(source, version)
+	broken := filepath.Join(string(b.cache), compiled+".error")
 	if _, err := os.Stat(broken); err == nil {
 		return broken, nil
 	}
 	var failure error
-	path, err := b.cache.Make(name+".so", func(out string) error {
+	object, err := b.cache.Make(compiled+".o", func(out string) error {
 		flags := slices.Concat(emulation.CommonFlags, kernelFlags)
 		if b.checked {
 			flags = append(flags, emulation.CheckedFlags...)
 		}
-		object := out + ".o"
-		defer os.Remove(object)
-		if failure = emulation.Compile(append(flags, "-I", b.include, "-I", b.executor, "-c", "-o", object, file)...); failure != nil {
-			return failure
-		}
+		failure = emulation.Compile(append(flags, "-I", b.include, "-I", b.executor, "-c", "-o", out, file)...)
+		return failure
+	})
+	if failure != nil {
+		return b.cache.Make(compiled+".error", func(out string) error { return os.WriteFile(out, []byte(failure.Error()+"\n"), 0o644) })
+	}
+	if err != nil {
+		return "", err
+	}
+	return b.cache.Make(base+emulation.Hash(compiled, name)+".so", func(out string) error {
 		return emulation.Compile(append(slices.Clone(emulation.LinkFlags), "-o", out, object, driver, "-lm")...)
 	})
-	if failure == nil {
-		return path, err
-	}
-	return b.cache.Make(name+".error", func(out string) error { return os.WriteFile(out, []byte(failure.Error()+"\n"), 0o644) })
 }
 
 // assemble puts a driver and its kernels into one folder, and the names of the
