@@ -92,3 +92,31 @@ func (x *exchange) free(ctx *driver.Context) {
 	}
 	*x = exchange{}
 }
+
+// outbox is page-locked memory of the host that kernels write results to: a copy
+// behind them costs 7 µs of a step more.
+type outbox struct {
+	host *driver.Pinned
+	size int
+}
+
+// grow makes room for n bytes and tells whether the address changed.
+func (x *outbox) grow(ctx *driver.Context, n int) (changed bool, err error) {
+	if n <= x.size {
+		return false, nil
+	}
+	x.free()
+	n = max(powerOfTwo(n), 1<<20)
+	if x.host, err = ctx.HostAlloc(n); err != nil {
+		return true, err
+	}
+	x.size = n
+	return true, nil
+}
+
+func (x *outbox) free() {
+	if x.host != nil {
+		x.host.Close()
+	}
+	*x = outbox{}
+}

@@ -91,10 +91,28 @@ func attendRoom(bucket, qHeads, dim, chunks, units int) int {
 	return bucket * qHeads * ((chunks + units - 1) / units) * (4*dim + 8)
 }
 
-// prepareAttend makes room for the parts of attendDecode. It may allocate, so it
-// is called outside a capture; it tells whether the room has moved.
-func (d *device) prepareAttend(bucket, longest, spans, chunks, qHeads, dim int) (moved bool, err error) {
-	return d.roomForParts(attendRoom(bucket, qHeads, dim, chunks, d.splitOf(qHeads, spans, chunks, longest).units))
+// aheadRoom bounds the room for contexts that have not been reached.
+const aheadRoom = 64 << 20
+
+// prepareAttend makes room for the parts of attendDecode, and for contexts of up to
+// most chunks, so that they need not move in the middle of a generation. It may
+// allocate, so it is called outside a capture; it tells whether the room has moved.
+func (d *device) prepareAttend(bucket, longest, spans, chunks, most, qHeads, dim int) (moved bool, err error) {
+	room := d.attendPartsRoom(bucket, longest, spans, chunks, qHeads, dim)
+	if room <= d.attendBytes {
+		return false, nil
+	}
+	for c := 2 * chunks; c <= most; c *= 2 {
+		if n := d.attendPartsRoom(bucket, longest, spans, c, qHeads, dim); n <= aheadRoom {
+			room = max(room, n)
+		}
+	}
+	return d.roomForParts(room)
+}
+
+// attendPartsRoom is the bytes of the parts of attendDecode.
+func (d *device) attendPartsRoom(bucket, longest, spans, chunks, qHeads, dim int) int {
+	return attendRoom(bucket, qHeads, dim, chunks, d.splitOf(qHeads, spans, chunks, longest).units)
 }
 
 func (d *device) roomForParts(bytes int) (moved bool, err error) {

@@ -44,7 +44,7 @@ type Backend struct {
 	arena     arena
 	graphs    graphs
 	step      exchange // the step block
-	results   exchange // row results
+	results   outbox   // row results
 	pass      pass
 }
 
@@ -76,7 +76,12 @@ func (b *Backend) DeviceName() string { return b.device.info.Name }
 
 // Launches is how many nodes the last replayed graph has: kernels and copies
 // of one step.
-func (b *Backend) Launches() int { return b.graphs.nodes }
+func (b *Backend) Launches() int {
+	if b.graphs.last == nil {
+		return 0
+	}
+	return b.graphs.last.Nodes()
+}
 
 // Name is "cuda".
 func (b *Backend) Name() string { return "cuda" }
@@ -143,6 +148,6 @@ func (b *Backend) Close() error {
 	b.owned, b.freePages = nil, nil
 	b.arena.free(d.ctx)
 	b.step.free(d.ctx)
-	b.results.free(d.ctx)
+	b.results.free()
 	return errors.Join(err, d.close())
 }

@@ -128,14 +128,9 @@ func (d *device) launch(k kernel, grid dim, threads int, args ...uint64) {
 	}
 }
 
-// copyIn, copyOut and copy enqueue copies between host and device, and on the
-// device.
+// copyIn and copy enqueue copies, from the host and on the device.
 func (d *device) copyIn(dst driver.Ptr, src *driver.Pinned, n int) {
 	d.enqueue(func() error { return d.stream.CopyIn(dst, src, 0, n) })
-}
-
-func (d *device) copyOut(dst *driver.Pinned, src driver.Ptr, n int) {
-	d.enqueue(func() error { return d.stream.CopyOut(dst, 0, src, n) })
 }
 
 func (d *device) copy(dst, src driver.Ptr, n int) {

@@ -13,8 +13,8 @@ func (b *Backend) warm(y *plan) error {
 	return b.device.take()
 }
 
-// emit enqueues a plan: the step block, one or a few kernels an action, and
-// the row results.
+// emit enqueues a plan: the step block, and one or a few kernels an action. The
+// last ones write the row results to the host.
 func (b *Backend) emit(y *plan) {
 	d := b.device
 	d.copyIn(b.step.device, b.step.host, y.shape.layout().size+y.host)
@@ -32,11 +32,6 @@ func (b *Backend) emit(y *plan) {
 		default:
 			b.emitRows(y, a)
 		}
-	}
-	if y.head > 0 {
-		a := &y.actions[len(y.actions)-1]
-		_, out := statsBytes(a.w[0].w.out, y.head, y.top)
-		d.copyOut(b.results.host, b.results.device, out)
 	}
 }
 
@@ -175,5 +170,5 @@ func (b *Backend) emitHead(y *plan, a *action) {
 		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
 		d.simtProject(a.scratch[1], a.scratch[0], w.w, 0, false, y.head)
 	}
-	d.rowStats(b.results.device, a.scratch[1], w.w.out, y.head, y.top, b.step.device, a.scratch[2])
+	d.rowStats(b.results.host.Address(), a.scratch[1], w.w.out, y.head, y.top, b.step.device, a.scratch[2])
 }

@@ -26,33 +26,50 @@ func (p *pass) flushWanting(want *buffer) {
 		p.b.device.ctx.Enter()
 		p.err = p.run(want)
 		p.b.device.ctx.Leave()
-		p.flushed = true
+		p.done(want == nil)
 	}
 	p.forget()
 }
 
-// run does what is recorded in the three steps that a group of GPUs takes
-// together.
+// done notes a flush. The operations of the first one may be kept, where nothing
+// was read.
+func (p *pass) done(results bool) {
+	p.ran = 0
+	if results && !p.flushed && p.err == nil {
+		p.ran = len(p.ops)
+	}
+	p.flushed = true
+}
+
+// run does what is recorded in the steps that a group of GPUs takes together.
 func (p *pass) run(want *buffer) error {
+	if err := p.begin(want); err != nil {
+		return err
+	}
+	return p.wait()
+}
+
+// begin is run without the wait.
+func (p *pass) begin(want *buffer) error {
 	if err := p.settle(want); err != nil {
 		return err
 	}
-	if err := p.capture(want); err != nil {
+	if err := p.capture(); err != nil {
 		return err
 	}
 	return p.launch()
 }
 
-// settle plans, and makes room for what the plan needs: it queues nothing. It
-// leaves the graph of an equal pass, if there was one.
+// settle plans, and makes room for what the plan needs: it queues nothing. What is
+// kept may have its graph, and is not planned then.
 func (p *pass) settle(want *buffer) error {
 	// The weights are there: the uploader's threads and buffers have done their
 	// work. A later weight starts them again.
 	if err := p.b.uploader.Close(); err != nil {
 		return err
 	}
-	p.plan.geometry = p.geometry()
-	p.graph, p.idle = p.recall(want), false
+	p.plan.geometry = p.geometry(p.values.spans)
+	p.graph, p.idle = p.recall(), false
 	if p.graph != nil {
 		return nil
 	}
@@ -66,18 +83,18 @@ func (p *pass) settle(want *buffer) error {
 }
 
 // capture makes the graph of a decode pass that has none.
-func (p *pass) capture(want *buffer) (err error) {
+func (p *pass) capture() (err error) {
 	if p.idle || p.graph != nil || !p.plan.decode {
 		return nil
 	}
 	if p.graph, err = p.b.capture(&p.plan); err == nil {
-		p.remember(want, p.graph)
+		p.remember()
 	}
 	return err
 }
 
 // launch enqueues the plan, as its graph or, in prefill passes, its kernels one by
-// one, and waits.
+// one.
 func (p *pass) launch() error {
 	if p.idle {
 		return nil
@@ -89,17 +106,20 @@ func (p *pass) launch() error {
 		binary.LittleEndian.PutUint32(b.step.host.Bytes()[at+4*i:], math.Float32bits(x))
 	}
 	if p.graph != nil {
-		b.graphs.nodes = p.graph.Nodes()
-		if err := p.graph.Launch(b.device.stream); err != nil {
-			return err
-		}
-	} else {
-		b.emit(&p.plan)
-		if err := b.device.take(); err != nil {
-			return err
-		}
+		b.graphs.last = p.graph
+		return p.graph.Launch(b.device.stream)
 	}
-	return b.device.stream.Synchronize()
+	b.emit(&p.plan)
+	return b.device.take()
+}
+
+// wait waits for what launch has enqueued. The driver spins: to block costs 40 µs a
+// step, and to spin on a word that the device writes gains nothing.
+func (p *pass) wait() error {
+	if p.idle {
+		return nil
+	}
+	return p.b.device.stream.Synchronize()
 }
 
 // prepare makes room for what the launches use besides the arena: it may
@@ -107,13 +127,19 @@ func (p *pass) launch() error {
 func (p *pass) prepare() error {
 	b, y := p.b, &p.plan
 	grown := false
-	room := func(x *exchange, n int) error {
+	room := func(x interface {
+		grow(ctx *driver.Context, n int) (bool, error)
+	}, n int) error {
 		changed, err := x.grow(b.device.ctx, n)
 		grown = grown || changed
 		return err
 	}
 	if err := room(&b.step, y.shape.layout().size+y.host); err != nil {
 		return err
+	}
+	longest := 1 // context that the storage takes, in chunks
+	for _, s := range p.values.spans {
+		longest = max(longest, powerOfTwo((s.KV.Layout().Slots+chunkSlots-1)/chunkSlots))
 	}
 	for i := range y.actions {
 		a := &y.actions[i]
@@ -127,7 +153,7 @@ func (p *pass) prepare() error {
 			}
 		case opAttend:
 			if a.src[0].bf16 != 0 && y.decode {
-				changed, err = b.device.prepareAttend(y.shape.bucket, y.most, y.shape.spans, y.chunks, a.src[0].width/y.kv.HeadDim, y.kv.HeadDim)
+				changed, err = b.device.prepareAttend(y.shape.bucket, y.most, y.shape.spans, y.chunks, longest, a.src[0].width/y.kv.HeadDim, y.kv.HeadDim)
 			}
 		case opProject, opProjectAdd, opGated:
 			if a.src[0].bf16 != 0 && (!y.decode || y.wide) {
@@ -155,8 +181,8 @@ type graphs struct {
 	entries map[uint64][]*captured
 	seed    maphash.Seed
 	count   int
-	nodes   int          // of the graph replayed last
-	recent  []*recording // the newest first
+	last    *driver.Graph // replayed
+	clears  int           // how often all were dropped
 }
 
 // captured is the graph of a plan.
@@ -176,7 +202,8 @@ func (g *graphs) clear() {
 		}
 	}
 	clear(g.entries)
-	g.count, g.recent = 0, nil
+	g.count = 0
+	g.clears++
 }
 
 func (g *graphs) key(y *plan) uint64 {

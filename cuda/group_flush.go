@@ -46,18 +46,29 @@ func (p *groupPass) End() error {
 	return p.err
 }
 
-// flush runs what all GPUs have recorded, and waits. Planning and making room come
-// first, for all of them, so that an error of one leaves none waiting for it, and
-// since an allocation may wait for other GPUs' work.
+// flush runs what all GPUs have recorded, and waits.
 func (p *groupPass) flush(want *groupBuffer) {
-	defer func() {
+	if p.failed() == nil && (want != nil || len(p.passes[0].ops) > 0) {
+		p.ready(want)
+		p.onAll(func(q *pass) error {
+			if err := q.launch(); err != nil {
+				return err
+			}
+			return q.wait()
+		})
 		for _, q := range p.passes {
-			q.forget()
+			q.done(want == nil && p.err == nil)
 		}
-	}()
-	if p.failed() != nil || want == nil && len(p.passes[0].ops) == 0 {
-		return
 	}
+	for _, q := range p.passes {
+		q.forget()
+	}
+}
+
+// ready plans and makes room, for all GPUs before any of them works, so that an
+// error of one leaves none waiting for it, and since an allocation may wait for
+// other GPUs' work.
+func (p *groupPass) ready(want *groupBuffer) {
 	wanted := func(i int) *buffer {
 		if want == nil {
 			return nil
@@ -74,27 +85,25 @@ func (p *groupPass) flush(want *groupBuffer) {
 		}
 		known = known && (q.graph != nil || q.idle)
 	}
-	enter := func(step func(i int, b *Backend) error) {
-		if p.err == nil {
-			p.err = p.g.together(func(i int, b *Backend) error {
-				b.device.ctx.Enter()
-				defer b.device.ctx.Leave()
-				return step(i, b)
-			})
-		}
-	}
 	if !known {
-		enter(func(i int, b *Backend) error { return b.pass.makeReady(wanted(i)) })
+		p.onAll((*pass).makeReady)
 	}
-	enter(func(i int, b *Backend) error { return b.pass.launch() })
-	for _, q := range p.passes {
-		q.flushed = true
+}
+
+// onAll does a step of all GPUs' passes at once.
+func (p *groupPass) onAll(step func(*pass) error) {
+	if p.err == nil {
+		p.err = p.g.together(func(_ int, b *Backend) error {
+			b.device.ctx.Enter()
+			defer b.device.ctx.Leave()
+			return step(&b.pass)
+		})
 	}
 }
 
 // makeReady captures, or loads the kernels of what is not captured: what may wait
 // for another GPU is done before any of them depends on the others.
-func (p *pass) makeReady(want *buffer) error {
+func (p *pass) makeReady() error {
 	if p.idle || p.graph != nil {
 		return nil
 	}
@@ -110,7 +119,7 @@ func (p *pass) makeReady(want *buffer) error {
 		p.b.warmed[key] = err == nil
 		return err
 	}
-	if err := p.capture(want); err != nil {
+	if err := p.capture(); err != nil {
 		return err
 	}
 	if err := p.graph.Upload(p.b.device.stream); err != nil {

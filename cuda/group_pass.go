@@ -28,6 +28,7 @@ type groupPass struct {
 	parts   [][]backend.Span
 	targets []backend.Buffer
 	weights []backend.Linear
+	head    *groupMatrix // of the last Results
 	err     error
 	open    bool
 }
@@ -58,7 +59,7 @@ func (g *Group) Begin(rows int) (backend.Pass, error) {
 		}
 	}
 	p.rows, p.used, p.err, p.open = rows, 0, nil, true
-	p.spans = p.spans[:0]
+	p.spans, p.head = p.spans[:0], nil
 	return p, nil
 }
 

@@ -25,10 +25,16 @@ func (p *groupPass) Results(x backend.Buffer, norm backend.Vector, eps float32, 
 	if !p.whole("results", xb) {
 		return nil, p.err
 	}
+	p.head = h
+	y := headPart{head: h, want: w, limit: limit, ops: make([]op, len(p.passes))}
+	parts, _, _ := h.headParts()
+	for i := range p.passes {
+		y.ops[i] = headOp(p.on(i, xb), nw.parts[i], eps, parts[i])
+	}
 	results := make([]backend.Result, 0, len(w.Rows))
 	for rows := range slices.Chunk(w.Rows, headRows) {
-		y := headPart{x: xb, norm: nw, eps: eps, head: h, want: w, limit: limit, rows: rows}
-		if err := p.head(&results, y); err != nil {
+		y.rows = rows
+		if err := p.runHead(&results, y); err != nil {
 			p.fail("%w", err)
 			return nil, p.err
 		}
@@ -38,9 +44,7 @@ func (p *groupPass) Results(x backend.Buffer, norm backend.Vector, eps float32, 
 
 // headPart is the head of at most headRows rows.
 type headPart struct {
-	x     *groupBuffer
-	norm  *groupVector
-	eps   float32
+	ops   []op // of each GPU
 	head  *groupMatrix
 	want  backend.Want
 	limit int
@@ -49,8 +53,8 @@ type headPart struct {
 
 // on says which of a GPU's ids, n from first on, may be candidates. A limit of 0
 // would be none: where there is no id, the only one under the limit is excepted.
-func (y *headPart) on(first, n, top int) candidates {
-	c := candidates{top: top, limit: int32(min(max(y.limit-first, 0), n)), except: -1}
+func (y *headPart) on(first, n int) candidates {
+	c := candidates{top: topOf(y.want, y.head.out), limit: int32(min(max(y.limit-first, 0), n)), except: -1}
 	if except := int(y.want.Except) - first; except >= 0 && except < n {
 		c.except = int32(except)
 	}
@@ -60,27 +64,39 @@ func (y *headPart) on(first, n, top int) candidates {
 	return c
 }
 
-// head runs the head on at most headRows rows.
-func (p *groupPass) head(results *[]backend.Result, y headPart) error {
-	n, top := len(y.rows), topOf(y.want, y.head.out)
-	parts, first := y.head.asHead()
-	heads := len(parts)
-	if heads == 0 { // all of it everywhere; the first GPU's counts
-		parts, first, heads = y.head.parts, make([]int, len(p.passes)), 1
-	}
+// runHead runs the head on at most headRows rows.
+func (p *groupPass) runHead(results *[]backend.Result, y headPart) error {
+	parts, first, _ := y.head.headParts()
 	for i, q := range p.passes {
-		q.recordHead(p.on(i, y.x), y.norm.parts[i], y.eps, parts[i], y.on(first[i], parts[i].out, top), y.rows)
+		q.wantRows(y.on(first[i], parts[i].out), y.rows)
+		q.record(y.ops[i])
 	}
 	p.flush(nil)
 	if p.err != nil {
 		return p.err
 	}
+	return p.collect(results, y)
+}
+
+// headParts are the GPUs' parts of a head, the ids that they begin at, and how many
+// of them count: where every GPU has to make all of it, the first.
+func (m *groupMatrix) headParts() (parts []*matrix, first []int, count int) {
+	if parts, first = m.asHead(); len(parts) > 0 {
+		return parts, first, len(parts)
+	}
+	return m.parts, make([]int, len(m.parts)), 1
+}
+
+// collect appends the results that a flush has brought.
+func (p *groupPass) collect(results *[]backend.Result, y headPart) error {
+	parts, first, heads := y.head.headParts()
+	top := topOf(y.want, y.head.out)
 	logits, err := p.logits(y, parts[:heads], first)
 	if err != nil {
 		return err
 	}
 	list := make([]statistics, heads)
-	for i := range n {
+	for i, row := range y.rows {
 		for j := range heads {
 			s, err := readStats(p.g.shards[j].results.host.Bytes(), i, top)
 			if err != nil {
@@ -92,7 +108,7 @@ func (p *groupPass) head(results *[]backend.Result, y headPart) error {
 			list[j] = s
 		}
 		r := joinStats(list, top).result()
-		if err := y.want.Finish(&r, y.rows[i], backend.LogitsOf(logits, i, y.head.out), y.limit, mostTop); err != nil {
+		if err := y.want.Finish(&r, row, backend.LogitsOf(logits, i, y.head.out), y.limit, mostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)

@@ -27,9 +27,10 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 		p.fail("%w", err)
 		return nil, p.err
 	}
+	o := headOp(xb, nw, eps, h)
 	results := make([]backend.Result, 0, len(w.Rows))
 	for rows := range slices.Chunk(w.Rows, headRows) {
-		if err := p.head(&results, xb, nw, eps, h, w, int32(limit), rows); err != nil {
+		if err := p.head(&results, o, w, int32(limit), rows); err != nil {
 			p.fail("%w", err)
 			return nil, p.err
 		}
@@ -37,28 +38,39 @@ func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head 
 	return results, nil
 }
 
+// headOp is the final norm and the head, of rows that are wanted.
+func headOp(x *buffer, norm *vector, eps float32, h *matrix) op {
+	return op{kind: opHead, src: [3]*buffer{x}, w: [3]linear{{w: h}}, eps: eps, norm: [2]driver.Ptr{norm.data}}
+}
+
 // head runs the head on at most headRows rows.
-func (p *pass) head(results *[]backend.Result, x *buffer, norm *vector, eps float32, h *matrix, w backend.Want, limit int32, rows []int32) error {
-	n, top := len(rows), topOf(w, h.out)
-	p.recordHead(x, norm, eps, h, candidates{top, limit, w.Except}, rows)
+func (p *pass) head(results *[]backend.Result, o op, w backend.Want, limit int32, rows []int32) error {
+	vocabulary := o.w[0].w.out
+	p.wantRows(candidates{topOf(w, vocabulary), limit, w.Except}, rows)
+	p.record(o)
 	p.flush()
 	if p.err != nil {
 		return p.err
 	}
+	return p.collect(results, vocabulary, w, int(limit), rows)
+}
+
+// collect appends the results that a flush has brought.
+func (p *pass) collect(results *[]backend.Result, vocabulary int, w backend.Want, limit int, rows []int32) error {
 	var logits []float32
 	if w.Logits || w.TopK > mostTop {
-		logits = make([]float32, n*h.out)
+		logits = make([]float32, len(rows)*vocabulary)
 		if err := p.b.downloadLogits(logits, p.plan.logits); err != nil {
 			return err
 		}
 	}
-	for i := range n {
-		stats, err := readStats(p.b.results.host.Bytes(), i, top)
+	for i, row := range rows {
+		stats, err := readStats(p.b.results.host.Bytes(), i, topOf(w, vocabulary))
 		if err != nil {
 			return err
 		}
 		r := stats.result()
-		if err := w.Finish(&r, rows[i], backend.LogitsOf(logits, i, h.out), int(limit), mostTop); err != nil {
+		if err := w.Finish(&r, row, backend.LogitsOf(logits, i, vocabulary), limit, mostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)
@@ -75,13 +87,11 @@ type candidates struct {
 // topOf is how many candidates a row the device finds.
 func topOf(w backend.Want, vocabulary int) int { return max(1, min(w.TopK, mostTop, vocabulary)) }
 
-// recordHead records the final norm and the head of some rows, whose statistics
-// and best candidates the next flush brings.
-func (p *pass) recordHead(x *buffer, norm *vector, eps float32, h *matrix, c candidates, rows []int32) {
+// wantRows says which rows' statistics and best candidates the next flush brings.
+func (p *pass) wantRows(c candidates, rows []int32) {
 	v := &p.values
 	v.want = append(v.want[:0], rows...)
 	v.top, v.limit, v.except = c.top, c.limit, c.except
-	p.record(op{kind: opHead, src: [3]*buffer{x}, w: [3]linear{{w: h}}, eps: eps, norm: [2]driver.Ptr{norm.data}})
 }
 
 // downloadLogits copies logits that the head left.

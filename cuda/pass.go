@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -71,15 +72,26 @@ type pass struct {
 	idle    bool          // what is recorded takes no launch
 	joint   func()        // in a group: flushes all of its passes
 	flushed bool          // since Begin: buffers may have memory
+	table   *matrix       // of the last Embed
+	ran     int           // operations of the only flush so far, which Keep may still have
+	kept    *kept         // whose operations this pass runs; nil: only its own
+	own     own           // until what is kept has run
+	next    ahead
 	err     error
 	open    bool
 }
+
+// errClosed is the error of a forward after Close.
+var errClosed = errors.New("cuda: the backend is closed")
 
 // maxRows bounds a pass, so that sizes in bytes stay far from overflow.
 const maxRows = 1 << 20
 
 // Begin starts a forward.
 func (b *Backend) Begin(rows int) (backend.Pass, error) {
+	if b.device == nil {
+		return nil, errClosed
+	}
 	if rows <= 0 || rows > maxRows {
 		return nil, fmt.Errorf("cuda: a forward of %d rows", rows)
 	}
@@ -88,6 +100,7 @@ func (b *Backend) Begin(rows int) (backend.Pass, error) {
 		return nil, fmt.Errorf("cuda: a forward is still open")
 	}
 	p.b, p.rows, p.used, p.err, p.open, p.flushed = b, rows, 0, nil, true, false
+	p.table, p.ran = nil, 0
 	b.arena.reset()
 	p.forget()
 	p.values.spans, p.values.cos, p.values.sin = p.values.spans[:0], nil, nil
@@ -96,6 +109,9 @@ func (b *Backend) Begin(rows int) (backend.Pass, error) {
 
 // forget drops the recorded operations.
 func (p *pass) forget() {
+	if p.own.ops != nil {
+		p.ops, p.own.ops = p.own.ops, nil
+	}
 	p.ops, p.host = p.ops[:0], p.host[:0]
 	p.values.tokens, p.values.want = p.values.tokens[:0], p.values.want[:0]
 	p.values.rows = p.rows
@@ -121,7 +137,7 @@ func (p *pass) Buffer(width int) backend.Buffer {
 // record appends an operation.
 func (p *pass) record(o op) {
 	if p.err == nil {
-		p.ops = append(p.ops, o)
+		p.ops, p.ran = append(p.ops, o), 0
 	}
 }
 
@@ -137,17 +153,27 @@ func (p *pass) Embed(dst backend.Buffer, table backend.Matrix, tokens []int32) {
 	if len(p.values.tokens) > 0 || len(p.host) > 0 {
 		p.flush()
 	}
+	p.look(t, tokens)
 	if t.dt.Quantized() {
-		n := p.rows * t.in
-		p.host = slices.Grow(p.host[:0], n)[:n]
-		for r, id := range tokens {
-			quant.Row(p.host[r*t.in:(r+1)*t.in], &t.tensor, int(id))
-		}
 		p.record(op{kind: opEmbedHost, dst: [3]*buffer{d}})
 		return
 	}
-	p.values.tokens = append(p.values.tokens[:0], tokens...)
 	p.record(op{kind: opEmbed, dst: [3]*buffer{d}, w: [3]linear{{w: t}}})
+}
+
+// look makes tokens, or the rows of a table that is decoded on the host, what the
+// recorded embedding takes.
+func (p *pass) look(t *matrix, tokens []int32) {
+	p.table = t
+	if !t.dt.Quantized() {
+		p.values.tokens = append(p.values.tokens[:0], tokens...)
+		return
+	}
+	n := p.rows * t.in
+	p.host = slices.Grow(p.host[:0], n)[:n]
+	for r, id := range tokens {
+		quant.Row(p.host[r*t.in:(r+1)*t.in], &t.tensor, int(id))
+	}
 }
 
 // RMSNorm normalises each row.
@@ -325,6 +351,7 @@ func (p *pass) End() error {
 	p.flush()
 	p.open = false
 	p.forget()
+	p.giveBack()
 	p.values.cos, p.values.sin = nil, nil
 	clear(p.values.spans)
 	p.values.spans = p.values.spans[:0]

@@ -41,14 +41,14 @@ type action struct {
 // geometry is what the launches of a plan depend on besides their actions.
 type geometry struct {
 	shape  stepShape
-	decode bool // every span has at most invariantRows rows
-	wide   bool // a decode pass whose projections are made as prefill's
-	chunks int  // of the context, a power of two
-	most   int  // rows of the longest span, rounded up
-	kv     backend.KVLayout
-	host   int // bytes of embedded rows behind the step block
-	head   int // wanted rows, rounded up
-	top    int // candidates a row
+	decode bool             // every span has at most invariantRows rows
+	wide   bool             // a decode pass whose projections are made as prefill's
+	chunks int              // of the context, a power of two
+	most   int              // rows of the longest span, rounded up
+	kv     backend.KVLayout // its sizes are 0
+	host   int              // bytes of embedded rows behind the step block
+	head   int              // wanted rows, rounded up
+	top    int              // candidates a row
 }
 
 // plan is a list of operations made ready to launch.
@@ -192,30 +192,26 @@ func (p *pass) attendFast(o *op) bool {
 	return !p.b.exact && attendTakes(attentionOf(o.src[0].width, p.layout, o.scale))
 }
 
-// geometry rounds this pass's sizes up to those of its graphs.
-func (p *pass) geometry() geometry {
+// geometry rounds this pass's sizes up to those of its graphs, with those spans.
+func (p *pass) geometry(spans []backend.Span) geometry {
 	g := geometry{kv: p.layout, host: 4 * len(p.host), decode: true}
-	pages, slots, longest := 0, 1, 0
-	for _, s := range p.values.spans {
-		c := s.KV.(*kv)
-		pages += len(c.pages)
-		end := s.Base + s.Rows
-		if c.layout.Window != 0 {
-			end = min(end, c.layout.Slots)
-		}
-		slots = max(slots, end)
+	g.kv.Slots, g.kv.Window, g.kv.Keep = 0, 0, 0 // the step block says
+	slots, longest := 1, 0
+	for _, s := range spans {
+		slots = max(slots, slotsOf(s))
 		longest = max(longest, s.Rows)
 	}
-	if len(p.values.spans) == 0 {
+	if len(spans) == 0 {
 		longest = p.rows
 	}
 	g.decode = longest <= invariantRows
-	g.shape = stepShape{bucket: rowBucket(p.rows), half: p.layout.HeadDim / 2, spans: powerOfTwo(len(p.values.spans)), pages: powerOfTwo(max(pages, 8))}
+	g.chunks = powerOfTwo((slots + chunkSlots - 1) / chunkSlots)
+	g.shape = stepShape{bucket: rowBucket(p.rows), half: p.layout.HeadDim / 2, spans: powerOfTwo(len(spans))}
+	g.shape.pages = max(8, g.shape.spans*g.chunks)
 	g.wide = g.decode && p.b.variant && p.rows > invariantRows
 	if p.values.cos == nil {
 		g.shape.half = 0
 	}
-	g.chunks = powerOfTwo((slots + chunkSlots - 1) / chunkSlots)
 	if g.decode {
 		g.most = rowBucket(longest)
 	} else {
@@ -225,6 +221,15 @@ func (p *pass) geometry() geometry {
 		g.head, g.top = rowBucket(n), p.values.top
 	}
 	return g
+}
+
+// slotsOf is how many slots of its storage a span's rows may see.
+func slotsOf(s backend.Span) int {
+	n := s.Base + s.Rows
+	if l := s.KV.Layout(); l.Window != 0 {
+		n = min(n, l.Slots)
+	}
+	return n
 }
 
 // place gives a buffer memory in the forms f.

@@ -94,7 +94,7 @@ func (v *stepValues) write(block []byte, s stepShape, base driver.Ptr) {
 		for j, x := range []int{sp.First, sp.Rows, sp.Base, y.Slots, y.Window, y.Keep, page, 0} {
 			u32(l.span+i*spanBytes+4*j, uint32(x))
 		}
-		for _, p := range kv.pages {
+		for _, p := range kv.pages[:(slotsOf(sp)+pageSlots-1)/pageSlots] {
 			le.PutUint64(block[l.pages+8*page:], uint64(p))
 			page++
 		}

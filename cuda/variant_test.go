@@ -78,7 +78,7 @@ func TestBatchVariant(t *testing.T) {
 			}
 		}
 		got := without.logits(16, 0, 3)
-		if !without.b.graphs.recent[0].wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
+		if !without.b.pass.plan.wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
 			t.Errorf("%v: the kernels of invariant passes", dt)
 		}
 		exact := make([]float64, len(want))

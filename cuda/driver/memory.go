@@ -121,6 +121,10 @@ func (c *Context) HostAlloc(bytes int) (*Pinned, error) {
 // Bytes is the memory, until Close.
 func (p *Pinned) Bytes() []byte { return p.bytes }
 
+// Address is where kernels find the memory: where the host does, as addresses are
+// unified on every device that 64-bit programs run on.
+func (p *Pinned) Address() Ptr { return Ptr(uintptr(unsafe.Pointer(&p.bytes[0]))) }
+
 // Close frees the memory; nobody may hold its bytes any more.
 func (p *Pinned) Close() error {
 	if !drop(p.ctx, p.ctx.pinned, p) {

@@ -18,53 +18,76 @@ func openCUDA(t testing.TB) *Backend {
 	return b
 }
 
-// host is the host's part of steps of one shape, without the launch: recording,
-// finding the graph, filling the step block.
+// host runs steps of one shape, of operations that are kept.
 type host struct {
-	t      testing.TB
-	y      *toy
-	tokens []int32
-	spans  []backend.Span
+	t    testing.TB
+	y    *toy
+	v    backend.Values
+	kept *kept
 }
 
 func newHost(t testing.TB, y *toy, kv backend.KV, rows int) *host {
 	y.angles(rows, 0)
-	return &host{t: t, y: y, tokens: make([]int32, rows), spans: []backend.Span{{KV: kv, Rows: rows}}}
-}
-
-func (h *host) record() *pass {
-	p, err := h.y.b.Begin(len(h.tokens))
+	h := &host{t: t, y: y, v: backend.Values{
+		Tokens: make([]int32, rows), Cos: y.cos, Sin: y.sin,
+		Spans: []backend.Span{{KV: kv, Rows: rows}}, Want: bestOf(rows),
+	}}
+	p, err := y.b.Begin(rows)
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
-	h.y.begin(p)
-	h.y.record(p, h.tokens, h.spans, nil)
-	return p.(*pass)
+	y.begin(p)
+	y.record(p, h.v.Tokens, h.v.Spans, nil)
+	if _, err := p.Results(y.x, y.norm, 1e-6, y.head, h.v.Want); err != nil {
+		t.Fatal(err)
+	}
+	k, err := p.(backend.Keeper).Keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.kept = k.(*kept)
+	return h
 }
 
 // run is a whole step.
-func (h *host) run() {
-	if err := h.record().End(); err != nil {
+func (h *host) run() []backend.Result {
+	h.t.Helper()
+	if err := h.kept.Start(h.v); err != nil {
 		h.t.Fatal(err)
 	}
+	results, err := h.kept.Wait()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return results
 }
 
-// step is one without its launch; it tells whether the graph was found without
-// planning.
+// step is what comes before the launch of one; it tells whether the graph was found
+// without planning.
 func (h *host) step() bool {
-	p, b := h.record(), h.y.b
-	p.plan.geometry = p.geometry()
-	found := p.recall(nil) != nil
+	b := h.y.b
+	first, err := b.Begin(len(h.v.Tokens))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	p := first.(*pass)
+	p.use(h.kept)
+	p.fill(h.kept, h.v)
+	p.wantRows(candidates{1, 96, -1}, h.v.Want.Rows)
+	p.plan.geometry = p.geometry(p.values.spans)
+	found := p.recall() != nil
 	if found {
 		p.values.write(b.step.host.Bytes(), p.plan.shape, b.step.device)
 	}
 	p.forget()
-	p.open = false
+	if err := p.End(); err != nil {
+		h.t.Fatal(err)
+	}
 	return found
 }
 
-// TestStepsAllocateNothing holds the host's part of a step that equals one
-// before it to no allocation and no planning.
+// TestStepsAllocateNothing holds a step of kept operations to no planning, and to no
+// allocation but for its results: one, and one a row.
 func TestStepsAllocateNothing(t *testing.T) {
 	b := openCUDA(t)
 	defer b.Close()
@@ -81,7 +104,10 @@ func TestStepsAllocateNothing(t *testing.T) {
 			t.Fatal("an equal step was planned")
 		}
 	}); n != 0 {
-		t.Errorf("a step allocates %v times", n)
+		t.Errorf("what comes before the launch allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(3, func() { h.run() }); n > 4 {
+		t.Errorf("a step allocates %v times, want 4", n)
 	}
 	b.graphs.clear()
 	if h.step() {
@@ -89,8 +115,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkRecording is the host's part of a step of a model of 36 layers.
-func BenchmarkRecording(b *testing.B) {
+// BenchmarkStart is what the host does before the launch of a step of a model of 36
+// layers.
+func BenchmarkStart(b *testing.B) {
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprintf("%d rows", rows), func(b *testing.B) {
 			back := openCUDA(b)
@@ -116,6 +143,8 @@ type script struct {
 	t    *testing.T
 	r    *rand.Rand
 	toys [3]*toy
+	kept [3]backend.Recording // of the toys; nil: none yet
+	keep bool
 	seqs [3]sequence
 	last int // kind of pass
 	seen int // passes whose graph was found without planning
@@ -136,9 +165,9 @@ func newScript(t *testing.T, b *Backend) *script {
 
 // pass runs one pass and returns all that it computed.
 func (s *script) pass(b *Backend) (out []float32) {
-	y := s.toys[0]
+	toy := 0
 	if s.r.IntN(3) == 0 {
-		y = s.toys[1+s.r.IntN(2)]
+		toy = 1 + s.r.IntN(2)
 	}
 	usual := s.r.IntN(3) != 0 // a row or 16 of one sequence, the last one wanted
 	what := s.r.IntN(14)
@@ -148,8 +177,9 @@ func (s *script) pass(b *Backend) (out []float32) {
 	pair := what == 7 || s.last == 7 // alike but for what came before
 	s.last = what
 	if pair {
-		y, usual = s.toys[0], true
+		toy, usual = 0, true
 	}
+	y := s.toys[toy]
 	rowsOf := []int{1, 2, 9, 40}
 	var spans []backend.Span
 	total := 0
@@ -191,6 +221,10 @@ func (s *script) pass(b *Backend) (out []float32) {
 		}
 	}
 	y.angles(total, s.r.IntN(50))
+	plain := what > 7
+	if k := s.kept[toy]; k != nil && plain {
+		return s.again(b, k, backend.Values{Tokens: tokens, Cos: y.cos, Sin: y.sin, Spans: spans, Want: want})
+	}
 	first, err := b.Begin(total)
 	if err != nil {
 		s.t.Fatal(err)
@@ -225,20 +259,21 @@ func (s *script) pass(b *Backend) (out []float32) {
 		if (err != nil) != (what == 2) {
 			s.t.Fatalf("a pass of kind %d: error %v", what, err)
 		}
-		if err == nil && len(p.plan.actions) == 0 {
-			s.seen++
-		}
-		for _, r := range results {
-			out = append(out, r.Entropy, r.LogSumExp, float32(r.Argmax))
-			out = append(out, r.Logits...)
-			for _, c := range r.Top {
-				out = append(out, float32(c.ID), c.Logit)
-			}
-		}
+		out = append(out, numbers(results)...)
 	}
 	if what == 5 || what == 6 { // the first was never in f32
 		out = append(out, p.Read(y.attn)...)
 		out = append(out, p.Read(y.x)...)
+	}
+	if s.keep {
+		k, err := p.Keep()
+		if (err != nil) != (what == 2) || plain != (k != nil) {
+			s.t.Fatalf("a pass of kind %d: kept %v, error %v", what, k, err)
+		}
+		if plain {
+			s.kept[toy] = k
+		}
+		return out
 	}
 	if err := p.End(); (err != nil) != (what == 2) {
 		s.t.Fatalf("a pass of kind %d: error %v", what, err)
@@ -246,14 +281,69 @@ func (s *script) pass(b *Backend) (out []float32) {
 	return out
 }
 
-// TestRecall runs passes of changing shapes, weights, contexts and readers, and
-// ones that fail, on two backends of which one forgets all graphs before each
-// pass: their bits are equal.
-func TestRecall(t *testing.T) {
+// numbers are all that results say.
+func numbers(results []backend.Result) (out []float32) {
+	for _, r := range results {
+		out = append(out, r.Entropy, r.LogSumExp, float32(r.Argmax))
+		out = append(out, r.Logits...)
+		for _, c := range r.Top {
+			out = append(out, float32(c.ID), c.Logit)
+		}
+	}
+	return out
+}
+
+// again runs kept operations, after some values that they refuse.
+func (s *script) again(b *Backend, k backend.Recording, v backend.Values) []float32 {
+	closed := s.toys[0].kv(s.t)
+	closed.Close()
+	for what, change := range map[string]func(*backend.Values){
+		"a token":       func(v *backend.Values) { v.Tokens = append([]int32{96}, v.Tokens[1:]...) },
+		"angles":        func(v *backend.Values) { v.Sin = v.Sin[1:] },
+		"a closed kv":   func(v *backend.Values) { v.Spans = []backend.Span{{KV: closed, Rows: len(v.Tokens)}} },
+		"no span":       func(v *backend.Values) { v.Spans = nil },
+		"no row":        func(v *backend.Values) { v.Tokens = nil },
+		"no wanted row": func(v *backend.Values) { v.Want.Rows = nil },
+		"a wanted row":  func(v *backend.Values) { v.Want.Rows = []int32{int32(len(v.Tokens))} },
+	} {
+		bad := v
+		change(&bad)
+		if err := k.Start(bad); err == nil {
+			s.t.Fatalf("started in spite of %s", what)
+		}
+	}
+	if _, err := k.Wait(); err == nil {
+		s.t.Fatal("results of a forward that never started")
+	}
+	if err := k.Start(v); err != nil {
+		s.t.Fatal(err)
+	}
+	if len(b.pass.plan.actions) == 0 {
+		s.seen++
+	}
+	if _, err := b.Begin(1); err == nil {
+		s.t.Fatal("a forward began while another one runs")
+	}
+	clear(v.Tokens)
+	clear(v.Cos)
+	clear(v.Sin)
+	clear(v.Spans)
+	results, err := k.Wait()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return numbers(results)
+}
+
+// TestKept runs passes of changing shapes, weights, contexts and readers, and
+// ones that fail, on two backends: one keeps operations where it can, the other one
+// forgets all graphs before each pass. Their bits are equal.
+func TestKept(t *testing.T) {
 	a, b := openCUDA(t), openCUDA(t)
 	defer a.Close()
 	defer b.Close()
 	one, other := newScript(t, a), newScript(t, b)
+	one.keep = true
 	for i := range 100 {
 		b.graphs.clear()
 		got, want := one.pass(a), other.pass(b)
@@ -265,6 +355,6 @@ func TestRecall(t *testing.T) {
 		}
 	}
 	if one.seen < 10 || other.seen != 0 {
-		t.Errorf("%d passes of 100 were found, and %d where nothing is remembered; want 10 or more, and none", one.seen, other.seen)
+		t.Errorf("%d passes of 100 were found, and %d where nothing is kept; want 10 or more, and none", one.seen, other.seen)
 	}
 }
