@@ -14,7 +14,7 @@ import (
 // outputs took without partners, less what L2 then cost them.
 var (
 	hopperPair   = hopperTile("wide_pair", 4, gemmTile{name: "pair", cols: 256, tall: 2, broad: 1, split: 1, step: 0.66, edge: 3})
-	hopperWide   = hopperTile("wide", 4, gemmTile{name: "wide", cols: 256, tall: 1, broad: 1, split: 1, step: 0.70, edge: 3})
+	hopperWide   = hopperTile("alone", 4, gemmTile{name: "wide", cols: 256, tall: 1, broad: 1, split: 1, step: 0.70, edge: 3})
 	hopperNarrow = hopperTile("narrow_pair", 6, gemmTile{name: "narrow", cols: 128, tall: 1, broad: 2, split: 1, step: 0.36, edge: 2})
 	hopperSplit  = hopperTile("split_pair", 6, gemmTile{name: "split", cols: 128, tall: 1, broad: 1, split: 2, step: 0.36, edge: 5})
 

@@ -202,10 +202,10 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void multiply_tiles(u8
   }                                                                                                                                                          \
   REGISTER(name)
 
-GEMM(gemm_wide, 256, 4, ALONE)
+GEMM(gemm_alone, 256, 4, ALONE)
 GEMM(gemm_wide_pair, 256, 4, ROWS)
 GEMM(gemm_narrow_pair, 128, 6, COLS)
 GEMM(gemm_split_pair, 128, 6, SPLIT)
-GATED(gated_wide, 256, 4, ALONE)
+GATED(gated_alone, 256, 4, ALONE)
 GATED(gated_wide_pair, 256, 4, ROWS)
 GATED(gated_narrow_pair, 128, 6, COLS)

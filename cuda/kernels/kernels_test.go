@@ -164,6 +164,23 @@ func TestClusters(t *testing.T) {
 	}
 }
 
+// TestKernelNames wants no name in two files: the emulator finds kernels by name.
+func TestKernelNames(t *testing.T) {
+	files := map[string]string{}
+	for _, file := range Files(9, 0) {
+		names, err := Names(file, 9, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if other, ok := files[name]; ok {
+				t.Errorf("kernel %s is in %s and in %s", name, other, file)
+			}
+			files[name] = file
+		}
+	}
+}
+
 // TestImageContents holds the images against what a driver's translator takes:
 // no calls and no symbols of a device library, no doubles (slow), and no
 // paths of the machine that made them.
