@@ -138,10 +138,13 @@ struct Part {
 template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, u32 full, u32 empty, const u16 *q, const Vectors &v) {
   const u32 t = tid() % 128, line0 = t / 16, piece = t % 16;
 #pragma unroll 1
-  for (u32 i = 0; i * 8 < v.count; i++) { // lines that nobody writes make sums that nobody stores
+  for (u32 i = 0; i * 8 < v.count; i++) {
     const u32 line = i * 8 + line0;
     copy_piece(shared, line, piece, q + v.at(line < v.count ? line : 0) + piece * 8, true);
   }
+  // Lines that nobody writes make sums that nobody stores.
+  const u32 lines = (v.count + 7) / 8 * 8;
+  for (u32 half = 0; half < 2; half++) allow_unwritten(shared + half * HALF + lines * 128, (ROWS - lines) * 128);
   copy_commit();
   // Item 2u is the keys of tile u, item 2u + 3 its values, and item 1 does not
   // exist; the stages of the keys come before those of the values in the lists

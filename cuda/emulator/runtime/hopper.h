@@ -91,7 +91,9 @@ DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
   emulator::copy_bulk(to, from, bytes, barrier, file, line);
 }
 DEV void prefetch_map(const void *) {}
-DEV void allow_unwritten(u32 at, u32 bytes, CALLER) { emulator::allow_unwritten(emulator::shared_place(at, bytes, "allow_unwritten", file, line), bytes); }
+DEV void allow_unwritten(u32 at, u32 bytes, CALLER) {
+  if (bytes) emulator::allow_unwritten(emulator::shared_place(at, bytes, "allow_unwritten", file, line), bytes);
+}
 DEV void proxy_fence() { emulator::proxy_fence(); }
 template <u32 n> DEV void fewer_registers(CALLER) { emulator::set_registers(n, false, file, line); }
 template <u32 n> DEV void more_registers(CALLER) { emulator::set_registers(n, true, file, line); }
