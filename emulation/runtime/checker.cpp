@@ -63,7 +63,8 @@ Range stacks, own, arguments;
 Clocks device_clocks, shared_clocks; // all in the first where barriers order all memory
 unsigned real_lanes, wave_count; // of a cohort; matrix lanes come after the real ones, from wave_count * wave_lanes on
 unsigned group_lanes, at_once;   // group_lanes: of one group, whole waves
-std::vector<std::vector<Reads>> other_reads;
+std::vector<std::vector<Reads>> other_reads[2]; // of device memory, of shared memory
+bool by_wave; // reads are told apart by waves: those of a kernel whose waves pass barriers of their own in memory
 uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch that this one may overlap
 uint32_t running; // number of the cohort
 bool on, touched; // touched: the launch used device memory
@@ -154,16 +155,24 @@ bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsig
   return true;
 }
 
-void add_read(const Clocks &clocks, Cell &c, unsigned lane) {
+void add_read(const Clocks &clocks, std::vector<std::vector<Reads>> &lists, Cell &c, unsigned lane) {
   Waves wave = Waves(1) << (lane / wave_lanes);
   uint32_t bit = 1u << (lane % wave_lanes);
-  if (c.reads.group != running) {
-    if (c.reads.group) {
+  if (c.reads.group != running || (by_wave && c.reads.waves != wave)) {
+    if (c.reads.group && !clocks.settled(c.reads.group, c.reads.when)) {
       if (!c.others) {
-        c.others = uint32_t(other_reads.size());
-        other_reads.emplace_back();
+        c.others = uint32_t(lists.size());
+        lists.emplace_back();
       }
-      other_reads[c.others].push_back(c.reads);
+      auto &list = lists[c.others];
+      auto mine = std::find_if(list.begin(), list.end(), [&](const Reads &r) { return r.group == running && r.waves == wave; });
+      if (mine != list.end()) {
+        std::swap(*mine, c.reads);
+        c.reads.when = clocks.now();
+        c.reads.lanes |= bit;
+        return;
+      }
+      list.push_back(c.reads);
     }
     c.reads = {wave, running, clocks.now(), bit};
     return;
@@ -208,15 +217,16 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
         report(writing ? "an asynchronous copy" : "a product's read", r, p, bytes, from, (": no proxy_fence() after the write at " + place(c->from)).c_str());
     }
     if (!writing) {
-      if (!atomically) add_read(clocks, *c, lane); // atomic loads race with no write that is atomic
+      if (!atomically) add_read(clocks, other_reads[r.shared], *c, lane); // atomic loads race with no write that is atomic
       continue;
     }
     unsigned culprit;
     if (c->reads.group && !reads_before(clocks, c->reads, lane, culprit)) race(what, r, p, bytes, from, "read", c->reads.group, culprit, "");
     if (c->others) {
-      for (const Reads &o : other_reads[c->others])
+      auto &list = other_reads[r.shared][c->others];
+      for (const Reads &o : list)
         if (!reads_before(clocks, o, lane, culprit)) race(what, r, p, bytes, from, "read", o.group, culprit, "");
-      other_reads[c->others].clear();
+      list.clear();
     }
     *c = Cell{from, running, clocks.now(), uint16_t(lane), uint8_t(written | initialised | (atomically ? by_atomic : 0)), {}, c->others};
   }
@@ -233,7 +243,8 @@ void begin_launch(const Launch &l, Range stack_range, const Range *dynamic, unsi
   arguments = {(uint8_t *)l.arguments, (uint8_t *)(l.arguments + l.kernel->parameters)};
   current_launch = &l;
   launch_stamp = ++stamp;
-  other_reads.assign(1, {});
+  other_reads[0].assign(1, {});
+  by_wave = false;
   last_region = nullptr;
   at_once = l.at_once;
   real_lanes = l.lanes * at_once;
@@ -265,6 +276,7 @@ bool end_launch(bool ok) {
 void begin_group() {
   running = 1 + (group.index[0] + group.grid[0] * (group.index[1] + group.grid[1] * group.index[2])) / at_once;
   group_stamp = ++stamp;
+  other_reads[1].assign(1, {});
   for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_group(running);
 }
 
@@ -394,6 +406,7 @@ void allow_unwritten(const void *address, unsigned bytes) {
 }
 
 void reserve(const void *address, unsigned bytes) {
+  by_wave = true;
   each("a barrier", address, bytes, [](Region &r, const uint8_t *p, unsigned part) {
     access_page(r, p, part, write, current->number, here());
     each_cell(r, p, part, [](Cell &c) { c.flags |= reserved; });
