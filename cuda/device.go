@@ -19,6 +19,7 @@ type device struct {
 	functions map[entry]*function
 	err       error
 	tuning    tuning  // of decode projections
+	brief     bool    // self-tests take few shapes: an emulated device is slow
 	dry       bool    // load what launches need, and enqueue nothing
 	overlap   bool    // the launch before was a kernel: this one may start its prologue
 	prefill   prefill // what prefill projections keep

@@ -36,6 +36,7 @@ type tuning struct {
 	stream bool      // whatever the rows
 	tiled  tiledForm // if not zero
 	wide   wideForm  // likewise
+	stages int       // of the rings of inputs of both, at most, if not 0
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.

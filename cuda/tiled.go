@@ -57,13 +57,18 @@ const (
 	tiledWeightStages = 4
 )
 
+// stage is the bytes of a stage of a block's rings of inputs.
+func (t tiledForm) stage() int {
+	const inputs, sums = 2 * 128, 2 * 2 * 4 // of a row
+	return t.teams * 8 * t.tiles * (inputs + sums)
+}
+
 // tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
 // whether a block of that form has room.
 func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledShape, ok bool) {
 	s = tiledShape{tiledForm: t, slices: ceil(rows, 8*t.tiles)}
 	s.blocks = ceil(total, 4*t.wide) * s.slices * t.cluster
-	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
-	stage := t.teams * 8 * t.tiles * (inputs + sums)
+	stage := t.stage()
 	strips := t.teams * t.wide * 4 // with a warp for each
 	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
 	fixed += strips * tiledWeightStages * (128 / f.inputs) * f.granule
@@ -71,7 +76,7 @@ func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledSh
 		fixed += 1024 + strips*t.tiles*4*128 // barriers and sums of an exchange
 	}
 	limit := min(cmp.Or(d.tuning.shared, d.info.SharedPerBlock), d.info.SharedPerBlock) - reservedShared
-	s.stages = min((limit-fixed)/stage, mostTiledStages)
+	s.stages = min((limit-fixed)/stage, cmp.Or(d.tuning.stages, mostTiledStages))
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
 }

@@ -26,6 +26,9 @@ var tiledForms = []tiledForm{
 	{4, 1, 3, 4}, {4, 1, 1, 4},
 }
 
+// briefInputs go round the rings that brief self-tests have.
+const briefInputs = 1280
+
 // checkTiled holds each form against kernels/stream.cuh, bit for bit. It does
 // nothing on devices that tiled.cuh is not for.
 func checkTiled(d *device, dt backend.DType, group int) error {
@@ -33,7 +36,11 @@ func checkTiled(d *device, dt backend.DType, group int) error {
 		return nil
 	}
 	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+3)
-	for i, in := range append(shapesOf(dt, group), 4096) {
+	ins := append(shapesOf(dt, group), 4096)
+	if d.brief {
+		ins = []int{briefInputs}
+	}
+	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
 		forms := slices.DeleteFunc(slices.Clone(tiledForms), func(t tiledForm) bool {
 			_, ok := d.tiledShapeOf(t, c.format, 1, 1) // whether a block has room
@@ -43,6 +50,12 @@ func checkTiled(d *device, dt backend.DType, group int) error {
 			return fmt.Errorf("only %v have room", forms)
 		}
 		for j, t := range forms {
+			if d.brief { // one launch, of two slices of rows or one
+				c.stages = 2 + j%2
+				rows := []int{8*t.tiles + 9, 8*t.tiles - 7}[(j+int(dt)+group/32)%2]
+				[]func(tiledForm, int){c.three, c.gated}[(j/2+int(dt))%2](t, rows)
+				continue
+			}
 			rows := []int{130, 17, 64, 33, 24}[(i+j)%5]
 			c.three(t, rows)
 			c.gated(t, rows)
@@ -60,6 +73,7 @@ type tiledCase struct {
 	x      driver.Ptr // 130 rows
 	w      []linear
 	halves [2]linear // gate and up
+	stages int       // of the rings, at most, if not 0
 }
 
 var tiledOuts = []int{141, 24, 156}
@@ -109,7 +123,7 @@ func (c *tiledCase) same(t tiledForm, rows int, n []int, project func(dst []targ
 	for _, n := range n {
 		noise = append(noise, c.normals(n))
 	}
-	for i, forced := range []tuning{{stream: true}, {tiled: t}} {
+	for i, forced := range []tuning{{stream: true}, {tiled: t, stages: c.stages}} {
 		var dst []target
 		for j := range n {
 			dst = append(dst, target{f32: c.uploadF32(noise[j])})

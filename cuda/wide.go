@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -54,7 +55,7 @@ func (d *device) wideShapeOf(f wideForm, w format, total, rows, in int) (s wideS
 	stage, sums := 2*128*8*s.tiles, 4*f.wide*8*s.tiles*20*4
 	weights := 4 * f.wide * wideSlots * (128 / w.inputs) * w.granule
 	fixed := 2<<10 + weights // to begin on 1024 bytes, and barriers
-	s.stages = min((d.info.SharedPerBlock-reservedShared-fixed)/stage, mostWideStages)
+	s.stages = min((d.info.SharedPerBlock-reservedShared-fixed)/stage, cmp.Or(d.tuning.stages, mostWideStages))
 	s.shared = s.stages*stage + fixed
 	ok = s.stages >= 2 && s.stages*stage+weights >= sums
 	if f.parts > 1 {

@@ -36,8 +36,15 @@ func checkWide(d *device, dt backend.DType, group int) error {
 	}
 	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+4)
 	b.note(d.prepareWide())
-	for i, in := range append(shapesOf(dt, group), 1024, 4096, 12288) {
+	ins := append(shapesOf(dt, group), 1024, 4096, 12288)
+	if d.brief {
+		ins = []int{briefInputs}
+	}
+	for i, in := range ins {
 		outs := wideOutputs
+		if d.brief {
+			outs = []int{104, 24, 88}
+		}
 		if in == 1024 {
 			outs = []int{2056} // an odd number of tiles, and the last one not full
 		}
@@ -45,6 +52,16 @@ func checkWide(d *device, dt backend.DType, group int) error {
 		for j, form := range wideForms {
 			d.tuning.wide = form
 			rows := wideTurns[(i+j)%len(wideTurns)]
+			if d.brief { // one launch
+				d.tuning.stages = 2 + j%2
+				rows = []int{33, 70}[(j+int(dt))%2]
+				if ran := c.ran; (j/2+int(dt))%2 == 0 {
+					c.three(rows)
+				} else if c.gated(rows); c.ran == ran { // it has no room
+					c.three(rows)
+				}
+				continue
+			}
 			c.three(rows)
 			c.gated(rows)
 		}
