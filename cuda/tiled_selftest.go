@@ -26,6 +26,9 @@ var tiledForms = []tiledForm{
 	{4, 1, 3, 4}, {4, 1, 1, 4},
 }
 
+// briefTiledForms are one for each kernel, of few warps.
+var briefTiledForms = []tiledForm{{2, 1, 2, 1}, {4, 1, 1, 1}, {4, 4, 1, 1}, {8, 1, 1, 1}, {8, 2, 1, 1}, {4, 1, 1, 4}}
+
 // briefInputs go round the rings that brief self-tests have.
 const briefInputs = 1280
 
@@ -36,13 +39,13 @@ func checkTiled(d *device, dt backend.DType, group int) error {
 		return nil
 	}
 	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+3)
-	ins := append(shapesOf(dt, group), 4096)
+	all, ins := tiledForms, append(shapesOf(dt, group), 4096)
 	if d.brief {
-		ins = []int{briefInputs}
+		all, ins = briefTiledForms, []int{briefInputs}
 	}
 	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
-		forms := slices.DeleteFunc(slices.Clone(tiledForms), func(t tiledForm) bool {
+		forms := slices.DeleteFunc(slices.Clone(all), func(t tiledForm) bool {
 			_, ok := d.tiledShapeOf(t, c.format, 1, 1) // whether a block has room
 			return !ok
 		})

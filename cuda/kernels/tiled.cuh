@@ -445,3 +445,10 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   TILED(name, W, 8, 1)     \
   TILED(name, W, 8, 2)     \
   TILED_CLUSTER(name, W, 4, 4)
+// A block has no room for the weights of 8 bits of four teams.
+#define TILED_BYTES(name, W) \
+  TILED(name, W, 2, 1)       \
+  TILED(name, W, 4, 1)       \
+  TILED(name, W, 8, 1)       \
+  TILED(name, W, 8, 2)       \
+  TILED_CLUSTER(name, W, 4, 4)

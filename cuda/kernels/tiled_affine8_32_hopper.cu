@@ -2,4 +2,4 @@
 #include "tiled.cuh"
 
 using Affine8 = AffineGroups<Bytes, 32>;
-TILED_ALL(tiled_affine8_32, Affine8)
+TILED_BYTES(tiled_affine8_32, Affine8)

@@ -2,4 +2,4 @@
 #include "tiled.cuh"
 
 using Affine8 = AffineGroups<Bytes, 64>;
-TILED_ALL(tiled_affine8, Affine8)
+TILED_BYTES(tiled_affine8, Affine8)
