@@ -63,6 +63,7 @@ func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, i
 	part("results", testResults)
 	part("not finite", testNotFinite)
 	part("invariance", invariance)
+	part("keep", testKeep)
 	part("refusals", testRefusals)
 	if golden != "" {
 		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open, models) })
