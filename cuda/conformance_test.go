@@ -6,7 +6,6 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/backendtest"
-	"windrow/cuda/emulator"
 	"windrow/decoder/decodertest"
 )
 
@@ -83,7 +82,7 @@ func testLibrary(t testing.TB) string {
 	if onDevice {
 		return ""
 	}
-	return emulator.Library(t, false)
+	return emulatedLibrary(t)
 }
 
 // TestAttentionTimes prints what benchAttention measures on a GPU.

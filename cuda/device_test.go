@@ -2,16 +2,12 @@ package cuda
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
-	"windrow/cuda/kernels"
 )
 
 // testDevice opens the device that tests run on: the emulated one, or the GPU
@@ -22,7 +18,7 @@ func testDevice(t testing.TB) *device {
 	if number, err := strconv.Atoi(os.Getenv("WINDROW_CUDA_DEVICE")); err == nil {
 		return openDevice(t, driver.Options{}, number)
 	}
-	return openDevice(t, driver.Options{Library: emulator.Library(t, false)}, 0)
+	return openDevice(t, driver.Options{Library: emulatedLibrary(t)}, 0)
 }
 
 func openDevice(t testing.TB, o driver.Options, number int) *device {
@@ -94,49 +90,6 @@ func TestSelfTestsChecked(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// TestSelfTestsHopper runs the self-tests of the kernels that are for compute
-// capability 9.0 alone, in small shapes, checked like those of the others: each of
-// these kernels runs.
-func TestSelfTestsHopper(t *testing.T) {
-	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
-	}
-	library := emulator.Library(t, true, "*")
-	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	t.Setenv("WINDROW_EMULATED_SMS", "8") // room for all parts of a product by wide.cuh
-	left := map[string]bool{}
-	for _, file := range kernels.Files(9, 0) {
-		names, err := kernels.Names(file, 9, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			left[name] = strings.HasSuffix(file, "_hopper")
-		}
-	}
-	for i, s := range selfTests {
-		kind, _, _ := strings.Cut(s.name, "/")
-		if !slices.Contains([]string{"tiled", "wide", "prefill attention by wgmma", "gemm: every tile, odd rows and tails", "gemm: gated", "gemm: more tiles than blocks"}, kind) {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			t.Setenv("WINDROW_EMULATED_SEED", strconv.Itoa(i%2)) // 0: copies arrive as late as they can
-			d := openDevice(t, driver.Options{Library: library}, 0)
-			d.brief = true
-			if err := s.try(d); err != nil {
-				t.Error(err)
-			}
-			for e := range d.functions {
-				delete(left, e.name)
-			}
-		})
-	}
-	maps.DeleteFunc(left, func(_ string, hopper bool) bool { return !hopper })
-	if len(left) > 0 && !t.Failed() {
-		t.Errorf("not run: %v", slices.Sorted(maps.Keys(left)))
 	}
 }
 
