@@ -1,10 +1,15 @@
 package cuda
 
 import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/cuda/emulator"
 )
 
 // variantCase is a toy model with three sequences on one backend.
@@ -14,13 +19,15 @@ type variantCase struct {
 	t *testing.T
 }
 
-func newVariantCase(t *testing.T, variant bool, dt backend.DType) *variantCase {
-	b, err := New(Options{Library: testLibrary(t), BatchVariant: variant})
+func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType) *variantCase {
+	b, err := New(Options{Library: library, BatchVariant: variant})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	b.device.prefill.route = routeOwn // rows are fewer than it is worth
+	if !hopper(b.device) {
+		b.device.prefill.route = routeOwn // rows are fewer than it is worth
+	}
 	return &variantCase{b: b, y: newToy(t, b, dt, 1, 3), t: t}
 }
 
@@ -67,9 +74,24 @@ func (c *variantCase) logits(rows, first, sequences int) []float32 {
 // TestBatchVariant runs three sequences of 16 rows: batch invariant, where each
 // has the bits that it has alone, and not, where results are near and a second
 // pass is as the first. Two sequences have 32 rows, and their bits, either way.
-func TestBatchVariant(t *testing.T) {
+func TestBatchVariant(t *testing.T) { testBatchVariant(t, testLibrary(t)) }
+
+// TestBatchVariantHopper does so on an emulated device of compute capability 9.0,
+// checked: passes whose kernels overlap, by way of tensor maps.
+func TestBatchVariantHopper(t *testing.T) {
+	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
+		t.Skip("slow: set WINDROW_SLOW")
+	}
+	t.Setenv("WINDROW_EMULATED_CC", "9.0")
+	testBatchVariant(t, emulator.Library(t, true, hopperFiles()...))
+}
+
+// hopper tells whether a device takes the kernels for compute capability 9.0 alone.
+func hopper(d *device) bool { return d.info.Major == 9 && d.info.Minor == 0 }
+
+func testBatchVariant(t *testing.T, library string) {
 	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
-		with, without := newVariantCase(t, false, dt), newVariantCase(t, true, dt)
+		with, without := newVariantCase(t, library, false, dt), newVariantCase(t, library, true, dt)
 		want := with.logits(16, 0, 3)
 		for s := range 3 {
 			alone := with.logits(16, s, 1)
@@ -80,6 +102,9 @@ func TestBatchVariant(t *testing.T) {
 		got := without.logits(16, 0, 3)
 		if !without.b.pass.plan.wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
 			t.Errorf("%v: the kernels of invariant passes", dt)
+		}
+		if ran := slices.ContainsFunc(slices.Collect(maps.Keys(without.b.device.functions)), func(e entry) bool { return strings.HasSuffix(e.file, "_hopper") }); ran != hopper(without.b.device) {
+			t.Errorf("%v: kernels of 9.0 alone ran: %t", dt, ran)
 		}
 		exact := make([]float64, len(want))
 		for i, v := range want {
