@@ -76,11 +76,12 @@ func TestAheadWithoutMemory(t *testing.T) {
 	h.run()
 }
 
-// A backend may be closed while a forward runs.
+// A backend may be closed while a forward runs, and before its caches.
 func TestCloseStarted(t *testing.T) {
 	b := openCUDA(t)
 	y := newToy(t, b, backend.BF16, 1, 1)
-	h := newHost(t, y, y.kv(t), 1)
+	kv := y.kv(t)
+	h := newHost(t, y, kv, 1)
 	if err := h.kept.Start(h.v); err != nil {
 		t.Fatal(err)
 	}
@@ -93,4 +94,5 @@ func TestCloseStarted(t *testing.T) {
 	if err := h.kept.Start(h.v); !errors.Is(err, errClosed) {
 		t.Errorf("a start after Close: %v", err)
 	}
+	kv.Close()
 }

@@ -29,8 +29,10 @@ func (c *kv) Bytes() int64 {
 func (c *kv) Close() {
 	if c.open {
 		c.open = false
-		size := pageBytes(c.layout)
-		c.b.freePages[size] = append(c.b.freePages[size], c.pages...)
+		if c.b.device != nil { // else the pages are gone
+			size := pageBytes(c.layout)
+			c.b.freePages[size] = append(c.b.freePages[size], c.pages...)
+		}
 		c.pages = nil
 	}
 }
