@@ -69,6 +69,7 @@ uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch tha
 uint32_t running; // number of the cohort
 bool on, touched; // touched: the launch used device memory
 const Launch *current_launch;
+std::vector<uint32_t> read_until; // by wave: reads before that time are over
 
 bool in(const Range &r, const void *p) { return p >= r.begin && p < r.end; }
 
@@ -147,6 +148,7 @@ bool reads_before(const Clocks &clocks, const Reads &reads, unsigned lane, unsig
   if (clocks.settled(reads.group, reads.when)) return true;
   for (Waves waves = reads.waves; waves; waves &= waves - 1) {
     unsigned wave = uint64_t(waves) ? unsigned(__builtin_ctzl(uint64_t(waves))) : 64 + unsigned(__builtin_ctzl(uint64_t(waves >> 64)));
+    if (wave == lane / wave_lanes && reads.group == running && reads.when < read_until[wave]) continue;
     for (uint32_t lanes = reads.lanes; lanes; lanes &= lanes - 1) {
       culprit = wave * wave_lanes + unsigned(__builtin_ctz(lanes));
       if (!clocks.before(reads.group, culprit, reads.when, lane, false)) return false;
@@ -278,6 +280,7 @@ void begin_group() {
   group_stamp = ++stamp;
   other_reads[1].assign(1, {});
   for (Clocks *c : {&device_clocks, &shared_clocks}) c->begin_group(running);
+  read_until.assign(max_waves, 0);
 }
 
 void join(unsigned first, const uint32_t *masks, unsigned waves, unsigned ordered) {
@@ -303,6 +306,10 @@ void release(Knowledge &k, Stamp s) { device_clocks.release(k.times, s.lane, s.w
 void acquire(const Knowledge &k) { device_clocks.acquire(k.times, current->number); }
 bool knows(Stamp s) { return device_clocks.before(running, s.lane, s.when, current->number, false); }
 void load_atomic(const void *address) { access(address, 4, read | atomic, nullptr); }
+void reads_over() {
+  device_clocks.tick();
+  read_until[current->number / wave_lanes] = device_clocks.now();
+}
 void serialised() { chain = stamp; }
 
 void forget(const void *address) {

@@ -38,6 +38,8 @@ void reserve(const void *address, unsigned bytes);
 void load_atomic(const void *address);
 // allow_unwritten: the bytes of shared memory may be read though nobody has written them.
 void allow_unwritten(const void *address, unsigned bytes);
+// reads_over: what the lanes of the running wave have read, they have in registers: a later write of that wave comes after it.
+void reads_over();
 // serialised: what follows begins after everything before has ended.
 void serialised();
 // forget: the memory at the address is freed.
@@ -57,6 +59,7 @@ inline void arrived(const void *, unsigned) {}
 inline void reserve(const void *, unsigned) {}
 inline void load_atomic(const void *) {}
 inline void allow_unwritten(const void *, unsigned) {}
+inline void reads_over() {}
 inline void serialised() {}
 inline void forget(const void *) {}
 #endif

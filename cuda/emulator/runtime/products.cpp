@@ -229,8 +229,7 @@ void operation_product(Wave &w) {
 
   alignas(32) static float a[depth * rows], b[256 * depth];
   if (x.a[0]) {
-    // What a lane read to make its registers is read: the lanes' order from here on.
-    join(w);
+    check::reads_over(); // all lanes have their registers: nothing that the warp does later comes before what they read for them
     Registers &r = mine.registers.emplace_back();
     r.group = group;
     for (u32 lane = 0; lane < wave_lanes; lane++) {
