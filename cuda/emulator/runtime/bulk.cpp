@@ -1,7 +1,7 @@
 // Copies to shared memory that complete their bytes at a barrier: boxes of tensor
 // maps, runs of bytes, numbers sent to another block. They arrive as late as can
-// be: when no lane can go on without them, or, where lanes run in a random order,
-// at any time.
+// be: when no lane can go on without them, the newest first; or, where lanes run in a
+// random order, at any time and in any order.
 #include "hopper_state.h"
 
 #include <stdio.h>
@@ -103,8 +103,9 @@ void send(u32 to, const float *v, u32 barrier, const char *file, int line) {
 
 bool deliver() {
   if (pending.empty()) return false;
-  size_t i = 0;
-  while (i + 1 < pending.size() && chance(2)) i++;
+  size_t i = pending.size() - 1;
+  for (unsigned seen = 2; seen <= pending.size(); seen++)
+    if (chance(seen)) i = pending.size() - seen;
   Pending p = pending[i];
   pending.erase(pending.begin() + long(i));
   if (p.map) box(p);

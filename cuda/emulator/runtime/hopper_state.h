@@ -34,7 +34,7 @@ void at(const char *file, int line);
 
 void forget_barriers(unsigned lanes);
 void forget_bulk();
-// deliver lets the copy that was started first arrive, or any; false where there is none.
+// deliver lets the copy that was started last arrive, or any; false where there is none.
 bool deliver();
 const char *undelivered();
 void forget_products(unsigned lanes);
