@@ -17,6 +17,7 @@ import (
 // of the same library.
 func blasDevice(t *testing.T) *device {
 	t.Helper()
+	t.Setenv("WINDROW_EMULATED_CC", "8.0")
 	library := emulator.Library(t, false)
 	t.Setenv(blasVariable, library)
 	d := openDevice(t, driver.Options{Library: library}, 0)

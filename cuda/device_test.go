@@ -18,7 +18,9 @@ func testDevice(t testing.TB) *device {
 	if number, err := strconv.Atoi(os.Getenv("WINDROW_CUDA_DEVICE")); err == nil {
 		return openDevice(t, driver.Options{}, number)
 	}
-	return openDevice(t, driver.Options{Library: emulatedLibrary(t)}, 0)
+	d := openDevice(t, driver.Options{Library: emulatedLibrary(t)}, 0)
+	d.brief = os.Getenv("WINDROW_SLOW") == ""
+	return d
 }
 
 func openDevice(t testing.TB, o driver.Options, number int) *device {

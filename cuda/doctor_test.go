@@ -38,6 +38,7 @@ func TestDoctorFailures(t *testing.T) {
 		}},
 		selfTest{"not asked for", func(*device) error { return errors.New("run") }},
 	)
+	t.Setenv("WINDROW_EMULATED_CC", "8.0")
 	var reported []doctor.Check
 	checks, err := Doctor(emulator.Library(t, false), doctor.Options{
 		Only:   regexp.MustCompile("^t |device copy"),

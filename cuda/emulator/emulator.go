@@ -5,17 +5,26 @@
 //
 // Streams work as late as the API allows, when something waits for them;
 // shared memory, new device memory and the targets of asynchronous copies that
-// nobody waited for hold NaN; blocks run one after another.
+// nobody waited for hold NaN, and so do sums of products (wgmma) on their way.
+// Blocks run one after another; those of a cluster at once, and of kernels whose
+// blocks wait for each other as many as the device has multiprocessors. Copies
+// that complete at barriers arrive when no thread can go on without them.
 //
 // The checked build finds races between threads and between blocks, accesses out
 // of bounds, misaligned vectors, shared memory read before it is written, and
 // device memory used before dependency_wait() while an earlier kernel may use
-// it. Any build finds divergence at barriers and warp operations.
+// it; of compute capability 9.0, what copies and products read or write in shared
+// memory that nothing orders, or that no proxy_fence() shows them, and warps of a
+// warpgroup that start different products. Any build finds divergence at barriers
+// and warp operations, waits that never end, barriers used otherwise than they
+// were made, copies and products on their way when blocks end, and use of the
+// shared memory of a block that has ended.
 //
-// Neither says anything of speed, of registers, of assembly in a kernel (files
-// *_hopper.cu are not built at all), of the rounding inside a tensor core, or of
-// device memory read before anybody wrote it; and a block that waits for a later
-// one hangs here, where a GPU might run both.
+// Neither says anything of speed, of registers, of the instructions that clang
+// and ptxas make, of the rounding inside a tensor core, of the scope of an arrival
+// or a wait (block or cluster), or of device memory read before anybody wrote it.
+// Kernels for compute capability 9.0 alone run from C++ beside their assembly: what
+// only the assembly does wrong is not seen.
 //
 // The library reads the environment at each use:
 //
@@ -26,7 +35,7 @@
 //	WINDROW_EMULATED_DRIVER   version, as cuDriverGetVersion counts (13000)
 //	WINDROW_EMULATED_NCCL     version, as ncclGetVersion counts (22703)
 //	WINDROW_EMULATED_NCCL_FAILS  rank whose exchanges fail
-//	WINDROW_EMULATED_SEED     not 0: blocks, warps and threads run in a random order
+//	WINDROW_EMULATED_SEED     not 0: blocks, warps and threads run, and copies arrive, in a random order
 package emulator
 
 import (
