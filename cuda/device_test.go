@@ -81,9 +81,9 @@ func TestSelfTestsChecked(t *testing.T) {
 	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
 		t.Skip("slow: set WINDROW_SLOW")
 	}
-	library := emulator.Library(t, true)
-	t.Setenv("WINDROW_EMULATED_SEED", "1") // another order than that of the plain runs
-	t.Setenv("WINDROW_EMULATED_CC", "9.0") // launches overlap
+	library := emulator.Library(t, true, hopperFiles()...) // as TestSelfTestsHopper: one build less
+	t.Setenv("WINDROW_EMULATED_SEED", "1")                 // another order than that of the plain runs
+	t.Setenv("WINDROW_EMULATED_CC", "9.0")                 // launches overlap
 	for _, s := range selfTests {
 		t.Run(s.name, func(t *testing.T) {
 			d := openDevice(t, driver.Options{Library: library}, 0)
@@ -96,7 +96,7 @@ func TestSelfTestsChecked(t *testing.T) {
 }
 
 // withoutHopper keeps the device from kernels that are for compute capability 9.0
-// alone: the emulator's library has those that a test asks for.
+// alone.
 func (d *device) withoutHopper() {
 	d.prefill.tried, d.flash.tried = true, true
 	d.findBLAS()
