@@ -20,6 +20,7 @@ struct Meeting {
 };
 Meeting meetings[max_waves]; // by cluster of the cohort
 u32 waits_for[max_lanes];    // by lane: the phase that it has arrived at, and one
+u32 waited_for[max_lanes];   // the last one that is over for it
 
 // Seen is a lane's last look at a word that others change.
 struct Seen {
@@ -78,7 +79,7 @@ void barrier_init(u32 barrier, u32 arrivals, const char *file, int line) {
   if (!arrivals || arrivals >= 1 << 20) fail("barrier_init at %s:%d for %u arrivals", name_of(file), line, arrivals);
   u8 *p = shared_place(barrier, 8, "barrier_init", file, line);
   check::reserve(p, 8);
-  barriers[p] = {arrivals, arrivals, 0, 0, false, false, check::now_stamp(), {}, {}};
+  barriers[p] = {arrivals, arrivals, 0, 0, false, 0, check::now_stamp(), {}, {}};
 }
 
 void barriers_made() {
@@ -92,7 +93,7 @@ PhaseBarrier &barrier_at(u32 address, const char *what, const char *file, int li
   auto found = barriers.find(shared_place(address, 8, what, file, line));
   if (found == barriers.end()) fail("%s at %s:%d: there is no barrier at shared address %#x", what, name_of(file), line, address & 0xffffff);
   PhaseBarrier &b = found->second;
-  if (!b.shown && !check::knows(b.made)) fail("race: %s at %s:%d of a barrier whose barrier_init nothing orders before", what, name_of(file), line);
+  if ((!b.shown || waited_for[current->number] < b.shown) && !check::knows(b.made)) fail("race: %s at %s:%d of a barrier whose barrier_init nothing orders before", what, name_of(file), line);
   if (!b.fenced && rank_of(address) != group.rank) fail("%s at %s:%d of another block's barrier: no barriers_made() came after its barrier_init", what, name_of(file), line);
   return b;
 }
@@ -136,7 +137,7 @@ void cluster_arrive(bool release, const char *file, int line) {
   for (unsigned rank = 0; rank < cluster_size(); rank++) {
     Range r = shared_of(rank);
     for (auto &[p, b] : barriers)
-      if (p >= r.begin && p < r.end && b.fenced) b.shown = true;
+      if (p >= r.begin && p < r.end && b.fenced && !b.shown) b.shown = m.phase;
   }
   changed();
 }
@@ -147,6 +148,7 @@ void cluster_wait(bool, const char *file, int line) {
   u32 &mine = waits_for[current->number];
   if (!mine) fail("cluster_wait at %s:%d by a thread that has not arrived", name_of(file), line);
   while (m.phase < mine) park(file, line);
+  waited_for[current->number] = mine;
   mine = 0;
   check::acquire(m.there);
 }
@@ -155,6 +157,7 @@ void forget_barriers(unsigned lanes) {
   barriers.clear();
   for (Meeting &m : meetings) m = {};
   memset(waits_for, 0, lanes * sizeof *waits_for);
+  memset(waited_for, 0, lanes * sizeof *waited_for);
   memset(seen, 0, lanes * sizeof *seen);
 }
 

@@ -19,7 +19,7 @@ struct PhaseBarrier {
   long long bytes;      // of copies to come
   u32 phase;            // how many are over
   bool fenced;          // barriers_made() came after barrier_init
-  bool shown;           // to all of the cluster, by its barrier
+  u32 shown;            // the phase of the cluster's barrier from which on its lanes know of this one, or 0
   check::Stamp made;
   check::Knowledge coming, there; // what arrivals gave; what those of the phases that are over did
 };
