@@ -68,7 +68,15 @@ func Library(t testing.TB, checked bool, hopper ...string) string {
 	return libraryOf(t, "cuda/kernels", checked, hopper...)
 }
 
-// libraryOf is Library for the *.cu of a folder of the module.
+// Changed is the checked library of a folder that has some of the sources of
+// cuda/kernels, changed, with all of their headers. A process may hold several, of
+// folders whose last names differ; in the folder above lies cuda/emulator, or a link to it.
+func Changed(t testing.TB, folder string, hopper ...string) string {
+	t.Helper()
+	return libraryOf(t, folder, true, hopper...)
+}
+
+// libraryOf is Library for the *.cu of a folder, of the module or anywhere.
 func libraryOf(t testing.TB, folder string, checked bool, hopper ...string) string {
 	t.Helper()
 	emulation.Available(t, "the emulated CUDA driver")
@@ -82,10 +90,16 @@ func libraryOf(t testing.TB, folder string, checked bool, hopper ...string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
+	include := filepath.Join(root, "cuda/kernels")
+	if filepath.IsAbs(folder) {
+		include = folder
+	} else {
+		folder = filepath.Join(root, folder)
+	}
 	b := builder{
 		runtime: filepath.Join(root, "cuda/emulator/runtime"),
-		include: filepath.Join(root, "cuda/kernels"),
-		kernels: filepath.Join(root, folder),
+		include: include,
+		kernels: folder,
 		cache:   emulation.OpenCache(),
 		checked: checked,
 		hopper:  hopper,
