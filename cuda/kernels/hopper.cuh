@@ -28,10 +28,11 @@ DEV void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 // products_wait waits for all groups but the newest ones; the sums that it is
 // given may be read then.
 template <u32 newest> DEV void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(newest) : "memory"); }
-#define PRODUCTS_WAIT(tiles, sums)                                             \
-  template <u32 newest> DEV void products_wait(float (&c)[tiles][4]) {         \
+#define PRODUCTS_WAIT(tiles, sums)                                                         \
+  template <u32 newest> DEV void products_wait(float (&c)[tiles][4]) {                     \
+    static_assert(newest < 2);                                                             \
     if (newest == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" : sums(c)::"memory"); \
-    else asm volatile("wgmma.wait_group.sync.aligned 1;" : sums(c)::"memory"); \
+    else asm volatile("wgmma.wait_group.sync.aligned 1;" : sums(c)::"memory");             \
   }
 PRODUCTS_WAIT(2, SUMS2)
 PRODUCTS_WAIT(4, SUMS4)

@@ -301,6 +301,12 @@ Stamp now_stamp() {
   device_clocks.tick();
   return s;
 }
+Stamp renewed(Stamp s) {
+  device_clocks.tick();
+  s.when = device_clocks.now();
+  device_clocks.tick();
+  return s;
+}
 void release(Knowledge &k) { device_clocks.release(k.times, current->number); }
 void release(Knowledge &k, Stamp s) { device_clocks.release(k.times, s.lane, s.when); }
 void acquire(const Knowledge &k) { device_clocks.acquire(k.times, current->number); }

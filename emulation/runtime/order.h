@@ -20,6 +20,8 @@ struct Knowledge {
 };
 // now_stamp is the running lane now; time passes.
 Stamp now_stamp();
+// renewed is an access by the same lane now: only who acquires it knows of it, and the lane itself.
+Stamp renewed(Stamp);
 void release(Knowledge &);        // what the running lane knows
 void release(Knowledge &, Stamp); // one access
 void acquire(const Knowledge &);
@@ -32,6 +34,7 @@ void arrived_by_proxy(const void *address, unsigned bytes, Stamp);
 struct Stamp {};
 struct Knowledge {};
 inline Stamp now_stamp() { return {}; }
+inline Stamp renewed(Stamp s) { return s; }
 inline void release(Knowledge &) {}
 inline void release(Knowledge &, Stamp) {}
 inline void acquire(const Knowledge &) {}
