@@ -3,13 +3,11 @@ package cuda
 import (
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
 	"windrow/cuda/kernels"
@@ -25,22 +23,12 @@ func emulatedLibrary(t testing.TB) string {
 	return emulator.Library(t, false)
 }
 
-// hopperFiles are patterns of the files of kernels that are tested: of tiled.cuh,
-// whose files take the most seconds to compile and to run, without WINDROW_SLOW
-// one for each number of weights that share a scale, 64, 32 and 16.
-func hopperFiles() []string {
-	if os.Getenv("WINDROW_SLOW") != "" {
-		return []string{"*_hopper"}
-	}
-	return []string{"gemm_hopper", "attend_hopper", "wide_*_hopper", "tiled_affine4_hopper", "tiled_q4_k_hopper", "tiled_q6_k_hopper"}
-}
-
-// hopperKernels are those of the files that match.
-func hopperKernels(t *testing.T, patterns []string) map[string]bool {
+// hopperKernels are those for compute capability 9.0 alone.
+func hopperKernels(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	for _, file := range kernels.Files(9, 0) {
-		if !strings.HasSuffix(file, "_hopper") || !matches(patterns, file) {
+		if !strings.HasSuffix(file, "_hopper") {
 			continue
 		}
 		names, err := kernels.Names(file, 9, 0)
@@ -54,26 +42,13 @@ func hopperKernels(t *testing.T, patterns []string) map[string]bool {
 	return all
 }
 
-func matches(patterns []string, file string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, file); return ok })
-}
-
-// hopperSelfTests are those of kernels for compute capability 9.0 alone, each with
-// the file of its kernels.
-func hopperSelfTests() map[string]string {
-	tests := map[string]string{
-		"prefill attention by wgmma":           "attend_hopper",
-		"gemm: every tile, odd rows and tails": "gemm_hopper",
-		"gemm: gated":                          "gemm_hopper",
-		"gemm: more tiles than blocks":         "gemm_hopper",
+// isHopperSelfTest names those of kernels for compute capability 9.0 alone.
+func isHopperSelfTest(name string) bool {
+	switch name {
+	case "prefill attention by wgmma", "gemm: every tile, odd rows and tails", "gemm: gated", "gemm: more tiles than blocks":
+		return true
 	}
-	for _, p := range projectFormats {
-		f, _ := formatOf(p.dt, p.group)
-		for _, kind := range []string{"tiled", "wide"} {
-			tests[kind+"/"+vectors.Name(p.dt, p.group)] = strings.Replace(f.file, "stream", kind, 1) + "_hopper"
-		}
-	}
-	return tests
+	return strings.HasPrefix(name, "tiled/") || strings.HasPrefix(name, "wide/")
 }
 
 // TestSelfTestsHopper runs the self-tests of the kernels that are for compute
@@ -83,20 +58,15 @@ func TestSelfTestsHopper(t *testing.T) {
 	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
 		t.Skip("slow: set WINDROW_SLOW")
 	}
-	files, tests := hopperFiles(), hopperSelfTests()
-	library := emulator.Library(t, true, files...)
+	library := emulator.Library(t, true, "*_hopper")
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
 	t.Setenv("WINDROW_EMULATED_SMS", "8") // room for all parts of a product by wide.cuh
-	left := hopperKernels(t, files)
+	left := hopperKernels(t)
 	for i, s := range selfTests {
-		file, ok := tests[s.name]
-		if !ok {
+		if !isHopperSelfTest(s.name) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
-			if !matches(files, file) {
-				t.Skip("slow: set WINDROW_SLOW")
-			}
 			t.Setenv("WINDROW_EMULATED_SEED", strconv.Itoa(i%2)) // 0: copies arrive as late as they can
 			d := openDevice(t, driver.Options{Library: library}, 0)
 			d.brief = true

@@ -76,15 +76,15 @@ func (f fault) plant(text string) (string, error) {
 
 // sources are the files of kernels that the fault's self-test runs.
 func (f fault) sources() (hopper string, others []string) {
-	switch hopper = hopperSelfTests()[f.by]; f.by {
+	switch f.by {
 	case byTiles:
-		others = []string{"gemm"}
+		return "gemm_hopper", []string{"gemm"}
 	case byTiled:
-		others = []string{"pack", "stream_affine4"}
+		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byWide:
-		others = []string{"pack"}
+		return "wide_affine4_hopper", []string{"pack"}
 	}
-	return hopper, others
+	return "attend_hopper", nil
 }
 
 // notice runs the self-test on a device with the fault, and returns what it says.

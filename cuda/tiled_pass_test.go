@@ -17,7 +17,7 @@ func TestTiledPass(t *testing.T) {
 		t.Skip("slow: set WINDROW_SLOW")
 	}
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	library := emulator.Library(t, true, hopperFiles()...)
+	library := emulator.Library(t, true, "*_hopper")
 	forward := func(forced tuning) []float32 {
 		c := newVariantCase(t, library, false, backend.Affine4)
 		c.b.device.tuning = forced

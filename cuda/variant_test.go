@@ -83,7 +83,7 @@ func TestBatchVariantHopper(t *testing.T) {
 		t.Skip("slow: set WINDROW_SLOW")
 	}
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	testBatchVariant(t, emulator.Library(t, true, hopperFiles()...))
+	testBatchVariant(t, emulator.Library(t, true, "*_hopper"))
 }
 
 // hopper tells whether a device takes the kernels for compute capability 9.0 alone.

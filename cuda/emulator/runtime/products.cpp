@@ -325,7 +325,7 @@ void products_wait(u32 newest, const char *file, int line) {
 }
 
 void forget_products(unsigned lanes) {
-  for (u32 i = 0; i * wave_lanes < lanes; i++) {
+  for (u32 i = 0; i < max_waves; i++) { // what a launch that failed left, too
     warps[i].sums.clear();
     warps[i].registers.clear();
     warps[i].reads.clear();
