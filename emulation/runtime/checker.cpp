@@ -59,7 +59,7 @@ struct Region {
 std::map<const uint8_t *, Region> memory; // device memory that kernels have used
 std::vector<Region> shared;
 Region *last_region;
-Range stacks, own, arguments;
+Range own, arguments;
 Clocks device_clocks, shared_clocks; // all in the first where barriers order all memory
 unsigned real_lanes, wave_count; // of a cohort; matrix lanes come after the real ones, from wave_count * wave_lanes on
 unsigned group_lanes, at_once;   // group_lanes: of one group, whole waves
@@ -239,9 +239,11 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
 
 } // namespace
 
+Range ignored;
+
 void begin_launch(const Launch &l, Range stack_range, const Range *dynamic, unsigned groups) {
   if (!own.begin) own = image_of((void *)begin_launch);
-  stacks = stack_range;
+  ignored = stack_range;
   arguments = {(uint8_t *)l.arguments, (uint8_t *)(l.arguments + l.kernel->parameters)};
   current_launch = &l;
   launch_stamp = ++stamp;
@@ -342,7 +344,7 @@ static Range neighbour(const uint8_t *p, const char *&name) {
 
 static void access_by(unsigned lane, const void *address, unsigned bytes, unsigned kind, const void *from) {
   auto *p = (const uint8_t *)address;
-  if (!on || in(stacks, p) || in(own, p)) return;
+  if (!on || on_stack(p) || in(own, p)) return;
   Region *r = region_of(p);
   if (!r) {
     if (in(arguments, p)) return;
@@ -374,7 +376,7 @@ void access(const void *address, unsigned bytes, unsigned kind, const void *from
 
 void misaligned(const void *address, unsigned bytes, unsigned kind, const void *from) {
   auto *p = (const uint8_t *)address;
-  if (on && current && !in(stacks, p) && !in(own, p) && region_of(p)) fail("misaligned: %s of %u bytes at %p, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
+  if (on && current && !on_stack(p) && !in(own, p) && region_of(p)) fail("misaligned: %s of %u bytes at %p, %s", kind & write ? "write" : "read", bytes, address, place(from).c_str());
 }
 
 void matrix_access(const void *address, unsigned bytes, unsigned lane, unsigned kind) {

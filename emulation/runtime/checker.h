@@ -9,6 +9,9 @@ namespace emulator::check {
 enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8, by_proxy = 16 };
 
 #ifdef CHECKED
+// ignored is the lanes' stacks, where most accesses are.
+extern Range ignored;
+inline bool on_stack(const void *p) { return uintptr_t(p) - uintptr_t(ignored.begin) < uintptr_t(ignored.end - ignored.begin); }
 // begin_launch: accesses to the ignored ranges are not looked at.
 // dynamic: shared memory of each group of a cohort.
 void begin_launch(const Launch &, Range stacks, const Range *dynamic, unsigned groups);

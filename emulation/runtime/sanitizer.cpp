@@ -10,8 +10,13 @@ using namespace emulator;
 #define HOOK extern "C" EMULATOR_API
 #define FROM __builtin_return_address(0)
 
+// plain is an access that may be unaligned. Most are to stacks.
+static inline __attribute__((always_inline)) void plain(void *p, unsigned n, unsigned kind, const void *from) {
+  if (!check::on_stack(p)) check::access(p, n, kind, from);
+}
 // aligned: what an element of a vector is read by is not seen by the other instrumentation.
-static inline void aligned(void *p, unsigned n, unsigned kind, const void *from) {
+static inline __attribute__((always_inline)) void aligned(void *p, unsigned n, unsigned kind, const void *from) {
+  if (check::on_stack(p)) return;
   if (uintptr_t(p) % (n < 8 ? n : 8)) check::misaligned(p, n, kind, from);
   check::access(p, n, kind, from);
 }
@@ -19,10 +24,10 @@ static inline void aligned(void *p, unsigned n, unsigned kind, const void *from)
 #define ACCESSES(n)                                                                                      \
   HOOK void __tsan_read##n(void *p) { aligned(p, n, check::read, FROM); }                                \
   HOOK void __tsan_write##n(void *p) { aligned(p, n, check::write, FROM); }                              \
-  HOOK void __tsan_unaligned_read##n(void *p) { check::access(p, n, check::read, FROM); }                \
-  HOOK void __tsan_unaligned_write##n(void *p) { check::access(p, n, check::write, FROM); }              \
-  HOOK void __tsan_read_write##n(void *p) { check::access(p, n, check::read, FROM), check::access(p, n, check::write, FROM); } \
-  HOOK void __tsan_unaligned_read_write##n(void *p) { check::access(p, n, check::read, FROM), check::access(p, n, check::write, FROM); }
+  HOOK void __tsan_unaligned_read##n(void *p) { plain(p, n, check::read, FROM); }                        \
+  HOOK void __tsan_unaligned_write##n(void *p) { plain(p, n, check::write, FROM); }                      \
+  HOOK void __tsan_read_write##n(void *p) { plain(p, n, check::read, FROM), plain(p, n, check::write, FROM); } \
+  HOOK void __tsan_unaligned_read_write##n(void *p) { plain(p, n, check::read, FROM), plain(p, n, check::write, FROM); }
 ACCESSES(1)
 ACCESSES(2)
 ACCESSES(4)
