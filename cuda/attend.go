@@ -67,7 +67,8 @@ func (d *device) splitOf(qHeads, spans, chunks, longest int) attendSplit {
 	case blocks/attendMostUnits >= d.info.SMs*3/2:
 		return attendSplit{attendMostUnits, attendQueries}
 	case blocks/attendFanout >= d.info.SMs*3/4:
-		return attendSplit{attendFanout, attendQueries}
+		// Blocks of 16 rows in halves leave room for the start of the kernel behind.
+		return attendSplit{attendFanout, max(attendQueries/2, min(attendQueries, powerOfTwo(2*longest)))}
 	case blocks > d.info.SMs:
 		return attendSplit{1, attendQueries}
 	}
