@@ -105,7 +105,8 @@ DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.clust
 // copy_box copies a map's box at (k, row) to shared memory.
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier) : "memory");
-}// copy_box_pair is copy_box to the same place in both blocks.
+}
+// copy_box_pair is copy_box to the same place in both blocks.
 DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(k), "r"(row), "r"(barrier), "h"((u16)3) : "memory");
 }
