@@ -27,6 +27,16 @@ type host struct {
 }
 
 func newHost(t testing.TB, y *toy, kv backend.KV, rows int) *host {
+	t.Helper()
+	h, err := tryHost(t, y, kv, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// tryHost fails where results are not finite.
+func tryHost(t testing.TB, y *toy, kv backend.KV, rows int) (*host, error) {
 	y.angles(rows, 0)
 	h := &host{t: t, y: y, v: backend.Values{
 		Tokens: make([]int32, rows), Cos: y.cos, Sin: y.sin,
@@ -34,19 +44,20 @@ func newHost(t testing.TB, y *toy, kv backend.KV, rows int) *host {
 	}}
 	p, err := y.b.Begin(rows)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	y.begin(p)
 	y.record(p, h.v.Tokens, h.v.Spans, nil)
 	if _, err := p.Results(y.x, y.norm, 1e-6, y.head, h.v.Want); err != nil {
-		t.Fatal(err)
+		p.End()
+		return nil, err
 	}
 	k, err := p.(backend.Keeper).Keep()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	h.kept = k.(*kept)
-	return h
+	return h, nil
 }
 
 // run is a whole step.
