@@ -12,13 +12,9 @@ import (
 // TestAhead takes steps over the borders of context buckets: each finds its graph
 // without planning, its page taken, and nothing that others use moved.
 func TestAhead(t *testing.T) {
-	b := openCUDA(t)
-	defer b.Close()
-	y := newToy(t, b, backend.BF16, 1, 1)
-	c := y.kv(t)
-	defer c.Close()
 	const rows = 4
-	h := newHost(t, y, c, rows)
+	h := startHost(t, 1, rows)
+	b, c := h.y.b, h.v.Spans[0].KV
 	h.run()
 	room, clears := b.device.attendBytes, b.graphs.clears
 	for base := 0; base < 150; base += 3 {
@@ -42,12 +38,8 @@ func TestAheadWithoutMemory(t *testing.T) {
 		t.Skip("takes all memory")
 	}
 	t.Setenv("WINDROW_EMULATED_MEMORY", fmt.Sprint(256<<20))
-	b := openCUDA(t)
-	defer b.Close()
-	y := newToy(t, b, backend.BF16, 1, 1)
-	c := y.kv(t)
-	defer c.Close()
-	h := newHost(t, y, c, 9)
+	h := startHost(t, 1, 9)
+	b := h.y.b
 	h.run()
 	ctx := b.device.ctx
 	ctx.Enter()

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"windrow/cuda/driver"
-	"windrow/cuda/emulator"
 )
 
 // testDevice opens the device that tests run on: the emulated one, or the GPU
@@ -78,12 +77,8 @@ func TestSelfTests(t *testing.T) {
 // and uninitialised reads checked, in a random order of threads, on a device
 // whose launches overlap.
 func TestSelfTestsChecked(t *testing.T) {
-	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
-	}
-	library := emulator.Library(t, true, "*_hopper") // as TestSelfTestsHopper: one build less
-	t.Setenv("WINDROW_EMULATED_SEED", "1")           // another order than that of the plain runs
-	t.Setenv("WINDROW_EMULATED_CC", "9.0")           // launches overlap
+	library := checkedHopper(t)
+	t.Setenv("WINDROW_EMULATED_SEED", "1") // another order than that of the plain runs
 	for _, s := range selfTests {
 		t.Run(s.name, func(t *testing.T) {
 			d := openDevice(t, driver.Options{Library: library}, 0)

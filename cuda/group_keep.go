@@ -93,13 +93,7 @@ func (k *groupKept) Wait() ([]backend.Result, error) {
 	k.running = false
 	p := &k.g.pass
 	results, err := k.results(p)
-	if err != nil && p.err == nil {
-		p.fail("%w", err)
-	}
-	if err := p.End(); err != nil {
-		return nil, err
-	}
-	return results, nil
+	return ended(p, results, err)
 }
 
 func (k *groupKept) results(p *groupPass) ([]backend.Result, error) {

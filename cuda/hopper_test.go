@@ -23,6 +23,17 @@ func emulatedLibrary(t testing.TB) string {
 	return emulator.Library(t, false)
 }
 
+// checkedHopper is the emulated driver, checked, with all kernels, for a device of
+// compute capability 9.0, whose launches overlap. A test of it is slow.
+func checkedHopper(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
+		t.Skip("slow: set WINDROW_SLOW")
+	}
+	t.Setenv("WINDROW_EMULATED_CC", "9.0")
+	return emulator.Library(t, true, "*_hopper")
+}
+
 // hopperKernels are those for compute capability 9.0 alone.
 func hopperKernels(t *testing.T) map[string]bool {
 	t.Helper()
@@ -55,11 +66,7 @@ func isHopperSelfTest(name string) bool {
 // capability 9.0 alone, in small shapes, checked like those of the others: each of
 // these kernels runs.
 func TestSelfTestsHopper(t *testing.T) {
-	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
-	}
-	library := emulator.Library(t, true, "*_hopper")
-	t.Setenv("WINDROW_EMULATED_CC", "9.0")
+	library := checkedHopper(t)
 	t.Setenv("WINDROW_EMULATED_SMS", "8") // room for all parts of a product by wide.cuh
 	left, skipped := hopperKernels(t), false
 	for i, s := range selfTests {

@@ -158,7 +158,15 @@ func (k *kept) Wait() ([]backend.Result, error) {
 	}
 	p := &k.b.pass
 	results, err := k.results(p)
-	if err != nil && p.err == nil {
+	return ended(p, results, err)
+}
+
+// ended ends a pass with its results, or with their error where it had none.
+func ended(p interface {
+	fail(format string, args ...any)
+	End() error
+}, results []backend.Result, err error) ([]backend.Result, error) {
+	if err != nil {
 		p.fail("%w", err)
 	}
 	if err := p.End(); err != nil {

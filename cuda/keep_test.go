@@ -26,6 +26,17 @@ type host struct {
 	kept *kept
 }
 
+// startHost opens a backend with a toy of bf16 and its cache, and a host on it.
+func startHost(t testing.TB, layers, rows int) *host {
+	t.Helper()
+	b := openCUDA(t)
+	t.Cleanup(func() { b.Close() })
+	y := newToy(t, b, backend.BF16, layers, 1)
+	kv := y.kv(t)
+	t.Cleanup(kv.Close)
+	return newHost(t, y, kv, rows)
+}
+
 func newHost(t testing.TB, y *toy, kv backend.KV, rows int) *host {
 	t.Helper()
 	h, err := tryHost(t, y, kv, rows)
@@ -100,12 +111,7 @@ func (h *host) step() bool {
 // TestStepsAllocateNothing holds a step of kept operations to no planning, and to no
 // allocation but for its results: one, and one a row.
 func TestStepsAllocateNothing(t *testing.T) {
-	b := openCUDA(t)
-	defer b.Close()
-	y := newToy(t, b, backend.BF16, 2, 1)
-	kv := y.kv(t)
-	defer kv.Close()
-	h := newHost(t, y, kv, 3)
+	h := startHost(t, 2, 3)
 	if h.step() {
 		t.Fatal("the graph of a pass that never ran")
 	}
@@ -120,7 +126,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(3, func() { h.run() }); n > 4 {
 		t.Errorf("a step allocates %v times, want 4", n)
 	}
-	b.graphs.clear()
+	h.y.b.graphs.clear()
 	if h.step() {
 		t.Error("a graph that is gone")
 	}
@@ -131,12 +137,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 func BenchmarkStart(b *testing.B) {
 	for _, rows := range []int{1, 16} {
 		b.Run(fmt.Sprintf("%d rows", rows), func(b *testing.B) {
-			back := openCUDA(b)
-			defer back.Close()
-			y := newToy(b, back, backend.BF16, 36, 1)
-			kv := y.kv(b)
-			defer kv.Close()
-			h := newHost(b, y, kv, rows)
+			h := startHost(b, 36, rows)
 			h.run()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -57,18 +57,13 @@ const (
 	tiledWeightStages = 4
 )
 
-// stage is the bytes of a stage of a block's rings of inputs.
-func (t tiledForm) stage() int {
-	const inputs, sums = 2 * 128, 2 * 2 * 4 // of a row
-	return t.teams * 8 * t.tiles * (inputs + sums)
-}
-
 // tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
 // whether a block of that form has room.
 func (d *device) tiledShapeOf(t tiledForm, f format, total, rows int) (s tiledShape, ok bool) {
 	s = tiledShape{tiledForm: t, slices: ceil(rows, 8*t.tiles)}
 	s.blocks = ceil(total, 4*t.wide) * s.slices * t.cluster
-	stage := t.stage()
+	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
+	stage := t.teams * 8 * t.tiles * (inputs + sums)
 	strips := t.teams * t.wide * 4 // with a warp for each
 	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
 	fixed += strips * tiledWeightStages * (128 / f.inputs) * f.granule

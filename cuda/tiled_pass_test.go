@@ -1,23 +1,17 @@
 package cuda
 
 import (
-	"os"
 	"testing"
 
 	"windrow/backend"
 	"windrow/backend/vectors"
-	"windrow/cuda/emulator"
 )
 
 // TestTiledPass runs forwards whose projections tiled.cuh makes, checked: among
 // the kernels before and after, which may run at the same time. They have the bits
 // of stream.cuh's.
 func TestTiledPass(t *testing.T) {
-	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
-	}
-	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	library := emulator.Library(t, true, "*_hopper")
+	library := checkedHopper(t)
 	forward := func(forced tuning) []float32 {
 		c := newVariantCase(t, library, false, backend.Affine4)
 		c.b.device.tuning = forced

@@ -2,14 +2,12 @@ package cuda
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"windrow/backend"
 	"windrow/backend/vectors"
-	"windrow/cuda/emulator"
 )
 
 // variantCase is a toy model with three sequences on one backend.
@@ -79,11 +77,7 @@ func TestBatchVariant(t *testing.T) { testBatchVariant(t, testLibrary(t)) }
 // TestBatchVariantHopper does so on an emulated device of compute capability 9.0,
 // checked: passes whose kernels overlap, by way of tensor maps.
 func TestBatchVariantHopper(t *testing.T) {
-	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
-	}
-	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	testBatchVariant(t, emulator.Library(t, true, "*_hopper"))
+	testBatchVariant(t, checkedHopper(t))
 }
 
 // hopper tells whether a device takes the kernels for compute capability 9.0 alone.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"windrow/backend"
 )
@@ -48,7 +49,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (results []Result, err er
 }
 
 // again runs the operations of an earlier forward. While the device works, the
-// rotations of the positions that probably come next are made: 60 µs for each 64.
+// rotations of the positions that probably come next are made.
 func (m *Model) again(ctx context.Context, b *Batch, cos, sin []float32) ([]Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -56,13 +57,10 @@ func (m *Model) again(ctx context.Context, b *Batch, cos, sin []float32) ([]Resu
 	if err := m.recording.Start(backend.Values{Tokens: b.Tokens, Cos: cos, Sin: sin, Spans: m.spans, Want: b.Want}); err != nil {
 		return nil, err
 	}
-	m.next = m.next[:0]
 	for _, s := range b.Spans {
-		for _, position := range b.Positions[s.First : s.First+s.Rows] {
-			m.next = append(m.next, min(position+int32(s.Rows), int32(m.config.MaxPositions-1)))
-		}
+		last := slices.Max(b.Positions[s.First : s.First+s.Rows])
+		m.rope.Ready(min(last+int32(min(s.Rows, 32)), int32(m.config.MaxPositions-1)))
 	}
-	m.rope.Fill(cos, sin, m.next) // the recording has what was there
 	return m.recording.Wait()
 }
 

@@ -23,7 +23,6 @@ type Model struct {
 
 	cos, sin []float32 // of the current forward's rows
 	spans    []backend.Span
-	next     []int32 // positions that probably come next
 
 	recording backend.Recording // of the operations of a forward with results; nil: none yet, or its backend keeps none
 }

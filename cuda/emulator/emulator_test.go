@@ -21,10 +21,18 @@ type rig struct {
 
 func newRig(t testing.TB, checked bool, file string) *rig {
 	t.Helper()
-	architecture, version := "sm_80", "ptx74"
-	var hopper []string
 	if strings.HasSuffix(file, "_hopper") {
-		architecture, version, hopper = "sm_90a", "ptx81", []string{file}
+		return newRigWith(t, checked, file, file)
+	}
+	return newRigWith(t, checked, file)
+}
+
+// newRigWith has a library with those files for compute capability 9.0 alone.
+func newRigWith(t testing.TB, checked bool, file string, hopper ...string) *rig {
+	t.Helper()
+	architecture, version := "sm_80", "ptx74"
+	if strings.HasSuffix(file, "_hopper") {
+		architecture, version = "sm_90a", "ptx81"
 	}
 	lib, err := driver.Open(driver.Options{Library: emulator.LibraryOf(t, "cuda/emulator/testdata", checked, hopper...)})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"windrow/cuda/driver"
-	"windrow/cuda/emulator"
 )
 
 // mapCall is what cuTensorMapEncodeTiled is called with.
@@ -87,22 +86,8 @@ func TestTensorMapRefusals(t *testing.T) {
 // TestLeftOut asks for a kernel whose file the library was not built with.
 func TestLeftOut(t *testing.T) {
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	lib, err := driver.Open(driver.Options{Library: emulator.LibraryOf(t, "cuda/emulator/testdata", false)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := lib.NewContext(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx.Enter()
-	defer ctx.Leave()
-	defer ctx.Close()
-	m, err := ctx.Load(image(t, "faulty_hopper", "sm_90a", "ptx81"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Function("ok_ring"); err == nil || !strings.Contains(err.Error(), "Left out: faulty_hopper") {
+	r := newRigWith(t, false, "faulty_hopper")
+	if _, err := r.module.Function("ok_ring"); err == nil || !strings.Contains(err.Error(), "Left out: faulty_hopper") {
 		t.Errorf("%v, want the file that was left out", err)
 	}
 }

@@ -86,11 +86,6 @@ unsigned draw() {
   return unsigned(random_state >> 20);
 }
 
-const char *base_name(const char *path) {
-  const char *slash = path ? strrchr(path, '/') : nullptr;
-  return slash ? slash + 1 : path ? path : "the start";
-}
-
 void describe(char *out, size_t size, const Lane &l) {
   const Wave &w = *l.wave;
   uint32_t bit = l.bit;
@@ -277,6 +272,11 @@ bool run_cohort() {
 }
 
 } // namespace
+
+const char *base_name(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : nullptr;
+  return slash ? slash + 1 : path ? path : "the start";
+}
 
 void fail(const char *format, ...) {
   va_list list;

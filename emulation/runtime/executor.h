@@ -127,6 +127,8 @@ EMULATOR_API unsigned cluster_size();
 // number_of is the place in the cohort of a lane of the running group's cluster.
 EMULATOR_API unsigned number_of(unsigned rank, unsigned index);
 
+// base_name is a file's name in messages; "the start" of null.
+const char *base_name(const char *path);
 // fail ends the running launch with a message.
 [[noreturn]] EMULATOR_API void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -72,19 +72,14 @@ struct Bounds {
   const Type *array, *index;
 };
 
-const char *base(const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? slash + 1 : file;
-}
-
 } // namespace
 
 HOOK void __ubsan_handle_type_mismatch_v1_abort(Mismatch *m, uintptr_t p) {
-  fail("misaligned: %s at %s:%u needs an address that is a multiple of %u, it is %#lx", m->type->name, base(m->place.file), m->place.line, 1u << m->alignment, (unsigned long)p);
+  fail("misaligned: %s at %s:%u needs an address that is a multiple of %u, it is %#lx", m->type->name, base_name(m->place.file), m->place.line, 1u << m->alignment, (unsigned long)p);
 }
 HOOK void __ubsan_handle_out_of_bounds_abort(Bounds *b, uintptr_t index) {
-  fail("out of bounds: index %lu of %s at %s:%u", (unsigned long)index, b->array->name, base(b->place.file), b->place.line);
+  fail("out of bounds: index %lu of %s at %s:%u", (unsigned long)index, b->array->name, base_name(b->place.file), b->place.line);
 }
-HOOK void __ubsan_handle_shift_out_of_bounds_abort(Place *p, uintptr_t, uintptr_t by) { fail("shift by %ld bits at %s:%u", long(by), base(p->file), p->line); }
-HOOK void __ubsan_handle_divrem_overflow_abort(Place *p, uintptr_t, uintptr_t) { fail("division by zero at %s:%u", base(p->file), p->line); }
+HOOK void __ubsan_handle_shift_out_of_bounds_abort(Place *p, uintptr_t, uintptr_t by) { fail("shift by %ld bits at %s:%u", long(by), base_name(p->file), p->line); }
+HOOK void __ubsan_handle_divrem_overflow_abort(Place *p, uintptr_t, uintptr_t) { fail("division by zero at %s:%u", base_name(p->file), p->line); }
 #endif

@@ -32,11 +32,6 @@ Seen seen[max_lanes];
 
 u32 rank_of(u32 address) { return address >> 24 ? (address >> 24) - 1 : group.rank; }
 
-const char *name_of(const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? slash + 1 : file;
-}
-
 void step(PhaseBarrier &b) {
   if (b.left || b.bytes) return;
   b.phase++;
@@ -68,15 +63,15 @@ u8 *shared_place(u32 address, u32 bytes, const char *what, const char *file, int
   at(file, line);
   u32 rank = rank_of(address), offset = address & 0xffffff;
   Range r = shared_of(rank);
-  if (!r.begin) fail("%s at %s:%d of shared memory of block %u of the cluster, which has ended or is none", what, name_of(file), line, rank);
-  if (offset < window || offset - window + bytes > r.end - r.begin) fail("out of bounds: %s at %s:%d of %u bytes at byte %lld of %zu of dynamic shared memory", what, name_of(file), line, bytes, (long long)offset - window, size_t(r.end - r.begin));
-  if (offset % (bytes < 16 ? bytes : 16)) fail("misaligned: %s at %s:%d of %u bytes at shared address %#x", what, name_of(file), line, bytes, offset);
+  if (!r.begin) fail("%s at %s:%d of shared memory of block %u of the cluster, which has ended or is none", what, base_name(file), line, rank);
+  if (offset < window || offset - window + bytes > r.end - r.begin) fail("out of bounds: %s at %s:%d of %u bytes at byte %lld of %zu of dynamic shared memory", what, base_name(file), line, bytes, (long long)offset - window, size_t(r.end - r.begin));
+  if (offset % (bytes < 16 ? bytes : 16)) fail("misaligned: %s at %s:%d of %u bytes at shared address %#x", what, base_name(file), line, bytes, offset);
   return r.begin + (offset - window);
 }
 
 void barrier_init(u32 barrier, u32 arrivals, const char *file, int line) {
-  if (barrier >> 24) fail("barrier_init at %s:%d in another block", name_of(file), line);
-  if (!arrivals || arrivals >= 1 << 20) fail("barrier_init at %s:%d for %u arrivals", name_of(file), line, arrivals);
+  if (barrier >> 24) fail("barrier_init at %s:%d in another block", base_name(file), line);
+  if (!arrivals || arrivals >= 1 << 20) fail("barrier_init at %s:%d for %u arrivals", base_name(file), line, arrivals);
   u8 *p = shared_place(barrier, 8, "barrier_init", file, line);
   check::reserve(p, 8);
   barriers[p] = {arrivals, arrivals, 0, 0, false, 0, check::now_stamp(), {}, {}};
@@ -91,10 +86,10 @@ void barriers_made() {
 
 PhaseBarrier &barrier_at(u32 address, const char *what, const char *file, int line) {
   auto found = barriers.find(shared_place(address, 8, what, file, line));
-  if (found == barriers.end()) fail("%s at %s:%d: there is no barrier at shared address %#x", what, name_of(file), line, address & 0xffffff);
+  if (found == barriers.end()) fail("%s at %s:%d: there is no barrier at shared address %#x", what, base_name(file), line, address & 0xffffff);
   PhaseBarrier &b = found->second;
-  if ((!b.shown || waited_for[current->number] < b.shown) && !check::knows(b.made)) fail("race: %s at %s:%d of a barrier whose barrier_init nothing orders before", what, name_of(file), line);
-  if (!b.fenced && rank_of(address) != group.rank) fail("%s at %s:%d of another block's barrier: no barriers_made() came after its barrier_init", what, name_of(file), line);
+  if ((!b.shown || waited_for[current->number] < b.shown) && !check::knows(b.made)) fail("race: %s at %s:%d of a barrier whose barrier_init nothing orders before", what, base_name(file), line);
+  if (!b.fenced && rank_of(address) != group.rank) fail("%s at %s:%d of another block's barrier: no barriers_made() came after its barrier_init", what, base_name(file), line);
   return b;
 }
 
@@ -106,7 +101,7 @@ void complete(PhaseBarrier &b, u32 bytes, check::Stamp s) {
 
 void barrier_arrive(u32 barrier, u32 bytes, const char *file, int line) {
   PhaseBarrier &b = barrier_at(barrier, "an arrival", file, line);
-  if (!b.left) fail("an arrival at %s:%d: the phase has its %u arrivals, and waits for %lld bytes of copies", name_of(file), line, b.expected, b.bytes);
+  if (!b.left) fail("an arrival at %s:%d: the phase has its %u arrivals, and waits for %lld bytes of copies", base_name(file), line, b.expected, b.bytes);
   check::release(b.coming);
   b.left--;
   b.bytes += bytes;
@@ -114,9 +109,9 @@ void barrier_arrive(u32 barrier, u32 bytes, const char *file, int line) {
 }
 
 void barrier_wait(u32 barrier, u32 parity, const char *file, int line) {
-  if (barrier >> 24) fail("a wait at %s:%d for another block's barrier", name_of(file), line);
+  if (barrier >> 24) fail("a wait at %s:%d for another block's barrier", base_name(file), line);
   PhaseBarrier &b = barrier_at(barrier, "a wait", file, line);
-  if (parity > 1) fail("a wait at %s:%d for parity %u", name_of(file), line, parity);
+  if (parity > 1) fail("a wait at %s:%d for parity %u", base_name(file), line, parity);
   if (chance(8)) deliver();
   while ((b.phase & 1) == parity) park(file, line);
   check::acquire(b.there);
@@ -127,7 +122,7 @@ void cluster_arrive(bool release, const char *file, int line) {
   at(file, line);
   Meeting &m = meetings[group.number / cluster_size()];
   u32 &mine = waits_for[current->number];
-  if (mine) fail("cluster_arrive at %s:%d by a thread that has arrived, and not waited", name_of(file), line);
+  if (mine) fail("cluster_arrive at %s:%d by a thread that has arrived, and not waited", base_name(file), line);
   mine = m.phase + 1;
   if (release) check::release(m.coming);
   if (++m.arrived < group.lanes * cluster_size()) return;
@@ -142,11 +137,11 @@ void cluster_arrive(bool release, const char *file, int line) {
   changed();
 }
 
-void cluster_wait(bool, const char *file, int line) {
+void cluster_wait(const char *file, int line) {
   at(file, line);
   Meeting &m = meetings[group.number / cluster_size()];
   u32 &mine = waits_for[current->number];
-  if (!mine) fail("cluster_wait at %s:%d by a thread that has not arrived", name_of(file), line);
+  if (!mine) fail("cluster_wait at %s:%d by a thread that has not arrived", base_name(file), line);
   while (m.phase < mine) park(file, line);
   waited_for[current->number] = mine;
   mine = 0;
@@ -165,13 +160,13 @@ void proxy_fence() { check::proxy_fence(); }
 
 void operation_elect(Wave &w) { *(u32 *)w.operands() = 0; }
 
-void set_registers(u32 n, bool, const char *file, int line) {
-  if (n < 24 || n > 256 || n % 8) fail("%u registers a thread at %s:%d: 24 to 256, in steps of 8, can be", n, name_of(file), line);
+void set_registers(u32 n, const char *file, int line) {
+  if (n < 24 || n > 256 || n % 8) fail("%u registers a thread at %s:%d: 24 to 256, in steps of 8, can be", n, base_name(file), line);
   meet(operation_elect, file, line); // all lanes of the warp
 }
 
 u32 load_acquire(const u32 *p, const char *file, int line) {
-  if ((uintptr_t)p % 4) fail("misaligned: load_acquire at %s:%d of %p", name_of(file), line, (const void *)p);
+  if ((uintptr_t)p % 4) fail("misaligned: load_acquire at %s:%d of %p", base_name(file), line, (const void *)p);
   Seen &s = seen[current->number];
   // A loop that finds what it found before waits until somebody has done something.
   if (s.address == p && s.changes == changes) park(file, line);

@@ -28,11 +28,6 @@ struct Pending {
 };
 std::deque<Pending> pending;
 
-const char *name_of(const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? slash + 1 : file;
-}
-
 void start(Pending p) {
   check::in_flight_by_proxy(p.to, p.bytes);
   memset(p.to, 0xff, p.bytes);
@@ -42,7 +37,7 @@ void start(Pending p) {
 
 PhaseBarrier *completes_at(u32 barrier, const char *what, const char *file, int line) {
   PhaseBarrier &b = barrier_at(barrier, what, file, line);
-  if (!b.fenced) fail("%s at %s:%d completes at a barrier: no barriers_made() came after its barrier_init", what, name_of(file), line);
+  if (!b.fenced) fail("%s at %s:%d completes at a barrier: no barriers_made() came after its barrier_init", what, base_name(file), line);
   return &b;
 }
 
@@ -65,11 +60,11 @@ void box(const Pending &p) {
 void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, u32 blocks, const char *file, int line) {
   at(file, line);
   auto *m = (const TensorMap *)map;
-  if ((uintptr_t)map % 64 || m->mark != tensor_map_mark) fail("copy_box at %s:%d: %p is no tensor map", name_of(file), line, map);
+  if ((uintptr_t)map % 64 || m->mark != tensor_map_mark) fail("copy_box at %s:%d: %p is no tensor map", base_name(file), line, map);
   u32 bytes = m->box_columns * m->box_rows * 2;
-  if ((to & 0xffffff) % 128) fail("misaligned: copy_box at %s:%d to shared address %#x, want a multiple of 128", name_of(file), line, to);
-  if (to >> 24 || barrier >> 24) fail("copy_box at %s:%d to an address of another block: blocks are named by their mask", name_of(file), line);
-  if (blocks >> cluster_size()) fail("copy_box at %s:%d to blocks %#x of a cluster of %u", name_of(file), line, blocks, cluster_size());
+  if ((to & 0xffffff) % 128) fail("misaligned: copy_box at %s:%d to shared address %#x, want a multiple of 128", base_name(file), line, to);
+  if (to >> 24 || barrier >> 24) fail("copy_box at %s:%d to an address of another block: blocks are named by their mask", base_name(file), line);
+  if (blocks >> cluster_size()) fail("copy_box at %s:%d to blocks %#x of a cluster of %u", base_name(file), line, blocks, cluster_size());
   // Zeroes beyond the matrix are no reads.
   for (u32 r = 0; r < m->box_rows && row + r < m->rows; r++) {
     u64 columns = k < m->columns ? m->columns - k : 0;
@@ -85,8 +80,8 @@ void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, u32 blocks, 
 
 void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, const char *file, int line) {
   at(file, line);
-  if ((to | (uintptr_t)from | bytes) % 16) fail("misaligned: copy_bulk at %s:%d of %u bytes from %p to shared address %#x, want multiples of 16", name_of(file), line, bytes, from, to);
-  if (!bytes) fail("copy_bulk at %s:%d of nothing", name_of(file), line);
+  if ((to | (uintptr_t)from | bytes) % 16) fail("misaligned: copy_bulk at %s:%d of %u bytes from %p to shared address %#x, want multiples of 16", base_name(file), line, bytes, from, to);
+  if (!bytes) fail("copy_bulk at %s:%d of nothing", base_name(file), line);
   check::access(from, bytes, check::read, nullptr);
   start({shared_place(to, bytes, "copy_bulk", file, line), to & 0xffffff, bytes, completes_at(barrier, "copy_bulk", file, line), {}, nullptr, 0, 0, (const u8 *)from, {}});
 }
@@ -94,8 +89,8 @@ void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, const char *fil
 void send(u32 to, const float *v, u32 barrier, const char *file, int line) {
   at(file, line);
   u32 rank = (to >> 24) - 1;
-  if (!(to >> 24) || to >> 24 != barrier >> 24) fail("give at %s:%d: both addresses must be of one block of the cluster", name_of(file), line);
-  if (rank == group.rank) fail("give at %s:%d to the block that executes it, which is undefined", name_of(file), line);
+  if (!(to >> 24) || to >> 24 != barrier >> 24) fail("give at %s:%d: both addresses must be of one block of the cluster", base_name(file), line);
+  if (rank == group.rank) fail("give at %s:%d to the block that executes it, which is undefined", base_name(file), line);
   Pending p{shared_place(to, 16, "give", file, line), to & 0xffffff, 16, completes_at(barrier, "give", file, line), {}, nullptr, 0, 0, nullptr, {}};
   memcpy(p.v, v, sizeof p.v);
   start(p);

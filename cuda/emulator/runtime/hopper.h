@@ -19,7 +19,7 @@ EMULATOR_API void barrier_wait(u32 barrier, u32 parity, const char *file, int li
 // barrier_arrive arrives once, and makes the phase wait for so many bytes more.
 EMULATOR_API void barrier_arrive(u32 barrier, u32 bytes, const char *file, int line);
 EMULATOR_API void cluster_arrive(bool release, const char *file, int line);
-EMULATOR_API void cluster_wait(bool acquire, const char *file, int line);
+EMULATOR_API void cluster_wait(const char *file, int line);
 
 // Copies that complete their bytes at a barrier, some time later.
 EMULATOR_API void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, u32 blocks, const char *file, int line);
@@ -30,7 +30,7 @@ EMULATOR_API void proxy_fence();
 
 EMULATOR_API void operation_elect(Wave &);
 EMULATOR_API u32 load_acquire(const u32 *, const char *file, int line);
-EMULATOR_API void set_registers(u32 n, bool more, const char *file, int line);
+EMULATOR_API void set_registers(u32 n, const char *file, int line);
 
 // Products of a warpgroup (wgmma) with sums c[tiles][4], which hold NaN until they
 // are waited for. a is four registers, or null: then a_tile describes it. b_rows: b
@@ -71,10 +71,10 @@ DEV void get(float (&v)[4], u32 from, CALLER) {
 }
 DEV u32 cluster_rank() { return emulator::group.rank; }
 DEV void cluster_arrive(CALLER) { emulator::cluster_arrive(false, file, line); }
-DEV void cluster_wait(CALLER) { emulator::cluster_wait(false, file, line); }
+DEV void cluster_wait(CALLER) { emulator::cluster_wait(file, line); }
 DEV void cluster_sync(CALLER) {
   emulator::cluster_arrive(true, file, line);
-  emulator::cluster_wait(true, file, line);
+  emulator::cluster_wait(file, line);
 }
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, CALLER) { emulator::copy_box(to, map, k, row, barrier, 1u << emulator::group.rank, file, line); }
 DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier, CALLER) { emulator::copy_box(to, map, k, row, barrier, 3, file, line); }
@@ -95,8 +95,8 @@ DEV void allow_unwritten(u32 at, u32 bytes, CALLER) {
   if (bytes) emulator::allow_unwritten(emulator::shared_place(at, bytes, "allow_unwritten", file, line), bytes);
 }
 DEV void proxy_fence() { emulator::proxy_fence(); }
-template <u32 n> DEV void fewer_registers(CALLER) { emulator::set_registers(n, false, file, line); }
-template <u32 n> DEV void more_registers(CALLER) { emulator::set_registers(n, true, file, line); }
+template <u32 n> DEV void fewer_registers(CALLER) { emulator::set_registers(n, file, line); }
+template <u32 n> DEV void more_registers(CALLER) { emulator::set_registers(n, file, line); }
 DEV void copy_to(u32 to, const void *from, bool there, CALLER) { copy_async(emulator::shared_place(to, 16, "copy_to", file, line), from, there ? 16 : 0, file, line); }
 DEV void load_matrix_at(u32 (&r)[4], u32 from, CALLER) { load_matrix(r, emulator::shared_place(from, 16, "load_matrix_at", file, line), file, line); }
 

@@ -30,11 +30,6 @@ Copies copies[max_lanes];
 
 __m256 half(__m256i pairs, bool high) { return _mm256_castsi256_ps(high ? _mm256_and_si256(pairs, _mm256_set1_epi32(int(0xffff0000))) : _mm256_slli_epi32(pairs, 16)); }
 
-const char *where(const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? slash + 1 : file;
-}
-
 void tiles(Wave &w, bool transposed) {
   auto &x = *(LoadMatrix *)w.operands();
   for (u32 tile = 0; tile < 4; tile++)
@@ -114,8 +109,8 @@ void operation_load_matrix(Wave &w) { tiles(w, false); }
 void operation_load_matrix_transposed(Wave &w) { tiles(w, true); }
 
 void copy_async(void *shared, const void *global, u32 bytes, const char *file, int line) {
-  if (((uintptr_t)shared | (uintptr_t)global) % 16) fail("copy_async at %s:%d: an address is not a multiple of 16", where(file), line);
-  if (bytes != 0 && bytes != 16) fail("copy_async at %s:%d of %u bytes, not 0 or 16", where(file), line, bytes);
+  if (((uintptr_t)shared | (uintptr_t)global) % 16) fail("copy_async at %s:%d: an address is not a multiple of 16", base_name(file), line);
+  if (bytes != 0 && bytes != 16) fail("copy_async at %s:%d of %u bytes, not 0 or 16", base_name(file), line, bytes);
   current->file = file;
   current->line = line;
   if (bytes) check::access(global, bytes, check::read, nullptr);
@@ -160,7 +155,7 @@ const char *end_blocks() {
 void fence() { check::fence(); }
 
 u32 atomic_add(u32 *p, u32 v, const char *file, int line) {
-  if ((uintptr_t)p % 4) fail("misaligned: atomic_add at %s:%d of %p", where(file), line, (void *)p);
+  if ((uintptr_t)p % 4) fail("misaligned: atomic_add at %s:%d of %p", base_name(file), line, (void *)p);
   current->file = file;
   current->line = line;
   check::access(p, 4, check::atomic | check::write, nullptr);
@@ -178,7 +173,7 @@ void allow_unwritten(const void *shared, u32 bytes) { check::allow_unwritten(sha
 
 #ifdef CHECKED
 void check_load(const void *p, u32 bytes, bool l2, const char *file, int line) {
-  if ((uintptr_t)p % bytes) fail("misaligned: a load of %u bytes at %s:%d of %p", bytes, where(file), line, p);
+  if ((uintptr_t)p % bytes) fail("misaligned: a load of %u bytes at %s:%d of %p", bytes, base_name(file), line, p);
   current->file = file;
   current->line = line;
   check::access(p, bytes, l2 ? check::at_l2 : check::read, nullptr);

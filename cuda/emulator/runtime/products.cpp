@@ -82,18 +82,13 @@ struct Order {
 };
 Order orders[max_lanes];
 
-const char *name_of(const char *file) {
-  const char *slash = strrchr(file, '/');
-  return slash ? slash + 1 : file;
-}
-
 u64 mix(u64 a, u64 b) { return (a ^ b) * 0x9E3779B97F4A7C15ull >> 7; }
 
 // tile_of takes a descriptor apart, and refuses what the kernels do not use. A
 // tile along k has so many lines.
 Tile tile_of(u64 d, u32 lines, bool along_k, u32 columns, const Product &x) {
   u32 start = u32(d & 0x3fff) << 4, lead = u32(d >> 16 & 0x3fff) << 4, group = u32(d >> 32 & 0x3fff) << 4;
-  const char *where = name_of(x.file);
+  const char *where = base_name(x.file);
   if (d >> 62 != 1 || d & 0x3fffc000c000c000) fail("product at %s:%d: descriptor %#llx is not of the 128-byte swizzle, or has other bits set", where, x.line, d);
   if (group != 1024) fail("product at %s:%d: groups of 8 lines that are %u bytes apart, not 1024", where, x.line, group);
   u32 within = along_k ? start & 0x7f : 0;
@@ -168,7 +163,7 @@ u32 place_of(u32 lane, u32 j, u32 e) { return (j * 8 + lane % 4 * 2 + e % 2) * r
 Sums &sums_of(Warp &w, const Product &x, u32 group) {
   for (Sums &s : w.sums) {
     if (s.c[0] != x.c[0]) continue;
-    if (s.tiles != x.tiles) fail("product at %s:%d of %u columns: products of %u columns have the same sums on their way", name_of(x.file), x.line, x.tiles * 8, s.tiles * 8);
+    if (s.tiles != x.tiles) fail("product at %s:%d of %u columns: products of %u columns have the same sums on their way", base_name(x.file), x.line, x.tiles * 8, s.tiles * 8);
     s.group = group;
     if (!x.add) std::fill(s.sum.begin(), s.sum.end(), 0.0f);
     return s;
@@ -201,11 +196,11 @@ void read(Warp &w, const Tile &t, u32 group, const Product &x) {
 // together compares a step with that of the warpgroup's other warps.
 void together(Wave &w, u64 what, const char *file, int line) {
   u32 warp = current->index / wave_lanes;
-  if ((warp / 4 + 1) * 4 * wave_lanes > group.lanes) fail("product at %s:%d by a warp that is of no whole warpgroup", name_of(file), line);
+  if ((warp / 4 + 1) * 4 * wave_lanes > group.lanes) fail("product at %s:%d by a warp that is of no whole warpgroup", base_name(file), line);
   auto &all = steps[w.index - warp % 4];
   size_t &mine = warps[w.index].steps;
   if (mine == all.size()) all.push_back({what, file, line});
-  else if (all[mine].what != what) fail("divergence: the warps of a warpgroup start different products: number %zu of this warp is at %s:%d, that of another at %s:%d", mine + 1, name_of(file), line, name_of(all[mine].file), all[mine].line);
+  else if (all[mine].what != what) fail("divergence: the warps of a warpgroup start different products: number %zu of this warp is at %s:%d, that of another at %s:%d", mine + 1, base_name(file), line, base_name(all[mine].file), all[mine].line);
   mine++;
 }
 
@@ -224,7 +219,7 @@ void operation_product(Wave &w) {
   u32 warp = current->index / wave_lanes, group = order->groups, columns = x.tiles * 8;
   Warp &mine = warps[w.index];
   for (u32 lane = 0; lane < wave_lanes; lane++)
-    if (!order[lane].fenced) fail("product at %s:%d: no products_fence() since the start or the last products_wait()", name_of(x.file), x.line);
+    if (!order[lane].fenced) fail("product at %s:%d: no products_fence() since the start or the last products_wait()", base_name(x.file), x.line);
   together(w, hash(x), x.file, x.line);
 
   alignas(32) static float a[depth * rows], b[256 * depth];
@@ -264,7 +259,7 @@ void operation_wait(Wave &w) {
   Order *order = orders + w.lanes->number;
   u32 groups = order->groups;
   Warp &mine = warps[w.index];
-  const char *where = name_of(x.file);
+  const char *where = base_name(x.file);
   together(w, mix(x.newest + 2, groups), x.file, x.line);
   auto over = [&](u32 group) { return group + x.newest < groups; };
   for (Sums &s : mine.sums) {
