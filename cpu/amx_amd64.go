@@ -3,8 +3,6 @@ package cpu
 import (
 	"unsafe"
 
-	"github.com/klauspost/cpuid/v2"
-
 	"windrow/backend"
 )
 
@@ -70,12 +68,6 @@ func tilePack(dst *uint16, x *float32, stride, rows, steps int)
 
 //go:noescape
 func tileTranspose(y *float32, ldy int, c *float32, ldc, outs, rows int)
-
-// hasAMX tells whether the processor has the unit and the system lets this
-// process use it.
-func hasAMX() bool {
-	return hasAVX512BF16() && cpuid.CPU.Supports(cpuid.AMXTILE, cpuid.AMXBF16) && permitTiles()
-}
 
 func (amxProjector) name() string { return "amx-bf16" }
 

@@ -2,18 +2,15 @@ package cpu
 
 import (
 	"math"
-
-	"github.com/klauspost/cpuid/v2"
 )
 
 func init() {
-	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) {
+	if featuresAVX2.here() {
 		kernelTables["avx2"] = avx2Kernels
 	}
 }
 
-// avx2Kernels works on 8 lanes; it needs AVX2, FMA and F16C (Haswell, Zen and
-// later).
+// avx2Kernels works on 8 lanes.
 func avx2Kernels() *kernels {
 	return &kernels{name: "avx2", exact: avx2Projector, vectorKernels: avx2Vector.table()}
 }

@@ -1,15 +1,12 @@
 package cpu
 
-import "github.com/klauspost/cpuid/v2"
-
 func init() {
-	if cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.BMI2) {
+	if featuresAVX512.here() {
 		kernelTables["avx512"] = avx512Kernels
 	}
 }
 
-// avx512Kernels works on 16 lanes; it needs F, BW, DQ and VL (Skylake server,
-// Ice Lake, Zen 4 and later).
+// avx512Kernels works on 16 lanes.
 func avx512Kernels() *kernels {
 	k := &kernels{name: "avx512", exact: avx512Projector, vectorKernels: avx512Vector.table()}
 	k.narrowScores, k.narrowValues = avx512NarrowScores, avx512NarrowValues

@@ -13,17 +13,20 @@ import (
 	"windrow/quant"
 )
 
-// bf16Projectors are the projectors of this machine that round activations to
-// bf16.
-func bf16Projectors() map[string]projector {
-	ps := map[string]projector{}
-	if hasAMX() {
-		ps["amx"] = amxProjector{}
-	}
-	if hasAVX512BF16() {
-		ps["avx512"] = bf16Projector{}
-	}
-	return ps
+// bf16Projectors calls f for each projector that rounds activations to bf16,
+// as a subtest that is skipped where the processor cannot run it.
+func bf16Projectors(t *testing.T, f func(t *testing.T, pr projector)) {
+	t.Run("avx512", func(t *testing.T) {
+		needs(t, featuresAVX512BF16)
+		f(t, bf16Projector{})
+	})
+	t.Run("amx", func(t *testing.T) {
+		needs(t, featuresAMX)
+		if !hasAMX() {
+			t.Skip("needs the system's leave to use the matrix unit")
+		}
+		f(t, amxProjector{})
+	})
 }
 
 // bf16Matrix is a random weight of elements of about 1/√in, in data that
@@ -57,7 +60,8 @@ func bf16Want(w *matrix, x []float32, r, o int) (sum, size float64) {
 func bf16Tolerance(in int) float64 { return 4 * math.Sqrt(float64(in)) * 0x1p-24 }
 
 func TestBF16Projectors(t *testing.T) {
-	for name, pr := range bf16Projectors() {
+	bf16Projectors(t, func(t *testing.T, pr projector) {
+		name := pr.name()
 		for _, c := range []struct{ out, in int }{
 			{1, 32}, {3, 32}, {15, 64}, {16, 96}, {17, 128}, {31, 32}, {33, 544}, {48, 1024},
 			{64, 1024}, {100, 1056}, {128, 512}, {65, 2048}, {35, 3072}, {18, 6144},
@@ -77,12 +81,12 @@ func TestBF16Projectors(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }
 
 // Row counts and the split of outputs must not change a bit.
 func TestBF16BatchInvariance(t *testing.T) {
-	for name, pr := range bf16Projectors() {
+	bf16Projectors(t, func(t *testing.T, pr projector) {
 		for _, in := range []int{32, 544, 1024, 2048} {
 			const out, most = 200, 600
 			rng := rand.New(rand.NewPCG(2, uint64(in)))
@@ -95,7 +99,7 @@ func TestBF16BatchInvariance(t *testing.T) {
 			for _, c := range []struct{ rows, o0, o1, part int }{
 				{2, 0, out, 64}, {7, 0, out, 16}, {16, 5, 170, 165}, {33, 0, out, 40}, {64, 0, out, 72}, {48, 9, out, 30}, {100, 1, 2, 1}, {512, 0, out, out}, {512, 3, 100, 13}, {173, 5, 170, 165}, {600, 0, out, 96}, {1, 7, 81, 5},
 			} {
-				t.Run(fmt.Sprintf("%s/%d/%dx%d-%d", name, in, c.rows, c.o0, c.o1), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d/%dx%d-%d", in, c.rows, c.o0, c.o1), func(t *testing.T) {
 					y := runProjector(pr, w, x, c.rows, c.o0, c.o1, c.part)
 					n := c.o1 - c.o0
 					for r := range c.rows {
@@ -108,7 +112,7 @@ func TestBF16BatchInvariance(t *testing.T) {
 				})
 			}
 		}
-	}
+	})
 }
 
 // Every count of outputs, odd ones too, against one output at a time.
@@ -117,7 +121,8 @@ func TestBF16AllOutputCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	w := bf16Matrix(rng, 100, in, 3)
 	x := randomRows(rng, most*in)
-	for name, pr := range bf16Projectors() {
+	bf16Projectors(t, func(t *testing.T, pr projector) {
+		name := pr.name()
 		single := runProjector(pr, w, x, most, 0, 100, 1)
 		for out := 1; out <= 100; out++ {
 			for _, rows := range []int{1, 3, 17, 33} {
@@ -131,7 +136,7 @@ func TestBF16AllOutputCounts(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }
 
 // What is not finite in one row of weights or activations stays in its row.
@@ -144,7 +149,8 @@ func TestBF16NonFinite(t *testing.T) {
 	w.data[2*(infOut*in+3)+1], w.data[2*(infOut*in+3)] = 0x7f, 0x80
 	x[badRow*in+200] = float32(math.NaN())
 	for _, rows := range []int{37, most} {
-		for name, pr := range bf16Projectors() {
+		bf16Projectors(t, func(t *testing.T, pr projector) {
+			name := pr.name()
 			y := runProjector(pr, w, x, rows, 0, out, out)
 			for r := range rows {
 				for o := range out {
@@ -163,7 +169,7 @@ func TestBF16NonFinite(t *testing.T) {
 					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -173,7 +179,8 @@ func TestBF16UnderPreemption(t *testing.T) {
 	const out, in, rows = 512, 2048, 33
 	rng := rand.New(rand.NewPCG(11, 12))
 	w, x := bf16Matrix(rng, out, in, 1), randomRows(rng, rows*in)
-	for name, pr := range bf16Projectors() {
+	bf16Projectors(t, func(t *testing.T, pr projector) {
+		name := pr.name()
 		want := runProjector(pr, w, x, rows, 0, out, out)
 		stop := make(chan struct{})
 		var collector, workers sync.WaitGroup
@@ -200,5 +207,5 @@ func TestBF16UnderPreemption(t *testing.T) {
 		workers.Wait()
 		close(stop)
 		collector.Wait()
-	}
+	})
 }

@@ -66,7 +66,17 @@ func timeEach(ms []*matrix, f func(w *matrix)) time.Duration {
 // passes over 256 MiB of distinct matrices (32 MiB for many rows), and for one
 // row the share of the best plain read of the same memory, in turn with it.
 func BenchmarkProjectors(b *testing.B) {
-	for name, pr := range bf16Projectors() {
+	prs := map[string]projector{}
+	if hasAMX() {
+		prs["amx"] = amxProjector{}
+	}
+	if featuresAVX512BF16.here() {
+		prs["avx512"] = bf16Projector{}
+	}
+	if len(prs) == 0 {
+		b.Skipf("needs %v", featuresAVX512BF16)
+	}
+	for name, pr := range prs {
 		for _, threads := range []int{1, 2} {
 			for _, rows := range []int{1, 16, 32, 64, 512} {
 				for _, shape := range benchShapes {

@@ -8,7 +8,8 @@ import (
 )
 
 func TestBF16ReadsOnlyTheWeight(t *testing.T) {
-	for name, pr := range bf16Projectors() {
+	bf16Projectors(t, func(t *testing.T, pr projector) {
+		name := pr.name()
 		for _, c := range []struct{ out, in int }{{1, 32}, {5, 96}, {16, 64}, {47, 544}, {67, 1024}, {31, 2048}} {
 			rng := rand.New(rand.NewPCG(13, uint64(c.in)))
 			w := bf16Matrix(rng, c.out, c.in, 0)
@@ -26,5 +27,5 @@ func TestBF16ReadsOnlyTheWeight(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }

@@ -135,8 +135,16 @@ var kernelTables = map[string]func() *kernels{
 	"go": genericKernels,
 }
 
+// architectureTables are the tables of this architecture besides the
+// reference, whether the machine runs them or not, best last.
+var architectureTables []string
+
 // bestKernels is the name of the fastest table here; set by the architecture.
 var bestKernels = func() string { return "go" }
+
+// lackingFor says what this machine lacks for a table that it does not run; ""
+// for a table that no machine of its architecture has.
+var lackingFor = func(table string) string { return "" }
 
 // kernelsByName returns the named table; "" means the best one.
 func kernelsByName(name string) (*kernels, error) {
@@ -150,6 +158,9 @@ func kernelsByName(name string) (*kernels, error) {
 			have = append(have, n)
 		}
 		sort.Strings(have)
+		if lacking := lackingFor(name); lacking != "" {
+			return nil, fmt.Errorf("cpu kernels %q: this machine lacks %s; it runs %v", name, lacking, have)
+		}
 		return nil, fmt.Errorf("cpu kernels %q: this machine runs %v", name, have)
 	}
 	return make(), nil

@@ -12,7 +12,7 @@ import (
 
 // A processor with AVX-512 VNNI and without VBMI has no quantAlone.
 func init() {
-	if hasVNNI() {
+	if featuresVNNI.here() {
 		moreProjectors = func(t *backend.Tensor) map[string]projector {
 			f, ok := newQuantFormat(t, dotsNames[dotsOfAVX512])
 			if !ok {
@@ -37,6 +37,7 @@ func TestDotsCallOffsets(t *testing.T) {
 }
 
 func TestWidenScales(t *testing.T) {
+	needs(t, featuresAVX512)
 	const outs, groups = 11, 37
 	src := make([]byte, 2*outs*groups)
 	for i := range src {

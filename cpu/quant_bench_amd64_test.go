@@ -61,7 +61,7 @@ func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
 	w := ms[0]
 	k, _ := kernelsByName("")
 	if k.quant == nil || k.quant(&w.tensor) == nil {
-		b.Skip("no int8 arithmetic")
+		b.Skip("needs a table with integer kernels: AVX2, or SDOT")
 	}
 	pr := k.quant(&w.tensor)
 	pool := newPool(threads)
@@ -109,6 +109,9 @@ func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
 // f32 is the exact arithmetic of AVX2 over widened rows, f32-go the same where Go
 // widens them, row-by-row that of AVX-512 VNNI for one row at a time.
 func BenchmarkInt8Tables(b *testing.B) {
+	if !featuresAVX2.here() {
+		b.Skipf("needs %v", featuresAVX2)
+	}
 	before := map[string]string{"f32": "f32-go", "avx2": "f32-go", "avxvnni": "f32-go", "avx512": "row-by-row", "amx": "row-by-row"}
 	for _, c := range quantCases {
 		for _, rows := range []int{1, 2, 4, 8, 16, 32, 512} {
@@ -125,7 +128,7 @@ func BenchmarkInt8Tables(b *testing.B) {
 						prs[name] = k.quant(&w.tensor)
 					}
 				}
-				if hasVNNI() && hasVBMI() {
+				if featuresVBMI.here() {
 					f, _ := newQuantFormat(&w.tensor, "row-by-row")
 					prs["row-by-row"] = quantTiles{f, 1}
 				}

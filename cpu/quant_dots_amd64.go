@@ -99,7 +99,7 @@ func newQuantDots(t *backend.Tensor, isa int) projector {
 	if !ok {
 		return nil
 	}
-	return quantDots{f, isa, isa == dotsOfAVX512 && hasVBMI()}
+	return quantDots{f, isa, isa == dotsOfAVX512 && featuresVBMI.here()}
 }
 
 // lanes is the outputs of a block.

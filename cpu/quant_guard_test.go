@@ -18,6 +18,7 @@ func TestQuantRowReadsOnlyTheWeight(t *testing.T) {
 }
 
 func TestInt8ReadsOnlyTheWeight(t *testing.T) {
+	needsInt8(t)
 	for _, c := range quantCases {
 		for _, sh := range []struct{ out, in int }{{1, 256}, {5, 512}, {16, 256}, {47, 768}, {67, 1024}} {
 			rng := rand.New(rand.NewPCG(25, uint64(sh.in)))

@@ -232,6 +232,7 @@ func TestUnitsAreTheWeights(t *testing.T) {
 }
 
 func TestInt8Projectors(t *testing.T) {
+	needsInt8(t)
 	for _, c := range quantCases {
 		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
 			if c.dt != backend.Q4_K && c.dt != backend.Q6_K {
@@ -262,6 +263,7 @@ func TestInt8Projectors(t *testing.T) {
 
 // Row counts and the split of outputs must not change a bit.
 func TestInt8BatchInvariance(t *testing.T) {
+	needsInt8(t)
 	for _, c := range quantCases {
 		const out, in = 200, 1280
 		most := 530
@@ -300,6 +302,7 @@ func TestInt8BatchInvariance(t *testing.T) {
 // What is not finite in a row of activations stays in its row, and a scale
 // that is not finite in its output; tiny and zero rows give what they should.
 func TestInt8NonFinite(t *testing.T) {
+	needsInt8(t)
 	const out, in, nanRow, infRow, zeroRow, tinyRow = 50, 256, 35, 3, 8, 9
 	for i, c := range append(slices.Clone(quantCases), quantCases...) {
 		rows := 37
@@ -334,6 +337,7 @@ func TestInt8NonFinite(t *testing.T) {
 // The error against f32 activations, in the norm of an output of random data:
 // that of rounding to 1/127 of a group's largest.
 func TestInt8Error(t *testing.T) {
+	needsInt8(t)
 	for _, c := range quantCases {
 		rng := rand.New(rand.NewPCG(24, uint64(c.dt)))
 		const out, in, rows = 64, 1024, 4

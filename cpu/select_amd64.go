@@ -26,13 +26,13 @@ func init() {
 		kernelTables["amx"] = func() *kernels {
 			k := withFast("amx", amxProjector{})
 			k.attendPages = amxAttendPages
-			if hasVNNI() && hasVBMI() && cpuid.CPU.Supports(cpuid.AMXINT8) {
+			if featuresAMXInt8.here() {
 				k.quant, k.quantName = quantTilesFor, tilesName
 			}
 			return k
 		}
 	}
-	if hasAVX512BF16() {
+	if featuresAVX512BF16.here() {
 		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{}), bestDots()) }
 	}
 	if make, ok := kernelTables["avx512"]; ok {
@@ -49,7 +49,7 @@ func init() {
 			return k
 		}
 		kernelTables["avx2"] = avx2
-		if cpuid.CPU.Supports(cpuid.AVXVNNI) {
+		if featuresAVXVNNI.here() {
 			kernelTables["avxvnni"] = func() *kernels {
 				k := withDots(avx2(), dotsOfAVXVNNI)
 				k.name = "avxvnni"
@@ -90,23 +90,10 @@ func withDots(k *kernels, isa int) *kernels {
 // bestDots is the integer arithmetic of a table of AVX-512.
 func bestDots() int {
 	switch {
-	case hasVNNI():
+	case featuresVNNI.here():
 		return dotsOfAVX512
-	case cpuid.CPU.Supports(cpuid.AVXVNNI):
+	case featuresAVXVNNI.here():
 		return dotsOfAVXVNNI
 	}
 	return dotsOfAVX2
 }
-
-// hasAVX512BF16 tells whether the processor has VDPBF16PS in 512 bits.
-func hasAVX512BF16() bool {
-	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512BF16)
-}
-
-// hasVNNI tells whether the processor has VPDPBUSD in 512 bits.
-func hasVNNI() bool {
-	return cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL, cpuid.AVX512VNNI)
-}
-
-// hasVBMI tells whether it has what quantAlone takes besides: VPERMB.
-func hasVBMI() bool { return cpuid.CPU.Supports(cpuid.AVX512VBMI) }

@@ -20,6 +20,16 @@ func init() {
 		kernelTables[best] = func() *kernels { return withQuantDots("neoni8mm", true) }
 	}
 	bestKernels = func() string { return best }
+	architectureTables = []string{"neon", "neondot", "neoni8mm"}
+	lackingFor = func(table string) string {
+		switch table {
+		case "neondot":
+			return "SDOT (FEAT_DotProd)"
+		case "neoni8mm":
+			return "SMMLA (FEAT_I8MM)"
+		}
+		return ""
+	}
 }
 
 // withQuantDots is the table of NEON with integer arithmetic for quantised

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sort"
 	"testing"
 )
 
@@ -14,21 +13,29 @@ var (
 	nan32 = float32(math.NaN())
 )
 
-// fastTables calls f for every kernel table but the reference itself.
+// fastTables calls f for every kernel table of this architecture but the
+// reference, as a subtest that is skipped where the machine cannot run it.
 func fastTables(t *testing.T, f func(t *testing.T, k *kernels)) {
-	var names []string
-	for name := range kernelTables {
-		if name != "go" {
-			names = append(names, name)
+	for _, name := range architectureTables {
+		t.Run(name, func(t *testing.T) {
+			make, ok := kernelTables[name]
+			if !ok {
+				t.Skipf("needs the table %s; this machine lacks %s", name, lackingFor(name))
+			}
+			f(t, make())
+		})
+	}
+}
+
+// needsInt8 skips a test on machines without integer kernels.
+func needsInt8(t testing.TB) {
+	t.Helper()
+	for _, name := range KernelTables() {
+		if k, err := kernelsByName(name); err == nil && k.quant != nil {
+			return
 		}
 	}
-	sort.Strings(names)
-	if len(names) == 0 {
-		t.Skip("this machine runs no table but the reference")
-	}
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) { f(t, kernelTables[name]()) })
-	}
+	t.Skipf("needs a table with integer kernels, one of %v; this machine runs %v", architectureTables, KernelTables())
 }
 
 // vectorLengths are all tails of 16 lanes and of loops unrolled to 128, and
