@@ -35,6 +35,8 @@ func TestConformance(t *testing.T) {
 	exact, rounded := []string{"qwen3-untied", "qwen3-yarn"}, []string{"qwen3-yarn"}
 	if onDevice || os.Getenv("WINDROW_SLOW") != "" {
 		exact, rounded = nil, nil
+	} else {
+		t.Log("left out: the larger golden models, minutes on the emulator: set WINDROW_SLOW=1")
 	}
 	t.Run("exact", func(t *testing.T) {
 		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) }, exact...)
@@ -55,10 +57,13 @@ func traceProblems() []int {
 // TestTraces reproduces the golden traces.
 func TestTraces(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("minutes on the emulator: leave -short out")
 	}
 	b := openBackend(t, true)
 	defer b.Close()
+	if traceProblems() != nil {
+		t.Log("left out: all golden traces but one problem's, minutes on the emulator: set WINDROW_SLOW=1")
+	}
 	decodertest.Run(t, b, traceProblems())
 	decodertest.RunVerified(t, b, traceProblems(), backend.KVF32)
 }
@@ -67,7 +72,7 @@ func TestTraces(t *testing.T) {
 // batch invariance has to make them equal.
 func TestVerified(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("minutes on the emulator: leave -short out")
 	}
 	b := openBackend(t, false)
 	defer b.Close()

@@ -18,7 +18,9 @@ func testDevice(t testing.TB) *device {
 		return openDevice(t, driver.Options{}, number)
 	}
 	d := openDevice(t, driver.Options{Library: emulatedLibrary(t)}, 0)
-	d.brief = os.Getenv("WINDROW_SLOW") == ""
+	if d.brief = os.Getenv("WINDROW_SLOW") == ""; d.brief {
+		t.Log("left out: the larger shapes of self-tests, minutes on the emulator: set WINDROW_SLOW=1")
+	}
 	return d
 }
 

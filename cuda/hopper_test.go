@@ -28,7 +28,7 @@ func emulatedLibrary(t testing.TB) string {
 func checkedHopper(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
+		t.Skip("minutes on the emulator: set WINDROW_SLOW=1")
 	}
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
 	return emulator.Library(t, true, "*_hopper")

@@ -102,6 +102,7 @@ func exactCPU(t *testing.T) (b backend.Backend, problems []int) {
 	t.Cleanup(func() { b.Close() })
 	if b.Features().Kernels == "go" && os.Getenv("WINDROW_SLOW") != "1" {
 		problems = decodertest.Quick
+		t.Log("left out: most golden traces, minutes with kernels in plain Go: set WINDROW_SLOW=1")
 	}
 	return b, problems
 }

@@ -77,7 +77,7 @@ func TestAttendCost(t *testing.T) {
 // Every case of the self-tests, by all element types.
 func TestAttendEveryCase(t *testing.T) {
 	if os.Getenv("WINDROW_SLOW") == "" {
-		t.Skip("slow: set WINDROW_SLOW")
+		t.Skip("minutes on the emulator: set WINDROW_SLOW=1")
 	}
 	for _, queries := range []elem{elemBF16, elemF32} {
 		for _, kv := range attendTypes {

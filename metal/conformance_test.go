@@ -78,6 +78,7 @@ func openBackend(t *testing.T, exact bool) backend.Backend {
 // golden tensors by TestBatchedPrefillEqualsPerToken and TestTraces besides.
 func TestConformance(t *testing.T) {
 	if !slow {
+		t.Log("left out: the suite in exact arithmetic and the golden models, minutes on the emulator: set WINDROW_SLOW=1")
 		backendtest.RunBrief(t, func(t *testing.T) backend.Backend { return openBackend(t, false) })
 		return
 	}
@@ -100,7 +101,7 @@ func traceProblems() []int {
 // WINDROW_SLOW ar, verified, and one trace of wedlm by its totals.
 func TestTraces(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("minutes on the emulator: leave -short out")
 	}
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
@@ -111,6 +112,7 @@ func TestTraces(t *testing.T) {
 		decodertest.Run(t, b, nil)
 		return
 	}
+	t.Log("left out: all golden traces but a few, minutes on the emulator: set WINDROW_SLOW=1")
 	p := decodertest.Problems(t)[decodertest.Quick[0]]
 	trace := p.WeDLM[1] // the one with the fewest rows
 	source, err := model.NewCheckpoint(tinygsm.Files())
@@ -143,7 +145,7 @@ func generate(ctx context.Context, m *model.Model, prompt []int32, o decoder.Opt
 // batch invariance has to make them equal.
 func TestVerified(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("minutes on the emulator: leave -short out")
 	}
 	b := openBackend(t, false)
 	decodertest.RunVerified(t, b, traceProblems(), backend.KVBF16)

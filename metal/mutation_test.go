@@ -205,6 +205,9 @@ func TestMutations(t *testing.T) {
 		t.Skip("a GPU should not run such kernels")
 	}
 	emulator.Available(t)
+	if !allFaults() {
+		t.Log("left out: most of the planted faults: set WINDROW_MUTATIONS=all")
+	}
 	var by [4]atomic.Int32
 	t.Run("fault", func(t *testing.T) {
 		for _, f := range faults {

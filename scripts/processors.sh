@@ -4,13 +4,14 @@
 # ends with 1. An instruction that the processor lacks is a SIGILL there.
 set -eu
 GO=${GO:-go}
+PARTS=${PARTS:-$GO run windrow/scripts/parts}
 if [ "$($GO env GOOS)/$($GO env GOARCH)" != linux/amd64 ]; then
-	echo "processors: qemu-x86_64 runs binaries of linux/amd64, left out"
+	echo "left out: other processors are emulated on linux/amd64 only"
 	exit
 fi
 qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static || true)
 if [ -z "$qemu" ]; then
-	echo "processors: no qemu-x86_64, left out"
+	echo "left out: other processors need qemu-x86_64"
 	[ -z "${CI:-}" ]
 	exit
 fi
@@ -25,6 +26,7 @@ answer=$("$dir/windrow" generate --backend cpu --mode verified --window 4 -n 8 "
 # The suite of whole forwards, and what is timed, take many minutes when
 # emulated: the answer stands for the former.
 skip='TestConformance|TestAccelerate|TestMeasureBandwidth'
+echo "left out: whole forwards (TestConformance) and timings under the emulator: the answer stands for the former"
 run() { # NAME QEMU-CPU TABLE: the table that it should choose
 	echo "processors: $1"
 	"$qemu" -cpu "$2" "$dir/windrow" version >"$dir/out" 2>"$dir/err" || { echo "$1: version ended with $?"; cat "$dir/out" "$dir/err"; exit 1; }
@@ -36,7 +38,8 @@ run() { # NAME QEMU-CPU TABLE: the table that it should choose
 	code=0
 	"$qemu" -cpu "$2" "$dir/windrow" generate --backend cpu --kernels amx hi >"$dir/out" 2>"$dir/err" || code=$?
 	[ $code = 1 ] && [ "$(grep -vc '^qemu' "$dir/err")" = 1 ] && grep -q 'lacks' "$dir/err" || { echo "$1: --kernels amx ended with $code"; cat "$dir/err"; exit 1; }
-	(cd cpu && "$qemu" -cpu "$2" "$dir/cpu.test" -test.short -test.timeout 20m -test.skip "$skip" 2>"$dir/err") || { cat "$dir/err"; exit 1; }
+	(cd cpu && $PARTS gotest $GO tool test2json -p "windrow/cpu as $1" "$qemu" -cpu "$2" "$dir/cpu.test" -test.v=test2json -test.short -test.timeout 20m -test.skip "$skip" 2>"$dir/err") || {
+		cat "$dir/err"; exit 1; }
 }
 run Nehalem Nehalem go-f32
 run "Haswell without FMA and F16C" Haswell,-fma,-f16c go-f32

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Builds and vets for every platform that releases are made for.
+set -eu
+GO=${GO:-go}
+for target in darwin/arm64 darwin/amd64 linux/arm64 linux/amd64 windows/amd64; do
+	echo "cross $target"
+	export GOOS=${target%/*} GOARCH=${target#*/}
+	$GO build -o /dev/null ./cmd/windrow
+	$GO vet ./cpu ./model ./metal ./metal/driver
+done
+unset GOOS GOARCH
+$GO build -tags windrow_nomodel -o /dev/null ./cmd/windrow

@@ -1,0 +1,14 @@
+#!/bin/sh
+# Runs the tests that share memory between goroutines under the race detector.
+set -eu
+GO=${GO:-go}
+PARTS=${PARTS:-$GO run windrow/scripts/parts}
+if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
+	echo "left out: the race detector needs a C compiler"
+	[ -z "${CI:-}" ]
+	exit
+fi
+export CGO_ENABLED=1
+$PARTS gotest $GO test -json -race -short ./decoder ./eval ./model ./tokenizer
+$PARTS gotest $GO test -json -race -short -run 'Pool|Race|Concurrent|Pass' ./cpu
+$PARTS gotest $GO test -json -race -short -run 'GPU|AtOnce' ./metal
