@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/cpuid/v2"
 )
 
 // Compiler is the only one that is known to make the same of the kernels'
@@ -100,6 +102,9 @@ func Available(t testing.TB, what string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skipf("%s runs on linux/amd64 only", what)
+	}
+	if level := cpuid.CPU.X64Level(); level < 3 {
+		t.Skipf("%s is compiled for x86-64-v3 (AVX2, FMA, F16C, BMI2); this processor is of level %d", what, level)
 	}
 	if _, err := exec.LookPath(Compiler); err != nil {
 		if os.Getenv("CI") != "" {
