@@ -44,7 +44,7 @@ func generate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,9 @@ func readPrompt(c *cli.Context) ([]tokenizer.Message, error) {
 	}
 	text := c.Args().First()
 	if text == "-" {
-		b, err := io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
+		b, err := unlessCancelled(c.Context, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}

@@ -82,7 +82,7 @@ func inspect(c *cli.Context) error {
 			return usagef("the model's name is empty")
 		}
 	}
-	checkpoint, name, err := openCheckpoint(folder)
+	checkpoint, name, err := openCheckpoint(c.Context, folder)
 	if err != nil {
 		return err
 	}
