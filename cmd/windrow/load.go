@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ type engine struct {
 	noThink    bool // ask the chat template for no thinking part
 }
 
-// embedded tells whether a path means the embedded model: none, or its name
+// embedded reports whether a path means the embedded model: none, or its name
 // where there is nothing of that name on disk.
 func embedded(path string) bool {
 	if path == tinygsm.Name {
@@ -188,9 +189,15 @@ func (e *engine) adapt(o decoder.Options, mode decoder.Mode) decoder.Options {
 	return o
 }
 
-// checkMode refuses a window on a model that has no mask to put into it.
+// checkMode refuses ids that the model does not have, and a window on a model
+// that has no mask to put into it.
 func (e *engine) checkMode(o decoder.Options) error {
 	vocabulary := e.model.Config().VocabSize
+	for _, id := range slices.Sorted(maps.Keys(o.Sampling.LogitBias)) {
+		if int(id) >= vocabulary {
+			return usagef("--logit-bias %d=%g: %s has ids 0 to %d", id, o.Sampling.LogitBias[id], e.name, vocabulary-1)
+		}
+	}
 	switch id := int(o.Vocabulary.MaskID); {
 	case id >= vocabulary:
 		return usagef("--mask-id %d: %s has ids 0 to %d", id, e.name, vocabulary-1)
