@@ -126,7 +126,11 @@ func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, promptTokens 
 	}
 	terminal, ok := isTerminal(c.App.ErrWriter)
 	if !ok {
-		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, streaming instead")
+		instead := "streaming instead"
+		if c.Bool("json") {
+			instead = "nothing is drawn"
+		}
+		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, "+instead)
 		return h, finish
 	}
 	w := newWatcher(terminal, mode, e.piece)
