@@ -16,7 +16,7 @@ FUZZTIME ?= 4s
 .PHONY: build demo test vet staticcheck unit race arm64 processors fuzz cross slow cuda-kernels cuda-test metal-test clean
 
 build:
-	$(GO) build -trimpath -ldflags "-s -w" -o bin/windrow ./cmd/windrow
+	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
 
 demo: build
 	./bin/windrow generate --mode verified --stats "Maya has 4 crates with 12 apples each. She gives 5 apples to each of 6 friends. How many apples are left?"

@@ -3,6 +3,7 @@ module windrow
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/dlclark/regexp2/v2 v2.12.0
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/klauspost/cpuid/v2 v2.4.2

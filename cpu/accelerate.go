@@ -113,12 +113,13 @@ func (c *blasChooser) choose(b *Backend, setting string, kept Verdicts) (blas, e
 
 // usable opens the BLAS and tries it.
 func (c *blasChooser) usable(b *Backend) (sgemm, error) {
-	if _, ok := b.k.exact.(genericProjector); ok {
-		return nil, errReference
-	}
+	// Opened first: where there is none, that is all there is to say.
 	product, err := c.open()
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := b.k.exact.(genericProjector); ok {
+		return nil, errReference
 	}
 	if !agrees(product) {
 		return nil, errWrong

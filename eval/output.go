@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"windrow/filelock"
 )
 
 // syncEvery is how much work a power failure may cost. A crash of the program
@@ -49,7 +51,10 @@ func (o *output) resume(d *Dataset, run string) error {
 	} else if !info.Mode().IsRegular() {
 		return errors.New("not a regular file, so it cannot be resumed")
 	}
-	if err := lockFile(o.file); err != nil {
+	// Two runs that resume one file would write every item twice.
+	if err := filelock.TryLock(o.file); errors.Is(err, filelock.ErrHeld) {
+		return errors.New("another run is writing it")
+	} else if err != nil {
 		return err
 	}
 	seen := map[itemKey]int{}

@@ -25,6 +25,13 @@ const (
 // published tokenizer.json has about 35 MB.
 const maxSmallFile = 256 << 20
 
+// smallFileLimits bounds those that are far smaller, several times the largest
+// published ones.
+var smallFileLimits = map[string]int64{
+	configFile: 16 << 20, generationFile: 1 << 20, indexFile: 64 << 20,
+	"tokenizer_config.json": 32 << 20, "chat_template.jinja": 4 << 20,
+}
+
 // Source gives a model's config and weights: a folder, the embedded model, or
 // random weights of a shape.
 type Source interface {
@@ -214,6 +221,9 @@ func (c *Checkpoint) File(name string) ([]byte, bool) {
 	data, err := c.ReadFile(name)
 	return data, err == nil
 }
+
+// Path is how an error names one of the model's files.
+func (c *Checkpoint) Path(name string) string { return c.files.path(name) }
 
 // Close unmaps the weights: no tensor of this checkpoint may be used after it.
 func (c *Checkpoint) Close() error { return c.files.close() }

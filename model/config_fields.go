@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 )
 
 // fields reads typed values out of a JSON object. It keeps the first error,
@@ -163,13 +162,4 @@ func (f *fields) tokenIDs(name string, vocabulary int) []int32 {
 		ids = append(ids, int32(*x))
 	}
 	return ids
-}
-
-// excerpt shortens JSON for an error's one line.
-func excerpt(raw []byte) string {
-	text := strings.Join(strings.Fields(string(raw[:min(len(raw), 200)])), " ")
-	if len(text) > 60 {
-		text = strings.ToValidUTF8(text[:60], "") + "…"
-	}
-	return text
 }

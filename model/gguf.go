@@ -124,7 +124,9 @@ type ggufPlace struct {
 
 // tensor reads one entry of the tensor list.
 func (r *ggufReader) tensor() (p ggufPlace) {
-	p.Name = r.str()
+	if p.Name = r.str(); r.err == nil {
+		r.err = checkTensorName(p.Name)
+	}
 	rank := r.u32()
 	if r.err == nil && (rank == 0 || rank > maxGGUFRank) {
 		r.fail("%d dimensions: want 1 to %d", rank, maxGGUFRank)
@@ -201,7 +203,7 @@ func (g *GGUF) alignment() (uint64, error) {
 	}
 	n, ok := value.(uint32)
 	if !ok || n < 8 || n > 1<<16 || n&(n-1) != 0 {
-		return 0, fmt.Errorf("gguf metadata general.alignment: found %.40s, want a power of two from 8 to 65536", fmt.Sprint(value))
+		return 0, fmt.Errorf("gguf metadata general.alignment: found %s, want a power of two from 8 to 65536", found(value))
 	}
 	return uint64(n), nil
 }

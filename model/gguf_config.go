@@ -51,7 +51,7 @@ func (g *GGUF) configJSON() ([]byte, error) {
 		}
 		number := ggufNumberOf(value)
 		if math.IsNaN(number) || math.IsInf(number, 0) {
-			return fmt.Errorf("%s.%s: found %.40s, want a number", arch, key, fmt.Sprint(value))
+			return fmt.Errorf("%s.%s: found %s, want a number", arch, key, found(value))
 		}
 		into[field] = number
 		return nil
@@ -113,11 +113,11 @@ func (g *GGUF) vectorSizes(arch string, c map[string]any) error {
 	}
 	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
 		if n, ok := g.Value(arch + "." + key); ok && ggufNumberOf(n) != dim {
-			return fmt.Errorf("%s.%s: found %.20s, want the head dimension %v", arch, key, fmt.Sprint(n), dim)
+			return fmt.Errorf("%s.%s: found %s, want the head dimension %v", arch, key, found(n), dim)
 		}
 	}
 	if n, ok := g.Value(arch + ".attention.sliding_window"); ok && ggufNumberOf(n) != 0 {
-		return fmt.Errorf("%s.attention.sliding_window: found %.20s, want none: sliding-window attention is not supported", arch, fmt.Sprint(n))
+		return fmt.Errorf("%s.attention.sliding_window: found %s, want none: sliding-window attention is not supported", arch, found(n))
 	}
 	if stop := g.stopIDs(); len(stop) > 0 {
 		c["eos_token_id"] = stop

@@ -24,12 +24,14 @@ func Open(path string) (*Checkpoint, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	case info.IsDir():
 		return OpenFolder(path)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("model %s: want a folder or a regular file", path)
 	}
-	f, err := os.Open(path)
+	d, err := folderOf(path)
 	if err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+		return nil, err
+	}
+	f, _, err := d.open(d.named)
+	if err != nil {
+		return nil, err
 	}
 	magic := make([]byte, len(ggufMagic))
 	_, err = io.ReadFull(f, magic)
@@ -40,19 +42,24 @@ func Open(path string) (*Checkpoint, error) {
 	return OpenGGUF(path)
 }
 
+// folderOf is the folder of a file that a user named.
+func folderOf(path string) (*folder, error) {
+	d, err := newFolder(filepath.Dir(path))
+	if err == nil {
+		d.named = filepath.Base(path)
+	}
+	return d, err
+}
+
 // OpenGGUF opens a GGUF file, memory-mapped: tensors stay in their blocks,
 // under the names of the Hugging Face checkpoint. The small files of a model
 // folder are made from the metadata.
 func OpenGGUF(path string) (*Checkpoint, error) {
-	resolved, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		resolved, err = filepath.Abs(resolved)
-	}
+	d, err := folderOf(path)
 	if err != nil {
-		return nil, fmt.Errorf("model: %w", err)
+		return nil, err
 	}
-	d := &folder{dir: filepath.Dir(path), resolved: filepath.Dir(resolved)}
-	data, err := d.weights(filepath.Base(resolved))
+	data, err := d.weights(d.named)
 	if err != nil {
 		return nil, err
 	}
@@ -158,5 +165,5 @@ func (f *ggufFiles) read(name string) (data []byte, err error) {
 }
 
 func (f *ggufFiles) weights(name string) ([]byte, error) { return f.read(name) }
-func (f *ggufFiles) path(name string) string             { return f.name }
+func (f *ggufFiles) path(name string) string             { return f.name + ": " + name }
 func (f *ggufFiles) close() error                        { return f.unmap() }

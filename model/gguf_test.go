@@ -227,7 +227,7 @@ func TestGGUFConfig(t *testing.T) {
 		{"a number", []GGUFField{{"general.architecture", uint32(1)}}, nil, "general.architecture: found"},
 		{"no layers", []GGUFField{{"qwen3.block_count", nil}}, nil, "qwen3.block_count: missing"},
 		{"0 layers", []GGUFField{{"qwen3.block_count", uint32(0)}}, nil, "num_hidden_layers: found 0"},
-		{"text for a number", []GGUFField{{"qwen3.block_count", "one"}}, nil, "qwen3.block_count: found one, want a number"},
+		{"text for a number", []GGUFField{{"qwen3.block_count", "one"}}, nil, "qwen3.block_count: found \"one\", want a number"},
 		{"split", []GGUFField{{"split.count", uint16(2)}}, nil, "split.count: one of 2 files"},
 		{"values of another length", []GGUFField{{"qwen3.attention.value_length", uint32(8)}}, nil, "value_length: found 8, want the head dimension 16"},
 		{"partial rotation", []GGUFField{{"qwen3.rope.dimension_count", uint32(8)}}, nil, "rope.dimension_count: found 8"},

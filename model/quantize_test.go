@@ -393,28 +393,78 @@ func TestQuantizeRefuses(t *testing.T) {
 	wantError(t, "an infinite weight", err, "model.layers.1.mlp.up_proj.weight: row 5 holds NaN, infinite or too large values")
 }
 
-// Two runs to one place: the first to be replaced gives up.
+// Two runs to one place: the second sees that the first lives, and leaves it
+// alone. Where there are no locks, the first to be replaced gives up.
 func TestQuantizeTwoRuns(t *testing.T) {
 	src := smallCheckpoint(t, backend.BF16)
-	dst := filepath.Join(t.TempDir(), "q")
-	second := false
-	_, err := Quantize(context.Background(), src, dst, quant.DefaultPolicy(), func(now QuantizeProgress) {
-		if second || now.Done < now.Total/2 {
-			return
+	for _, locks := range []bool{true, false} {
+		dst := filepath.Join(t.TempDir(), "q")
+		first, started := &output{}, false
+		if !locks {
+			first.lock = func(*os.File) error { return nil }
 		}
-		second = true
-		other := &output{step: func(operation string) error {
-			if operation == "rename" {
-				return errKilled
+		_, err := quantize(context.Background(), src, first, dst, quant.DefaultPolicy(), maxShardBytes, func(now QuantizeProgress) {
+			if started || now.Done < now.Total/2 {
+				return
 			}
-			return nil
-		}}
-		other.begin(dst) // and is still at work
-	})
-	if err == nil {
-		t.Error("no error")
+			started = true
+			other := &output{lock: first.lock}
+			if !locks {
+				other.begin(dst) // and is still at work
+				return
+			}
+			_, err := quantize(context.Background(), src, other, dst, quant.DefaultPolicy(), maxShardBytes, nil)
+			wantError(t, "the second run", err, "q.partial: another run is writing q: wait for it, or choose another name")
+		})
+		_, stat := os.Lstat(dst)
+		if locks && (err != nil || stat != nil) {
+			t.Errorf("the first run: %v, %v", err, stat)
+		}
+		if !locks {
+			wantError(t, "without locks", err, "was replaced by another run")
+			if stat == nil {
+				t.Error("the model was put in place from another run's folder")
+			}
+			continue
+		}
+		if entries, err := os.ReadDir(filepath.Dir(dst)); err != nil || len(entries) != 1 {
+			t.Errorf("left %v, %v", entries, err)
+		}
 	}
-	if _, stat := os.Lstat(dst); stat == nil {
-		t.Error("the model was put in place from another run's folder")
+}
+
+// Many runs to one place at once: one writes the model, the others say why
+// they do not, and nothing else is left.
+func TestQuantizeCrowd(t *testing.T) {
+	src := smallCheckpoint(t, backend.BF16)
+	dir := t.TempDir()
+	for round := range 20 {
+		dst := filepath.Join(dir, fmt.Sprint("q", round))
+		results := make(chan error, 8)
+		for range cap(results) {
+			go func() {
+				_, err := Quantize(context.Background(), src, dst, quant.DefaultPolicy(), nil)
+				results <- err
+			}()
+		}
+		written := 0
+		for range cap(results) {
+			err := <-results
+			switch {
+			case err == nil:
+				written++
+			case !strings.Contains(err.Error(), "another run is writing") && !strings.Contains(err.Error(), "exists: want the name of a new folder"):
+				t.Error(err)
+			}
+		}
+		entries, err := os.ReadDir(dir)
+		if written != 1 || err != nil || len(entries) != round+1 {
+			t.Fatalf("round %d: %d wrote a model, the folder holds %v, %v", round, written, entries, err)
+		}
+		c, err := Open(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
 	}
 }

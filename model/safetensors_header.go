@@ -40,6 +40,9 @@ func (s *Safetensors) parseHeader(header []byte) ([]headerEntry, error) {
 				return err
 			})
 		}
+		if err := checkTensorName(name); err != nil {
+			return err
+		}
 		e := headerEntry{name: name}
 		if err := e.read(dec); err != nil {
 			return fmt.Errorf("tensor %.80q: %w", name, err)
@@ -128,7 +131,7 @@ func readDelim(dec *json.Decoder, want json.Delim, what string) error {
 		return jsonError(err)
 	}
 	if token != want {
-		return fmt.Errorf("found %.40v, want %s", token, what)
+		return fmt.Errorf("found %s, want %s", found(token), what)
 	}
 	return nil
 }
@@ -140,7 +143,7 @@ func readString(dec *json.Decoder) (string, error) {
 	}
 	text, ok := token.(string)
 	if !ok {
-		return "", fmt.Errorf("found %.40v, want a string", token)
+		return "", fmt.Errorf("found %s, want a string", found(token))
 	}
 	return text, nil
 }
@@ -160,7 +163,7 @@ func readUints(dec *json.Decoder, limit int) ([]uint64, error) {
 		// Parsed as int, so that a shape also fits where int has 32 bits.
 		n, err := strconv.ParseUint(string(number), 10, strconv.IntSize-1)
 		if err != nil {
-			return nil, fmt.Errorf("found %.40v, want a whole number from 0 that fits %d bits", token, strconv.IntSize-1)
+			return nil, fmt.Errorf("found %s, want a whole number from 0 that fits %d bits", found(token), strconv.IntSize-1)
 		}
 		if len(list) == limit {
 			return nil, fmt.Errorf("want at most %d numbers", limit)

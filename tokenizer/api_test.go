@@ -227,7 +227,7 @@ func BenchmarkLoadQwen3(b *testing.B) {
 
 func BenchmarkLoadTiny(b *testing.B) {
 	for b.Loop() {
-		if _, err := Load(tinyDir); err != nil {
+		if _, err := Load(testFolder(tinyDir)); err != nil {
 			b.Fatal(err)
 		}
 	}

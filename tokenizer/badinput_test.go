@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,7 +202,7 @@ func TestConfig(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
+	if _, err := Load(testFolder(dir)); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
 		t.Errorf("Load of an empty folder: %v", err)
 	}
 	write := func(name string, data []byte) {
@@ -211,13 +212,13 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	write("tokenizer.json", smallFile(t, nil))
-	tok, err := Load(dir)
+	tok, err := Load(testFolder(dir))
 	if err != nil || tok.HasChatTemplate() {
 		t.Fatalf("Load: %v, template %v", err, tok.HasChatTemplate())
 	}
 	write("tokenizer_config.json", []byte(`{"chat_template": "old"}`))
 	write("chat_template.jinja", []byte("new {{ messages | length }}"))
-	tok, err = Load(dir)
+	tok, err = Load(testFolder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,17 +226,19 @@ func TestLoad(t *testing.T) {
 		t.Errorf("RenderChat = %q, %v; want that of chat_template.jinja", got, err)
 	}
 	write("tokenizer_config.json", []byte(`{`))
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), dir) {
+	if _, err := Load(testFolder(dir)); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v, want one that names the folder", err)
 	}
-	if err := os.Remove(filepath.Join(dir, "tokenizer.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "tokenizer.json"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "regular") {
-		t.Errorf("error %v, want one that says it is not a regular file", err)
+	// An optional file that is there and cannot be read is an error.
+	write("tokenizer_config.json", []byte(`{}`))
+	for _, name := range []string{"chat_template.jinja", "tokenizer_config.json", "tokenizer.json"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(testFolder(dir)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is a folder: error %v, want one that names it", name, err)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func (t *Tokenizer) parseConfig(data []byte) error {
 	for key, a := range c.Added {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
-			return fmt.Errorf("added_tokens_decoder: key %q is not a token id", key)
+			return fmt.Errorf("added_tokens_decoder: key %.60q is not a token id", key)
 		}
 		a.ID = id
 		added = append(added, a)

@@ -99,7 +99,7 @@ func describeJSON(err error, size int) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("not valid JSON at byte %d of %d: %w", syntax.Offset, size, err)
 	case errors.As(err, &kind):
-		return fmt.Errorf("field %q holds a JSON %s where a %v is expected", kind.Field, kind.Value, kind.Type)
+		return fmt.Errorf("field %.60q holds a JSON %s where a %v is expected", kind.Field, kind.Value, kind.Type)
 	}
 	return err
 }
@@ -110,15 +110,15 @@ func (t *Tokenizer) parseModel(m *modelJSON) error {
 	case m == nil:
 		return errors.New(`no "model"`)
 	case m.Type != "" && m.Type != "BPE":
-		return fmt.Errorf("model.type is %q; only byte-level BPE is supported", m.Type)
+		return fmt.Errorf("model.type is %.60q; only byte-level BPE is supported", m.Type)
 	case m.ByteFallback:
 		return errors.New("model.byte_fallback is true; only byte-level BPE is supported")
 	case m.Dropout != nil && *m.Dropout != 0:
 		return fmt.Errorf("model.dropout is %v; only 0 is supported", *m.Dropout)
 	case m.Prefix != "":
-		return fmt.Errorf("model.continuing_subword_prefix is %q; only an empty one is supported", m.Prefix)
+		return fmt.Errorf("model.continuing_subword_prefix is %.60q; only an empty one is supported", m.Prefix)
 	case m.Suffix != "":
-		return fmt.Errorf("model.end_of_word_suffix is %q; only an empty one is supported", m.Suffix)
+		return fmt.Errorf("model.end_of_word_suffix is %.60q; only an empty one is supported", m.Suffix)
 	case m.Vocab.err != nil:
 		return fmt.Errorf("model.vocab: %w", m.Vocab.err)
 	case len(m.Vocab.tokens) == 0:
@@ -138,7 +138,7 @@ func (t *Tokenizer) parseModel(m *modelJSON) error {
 		id, ok := t.ids[string(r)]
 		// 0xC0, 0xC1 and 0xF5.. never occur in UTF-8, and some files leave them out.
 		if !ok && b != 0xC0 && b != 0xC1 && b < 0xF5 {
-			return fmt.Errorf("model.vocab has no token %q for byte 0x%02X; only byte-level BPE is supported", r, b)
+			return fmt.Errorf("model.vocab has no token %.60q for byte 0x%02X; only byte-level BPE is supported", r, b)
 		}
 		if !ok {
 			id = -1
@@ -154,20 +154,20 @@ func (t *Tokenizer) parseModel(m *modelJSON) error {
 	for rank := range m.Merges.count() {
 		left, right := m.Merges.pair(rank)
 		if left == "" || right == "" {
-			return fmt.Errorf("model.merges[%d] has an empty part: %q %q", rank, left, right)
+			return fmt.Errorf("model.merges[%d] has an empty part: %.60q %.60q", rank, left, right)
 		}
 		a, ok := t.ids[left]
 		if !ok {
-			return fmt.Errorf("model.merges[%d] names %q, which is not in model.vocab", rank, left)
+			return fmt.Errorf("model.merges[%d] names %.60q, which is not in model.vocab", rank, left)
 		}
 		b, ok := t.ids[right]
 		if !ok {
-			return fmt.Errorf("model.merges[%d] names %q, which is not in model.vocab", rank, right)
+			return fmt.Errorf("model.merges[%d] names %.60q, which is not in model.vocab", rank, right)
 		}
 		joined = append(append(joined[:0], left...), right...)
 		id, ok := t.ids[string(joined)]
 		if !ok {
-			return fmt.Errorf("model.merges[%d] makes %q, which is not in model.vocab", rank, joined)
+			return fmt.Errorf("model.merges[%d] makes %.60q, which is not in model.vocab", rank, joined)
 		}
 		t.bpe.merges[pairKey(a, b)] = merge{int32(rank), id}
 	}
@@ -183,19 +183,19 @@ func (t *Tokenizer) define(token string, id int64, entries int) error {
 	}
 	limit := 4*int64(entries) + 1<<18
 	if id < 0 || id >= limit {
-		return fmt.Errorf("id %d of token %q is outside 0..%d (the file lists %d tokens)", id, token, limit-1, entries)
+		return fmt.Errorf("id %d of token %.60q is outside 0..%d (the file lists %d tokens)", id, token, limit-1, entries)
 	}
 	if old, ok := t.ids[token]; ok {
 		if int64(old) == id {
 			return nil
 		}
-		return fmt.Errorf("token %q has two ids, %d and %d", token, old, id)
+		return fmt.Errorf("token %.60q has two ids, %d and %d", token, old, id)
 	}
 	for int64(len(t.tokens)) <= id {
 		t.tokens = append(t.tokens, "")
 	}
 	if old := t.tokens[id]; old != "" {
-		return fmt.Errorf("id %d is of two tokens, %q and %q", id, old, token)
+		return fmt.Errorf("id %d is of two tokens, %.60q and %.60q", id, old, token)
 	}
 	t.tokens[id] = token
 	t.ids[token] = int32(id)
@@ -246,7 +246,7 @@ func decodePart(raw json.RawMessage, name string) (*partJSON, error) {
 	return p, nil
 }
 
-// parseNormalizer tells whether text is brought into NFC.
+// parseNormalizer reports whether text is brought into NFC.
 func parseNormalizer(raw json.RawMessage) (bool, error) {
 	p, err := decodePart(raw, "normalizer")
 	if p == nil || err != nil {
@@ -258,7 +258,7 @@ func parseNormalizer(raw json.RawMessage) (bool, error) {
 	}
 	for _, part := range parts {
 		if part.Type != "NFC" {
-			return false, fmt.Errorf("normalizer.type is %q; only NFC and none are supported", part.Type)
+			return false, fmt.Errorf("normalizer.type is %.60q; only NFC and none are supported", part.Type)
 		}
 	}
 	return len(parts) > 0, nil
@@ -283,7 +283,7 @@ func parsePreTokenizer(raw json.RawMessage) ([]splitter, error) {
 	}
 	var splitters []splitter
 	for i, part := range parts {
-		name := fmt.Sprintf("pre_tokenizer %d of %d (%s)", i+1, len(parts), part.Type)
+		name := fmt.Sprintf("pre_tokenizer %d of %d (%.60q)", i+1, len(parts), part.Type)
 		last := i == len(parts)-1
 		switch {
 		case part.Type == "ByteLevel" && last:
@@ -318,7 +318,7 @@ func parseSplit(part partJSON) (splitter, error) {
 		gaps = true
 	case part.Behavior == "Removed" && part.Invert:
 	default:
-		return nil, fmt.Errorf("behavior %q with invert %v is not supported; only Isolated, and Removed inverted, are", part.Behavior, part.Invert)
+		return nil, fmt.Errorf("behavior %.60q with invert %v is not supported; only Isolated, and Removed inverted, are", part.Behavior, part.Invert)
 	}
 	if part.Pattern.Regex == nil {
 		return nil, errors.New(`pattern has no "Regex"; patterns of plain text are not supported`)
@@ -343,7 +343,7 @@ func checkDecoder(raw json.RawMessage) error {
 		parts = p.Decoders
 	}
 	if len(parts) != 1 || parts[0].Type != "ByteLevel" {
-		return fmt.Errorf("decoder.type is %q; only ByteLevel is supported", p.Type)
+		return fmt.Errorf("decoder.type is %.60q; only ByteLevel is supported", p.Type)
 	}
 	return nil
 }

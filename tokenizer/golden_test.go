@@ -105,7 +105,13 @@ var loadQwen3 = sync.OnceValues(func() (*Tokenizer, error) {
 	return New(data, config)
 })
 
-var loadTiny = sync.OnceValues(func() (*Tokenizer, error) { return Load(tinyDir) })
+// testFolder gives the files of a folder.
+type testFolder string
+
+func (d testFolder) ReadFile(name string) ([]byte, error) { return os.ReadFile(d.Path(name)) }
+func (d testFolder) Path(name string) string              { return filepath.Join(string(d), name) }
+
+var loadTiny = sync.OnceValues(func() (*Tokenizer, error) { return Load(testFolder(tinyDir)) })
 
 func qwen3(t testing.TB) *Tokenizer { return must(t, loadQwen3) }
 func tiny(t testing.TB) *Tokenizer  { return must(t, loadTiny) }

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dlclark/regexp2/v2"
@@ -34,7 +35,7 @@ const splitTime = 2 * time.Second
 // expressions that qwenSplitter does not know, and slow.
 type regexpSplitter struct {
 	re *regexp2.Regexp
-	// gaps tells whether text between matches is kept as pieces too
+	// gaps reports whether text between matches is kept as pieces too
 	// (behaviour Isolated) or dropped (Removed, inverted).
 	gaps bool
 }
@@ -43,7 +44,9 @@ type regexpSplitter struct {
 func newRegexpSplitter(pattern string, gaps bool) (splitter, error) {
 	re, err := regexp2.Compile(pattern)
 	if err != nil {
-		return nil, err
+		// The error holds the whole expression as it stands.
+		reason, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error parsing regexp: "), " in `")
+		return nil, fmt.Errorf("expression %.60q: %.80q", pattern, reason)
 	}
 	re.MatchTimeout = splitTime
 	return regexpSplitter{re, gaps}, nil

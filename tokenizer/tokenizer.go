@@ -3,10 +3,7 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 
 	sugarme "github.com/sugarme/tokenizer"
@@ -41,17 +38,17 @@ type Tokenizer struct {
 // tokenizer_config.json. The second may be nil: then there is no chat template
 // and EOS and Pad are unknown.
 func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
-	return build(tokenizerJSON, tokenizerConfigJSON, nil)
+	return build(tokenizerJSON, tokenizerConfigJSON, nil, func(name string) string { return name })
 }
 
-func build(tokenizerJSON, tokenizerConfigJSON, template []byte) (*Tokenizer, error) {
+func build(tokenizerJSON, tokenizerConfigJSON, template []byte, path func(string) string) (*Tokenizer, error) {
 	t := &Tokenizer{special: make(map[int32]bool)}
 	if err := t.parse(tokenizerJSON); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+		return nil, fmt.Errorf("%s: %w", path(tokenizerFile), err)
 	}
 	if tokenizerConfigJSON != nil {
 		if err := t.parseConfig(tokenizerConfigJSON); err != nil {
-			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+			return nil, fmt.Errorf("%s: %w", path(configFile), err)
 		}
 	}
 	if template != nil {
@@ -60,53 +57,39 @@ func build(tokenizerJSON, tokenizerConfigJSON, template []byte) (*Tokenizer, err
 	return t, nil
 }
 
-// largestFile bounds the files read, in bytes. Qwen3's tokenizer.json has
-// 11 MB, the largest in use some 40 MB.
-const largestFile = 256 << 20
+// The files of a model that a tokenizer is read from.
+const (
+	tokenizerFile = "tokenizer.json"
+	configFile    = "tokenizer_config.json"
+	templateFile  = "chat_template.jinja"
+)
 
-// Load reads the tokenizer of a Hugging Face model folder: tokenizer.json, and
-// where they exist tokenizer_config.json and chat_template.jinja. The latter
-// goes before a template in the former.
-func Load(dir string) (*Tokenizer, error) {
-	main, err := readFile(filepath.Join(dir, "tokenizer.json"))
-	if err != nil {
-		return nil, err
-	}
-	config, err := readFile(filepath.Join(dir, "tokenizer_config.json"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	template, err := readFile(filepath.Join(dir, "chat_template.jinja"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	t, err := build(main, config, template)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return t, nil
+// Files is where a model's small files are read from.
+type Files interface {
+	// ReadFile returns a file by its plain name; an error that is
+	// fs.ErrNotExist where it is missing. An error names the file.
+	ReadFile(name string) ([]byte, error)
+	// Path is how an error about a file's content names it.
+	Path(name string) string
 }
 
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+// Load reads the tokenizer of a model: tokenizer.json, and where they exist
+// tokenizer_config.json and chat_template.jinja. The latter goes before a
+// template in the former.
+func Load(files Files) (*Tokenizer, error) {
+	main, err := files.ReadFile(tokenizerFile)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
+	config, err := files.ReadFile(configFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	case info.Size() > largestFile:
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", name, info.Size(), largestFile)
 	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	template, err := files.ReadFile(templateFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return data, nil
+	return build(main, config, template, files.Path)
 }
 
 // Size is one past the largest id that exists. Some ids below it may have no
@@ -128,7 +111,7 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	return t.tokens[id], true
 }
 
-// Special tells whether an id is of a special token: one that Decode leaves
+// Special reports whether an id is of a special token: one that Decode leaves
 // out when told to skip them.
 func (t *Tokenizer) Special(id int32) bool { return t.special[id] }
 

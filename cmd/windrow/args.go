@@ -110,7 +110,7 @@ func unknownFlag(command *cli.Command, arg, name string) error {
 		return usagef("%s: the argument %.40q starts with '-' but is no flag; put '--' before a prompt that does", command.Name, arg)
 	}
 	return usagef("%s: unknown flag %s%s; put '--' before a prompt that starts with '-'",
-		command.Name, arg, didYouMean(cli.SuggestFlag(command.Flags, name, false)))
+		command.Name, arg, didYouMean(nearestFlag(command, name)))
 }
 
 func topLevelFlag(arg string, root bool) bool {
@@ -130,6 +130,16 @@ func find(commands []*cli.Command, name string) *cli.Command {
 		}
 	}
 	return nil
+}
+
+// nearestFlag is the likeliest flag meant by name. A word was not meant to be a
+// letter, which the cli package finds close to many.
+func nearestFlag(command *cli.Command, name string) string {
+	nearest := cli.SuggestFlag(command.Flags, name, false)
+	if len(strings.TrimLeft(nearest, "-")) == 1 && len(name) > 1 {
+		return ""
+	}
+	return nearest
 }
 
 // nearestCommand is the likeliest command meant by name. The cli package's

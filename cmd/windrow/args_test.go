@@ -45,6 +45,7 @@ func TestArrangeRefuses(t *testing.T) {
 		{"eval|gsm", `eval: unknown command "gsm", did you mean gsm8k?`},
 		{"eval|--version", "eval: unknown flag --version"},
 		{"help|nothing", `help: unknown command "nothing"`},
+		{"generate|hello|--nope", "generate: unknown flag --nope; put '--' before a prompt that starts with '-'"},
 		{"generate|hello|--temprature|1", "generate: unknown flag --temprature, did you mean --temperature?"},
 		{"generate|-5 + 3", `the argument "-5 + 3" starts with '-' but is no flag; put '--' before`},
 		{"generate|hello|--mode", "flag --mode needs a value"},

@@ -198,7 +198,7 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 		if c.IsSet("dtype") {
 			return nil, nil, usagef("--dtype: a model has its own; it goes with --shape")
 		}
-		e, err := openEngine(c.String("model"), machine, true)
+		e, err := openEngine(c.Context, c.String("model"), machine, true)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -235,7 +235,7 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 func openShape(name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
 	src := model.RandomSource(config, dtype, 1)
 	e := &engine{name: name, machine: machine}
-	if err := e.load(src); err != nil {
+	if err := e.start(src); err != nil {
 		e.Close()
 		return nil, nil, err
 	}
@@ -300,7 +300,7 @@ func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options, windo
 		names = []string{"tinygsm", "gsm8k"}
 	}
 	for _, name := range names {
-		if err := p.addText(e, name, c.Int("prompts")); err != nil {
+		if err := p.addText(c.Context, e, name, c.Int("prompts")); err != nil {
 			return err
 		}
 	}
@@ -308,8 +308,8 @@ func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options, windo
 }
 
 // addText plans the first n prompts of a data set.
-func (p *benchPlan) addText(e *engine, name string, n int) error {
-	data, err := eval.Load(name)
+func (p *benchPlan) addText(ctx context.Context, e *engine, name string, n int) error {
+	data, err := unlessCancelled(ctx, func() (*eval.Dataset, error) { return eval.Load(name) })
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func drySources(c *cli.Context) (list []drySource, err error) {
 	if c.IsSet("dtype") {
 		return nil, usagef("--dtype: a model has its own; it goes with --shape")
 	}
-	checkpoint, name, err := openCheckpoint(c.String("model"))
+	checkpoint, name, err := openCheckpoint(c.Context, c.String("model"))
 	if err != nil {
 		return nil, err
 	}

@@ -71,15 +71,11 @@ func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.
 			}
 		}
 	}
-	var points []decoder.CostPoint
+	seconds := map[int]float64{}
 	for rows, t := range least {
-		points = append(points, decoder.CostPoint{Rows: rows, Seconds: max(t, time.Nanosecond).Seconds()})
+		seconds[rows] = max(t, time.Nanosecond).Seconds()
 	}
-	slices.SortFunc(points, func(a, b decoder.CostPoint) int { return a.Rows - b.Rows })
-	for i := len(points) - 2; i >= 0; i-- {
-		points[i].Seconds = min(points[i].Seconds, points[i+1].Seconds)
-	}
-	return decoder.NewCostModel(points)
+	return decoder.NewCostModel(leastPoints(seconds))
 }
 
 // costKey names what c(rows) depends on: program, device, kernels, threads,
@@ -97,20 +93,10 @@ func costKey(e *engine, src model.Source) string {
 		c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.HiddenSize, c.IntermediateSize, c.VocabSize, h.Sum(nil)[:8])
 }
 
-// cost is c(rows) of an open model: from the cache file where there is one,
-// else measured now and kept. It is nil where it cannot be measured: then the
-// window is fixed.
+// cost is c(rows) of an open model: what is kept of it, or measured now. It is
+// nil where it cannot be measured: then the window is fixed.
 func (e *engine) cost(ctx context.Context, src model.Source) *decoder.CostModel {
-	key := costKey(e, src)
-	if c := readCost(key); c != nil {
-		return c
-	}
-	c, err := measureCost(ctx, e, costTime)
-	if err != nil {
-		return nil
-	}
-	writeCost(key, c)
-	return c
+	return keptCost(costKey(e, src), time.Now(), func() (*decoder.CostModel, error) { return measureCost(ctx, e, costTime) })
 }
 
 // windowChoice is what --window says: how many slots, or auto.
@@ -120,7 +106,7 @@ type windowChoice struct {
 	cost        *decoder.CostModel
 }
 
-// adaptive tells whether the window adapts. Where nothing was asked for,
+// adaptive reports whether the window adapts. Where nothing was asked for,
 // greedy verified's does, as its text stays the same. A sampled text keeps its
 // distribution, but which one a seed draws depends on the window, and so on
 // the time that was measured; wedlm's text may depend on it even when greedy.

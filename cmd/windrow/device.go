@@ -78,8 +78,10 @@ const uploadBarBytes = 1 << 30
 
 // openCUDA opens a GPU that can hold the weights, or several that can share them.
 func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
-	if err := cuda.CheckKVType(m.kv); err != nil {
-		return nil, err
+	// Where there is no GPU, and none was asked for, it is no news what one would want.
+	unfit := cuda.CheckKVType(m.kv)
+	if unfit != nil && (m.backend == backendCUDA || m.gpus > 1) {
+		return nil, unfit
 	}
 	weights := weightBytes(src)
 	bar := newProgress(notes, "upload")
@@ -101,6 +103,9 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 		return nil, err
 	}
 	free, total, err := b.FreeMemory()
+	if err == nil {
+		err = unfit
+	}
 	if err == nil && uint64(weights) > free {
 		err = fmt.Errorf("cuda: the weights take %s, %s has %s free of %s", bytesText(weights), b.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
 	}

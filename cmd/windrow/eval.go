@@ -82,7 +82,7 @@ func evalGSM8K(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	data, err := eval.Load(c.String("data"))
+	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(c.String("data")) })
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func evalPCache(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	prompts, err := eval.LoadPrompts(c.String("data"))
+	prompts, err := unlessCancelled(c.Context, func() ([]eval.PCachePrompt, error) { return eval.LoadPrompts(c.String("data")) })
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, e
 			return fail(err)
 		}
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return fail(err)
 	}

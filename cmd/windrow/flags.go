@@ -107,6 +107,9 @@ func adaptiveFlags(mode cli.Flag) []cli.Flag {
 			s.Value, s.DefaultText = "", fmt.Sprintf("auto in greedy verified, else %d", defaultWindow)
 			s.Usage = "W, the window's `SLOTS`; auto: as many, step by step, as promise the most tokens per second"
 		}
+		if s, ok := f.(*cli.Uint64Flag); ok && s.Name == "seed" {
+			s.Usage += " (sampled with --window auto: until this machine's speed is measured anew)"
+		}
 	}
 	return flags
 }

@@ -44,7 +44,7 @@ func generate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,11 @@ func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, promptTokens 
 	}
 	terminal, ok := isTerminal(c.App.ErrWriter)
 	if !ok {
-		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, streaming instead")
+		instead := "streaming instead"
+		if c.Bool("json") {
+			instead = "nothing is drawn"
+		}
+		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, "+instead)
 		return h, finish
 	}
 	w := newWatcher(terminal, mode, e.piece)
@@ -176,7 +180,9 @@ func readPrompt(c *cli.Context) ([]tokenizer.Message, error) {
 	}
 	text := c.Args().First()
 	if text == "-" {
-		b, err := io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
+		b, err := unlessCancelled(c.Context, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}

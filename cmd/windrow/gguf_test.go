@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -29,20 +30,13 @@ func writeGGUF(ts *testscript.TestScript, neg bool, args []string) {
 	src, err := model.NewCheckpoint(tinygsm.Files())
 	ts.Check(err)
 	c := src.Config()
-	metadata := []model.GGUFField{
-		{Key: "general.architecture", Value: "qwen3"}, {Key: "qwen3.block_count", Value: uint32(c.Layers)},
-		{Key: "qwen3.context_length", Value: uint32(c.MaxPositions)}, {Key: "qwen3.embedding_length", Value: uint32(c.HiddenSize)},
-		{Key: "qwen3.feed_forward_length", Value: uint32(c.IntermediateSize)}, {Key: "qwen3.attention.head_count", Value: uint32(c.Heads)},
-		{Key: "qwen3.attention.head_count_kv", Value: uint32(c.KVHeads)}, {Key: "qwen3.attention.key_length", Value: uint32(c.HeadDim)},
-		{Key: "qwen3.rope.freq_base", Value: float32(c.Rope.Theta)}, {Key: "qwen3.attention.layer_norm_rms_epsilon", Value: c.RMSNormEps},
-		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(c.EOSTokenIDs[0])},
-	}
+	metadata := ggufConfig(c)
 	switch kind := append(args, "")[2]; kind {
 	case "mask":
 		metadata = append(metadata, model.GGUFField{Key: "tokenizer.ggml.mask_token_id", Value: uint32(c.MaskTokenID)})
 		fallthrough
 	case "":
-		metadata = append(metadata, ggufVocabulary(ts, c.VocabSize)...)
+		metadata = append(metadata, ggufVocabulary(ts.Check, c.VocabSize)...)
 	}
 	var tensors []model.GGUFTensor
 	for _, name := range src.Names() {
@@ -53,6 +47,38 @@ func writeGGUF(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(model.WriteGGUF(f, metadata, tensors))
 	ts.Check(f.Close())
+}
+
+// ggufConfig is a config as metadata.
+func ggufConfig(c *model.Config) []model.GGUFField {
+	return []model.GGUFField{
+		{Key: "general.architecture", Value: "qwen3"}, {Key: "qwen3.block_count", Value: uint32(c.Layers)},
+		{Key: "qwen3.context_length", Value: uint32(c.MaxPositions)}, {Key: "qwen3.embedding_length", Value: uint32(c.HiddenSize)},
+		{Key: "qwen3.feed_forward_length", Value: uint32(c.IntermediateSize)}, {Key: "qwen3.attention.head_count", Value: uint32(c.Heads)},
+		{Key: "qwen3.attention.head_count_kv", Value: uint32(c.KVHeads)}, {Key: "qwen3.attention.key_length", Value: uint32(c.HeadDim)},
+		{Key: "qwen3.rope.freq_base", Value: float32(c.Rope.Theta)}, {Key: "qwen3.attention.layer_norm_rms_epsilon", Value: c.RMSNormEps},
+		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(c.EOSTokenIDs[0])},
+	}
+}
+
+// tinyGGUF is the embedded model as a GGUF file's metadata and its vectors.
+func tinyGGUF(t *testing.T) (metadata []model.GGUFField, tensors []model.GGUFTensor) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, err := model.NewCheckpoint(tinygsm.Files())
+	check(err)
+	c := src.Config()
+	for _, name := range src.Names() {
+		if t, _ := src.Tensor(name); len(t.Shape) == 1 {
+			tensors = append(tensors, model.GGUFTensor{Name: ggufNames.Replace(name), DType: backend.F32, Shape: t.Shape, Data: make([]byte, 4*t.Shape[0])})
+		}
+	}
+	return append(ggufConfig(c), ggufVocabulary(check, c.VocabSize)...), tensors
 }
 
 var ggufNames = strings.NewReplacer("model.embed_tokens", "token_embd", "model.norm", "output_norm", "model.layers", "blk",
@@ -81,7 +107,7 @@ func ggufTensor(ts *testscript.TestScript, t backend.Tensor, d backend.DType) mo
 
 // ggufVocabulary is the embedded model's tokenizer as metadata. Kinds of
 // tokens: 1 normal, 3 control, 5 unused.
-func ggufVocabulary(ts *testscript.TestScript, size int) []model.GGUFField {
+func ggufVocabulary(check func(error), size int) []model.GGUFField {
 	var file struct {
 		Added []struct {
 			ID      int
@@ -95,8 +121,8 @@ func ggufVocabulary(ts *testscript.TestScript, size int) []model.GGUFField {
 	var config struct {
 		Template string `json:"chat_template"`
 	}
-	ts.Check(json.Unmarshal(tinygsm.Files()["tokenizer.json"], &file))
-	ts.Check(json.Unmarshal(tinygsm.Files()["tokenizer_config.json"], &config))
+	check(json.Unmarshal(tinygsm.Files()["tokenizer.json"], &file))
+	check(json.Unmarshal(tinygsm.Files()["tokenizer_config.json"], &config))
 	tokens, kinds := make([]string, size), make([]int32, size)
 	for id := range tokens {
 		tokens[id], kinds[id] = fmt.Sprintf("[PAD%d]", id), 5

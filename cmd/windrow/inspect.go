@@ -82,14 +82,26 @@ func inspect(c *cli.Context) error {
 			return usagef("the model's name is empty")
 		}
 	}
-	checkpoint, name, err := openCheckpoint(folder)
+	checkpoint, name, err := openCheckpoint(c.Context, folder)
 	if err != nil {
 		return err
 	}
 	defer checkpoint.Close()
-	b, err := cpu.New(cpu.Options{Threads: 1})
+	in, err := newInspection(checkpoint, name, c.Bool("tensors"))
 	if err != nil {
 		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(c.App.Writer, in)
+	}
+	return in.table(c.App.Writer)
+}
+
+// newInspection looks at a checkpoint, and lists its tensors if that is wanted.
+func newInspection(checkpoint *model.Checkpoint, name string, tensors bool) (inspection, error) {
+	b, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		return inspection{}, err
 	}
 	defer b.Close()
 	f := b.Features()
@@ -99,20 +111,17 @@ func inspect(c *cli.Context) error {
 		if t.DType.Quantized() {
 			path, err := quantizedPath(b, t)
 			if err != nil {
-				return err
+				return in, err
 			}
 			if !slices.Contains(in.QuantizedKernels, path) {
 				in.QuantizedKernels = append(in.QuantizedKernels, path)
 			}
 		}
-		if c.Bool("tensors") {
+		if tensors {
 			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
 		}
 	}
-	if c.Bool("json") {
-		return writeJSON(c.App.Writer, in)
-	}
-	return in.table(c.App.Writer)
+	return in, nil
 }
 
 func (in inspection) table(out io.Writer) error {

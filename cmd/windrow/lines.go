@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -84,13 +83,16 @@ type terminalLines struct {
 }
 
 func newTerminalLines(f *os.File, out io.Writer) *terminalLines {
-	in := &interruptReader{r: f}
-	t := &terminalLines{file: f, out: out, in: in}
-	t.editor = term.NewTerminal(struct {
+	t := &terminalLines{file: f, out: out, in: &interruptReader{r: f}}
+	t.editor = t.newEditor()
+	return t
+}
+
+func (t *terminalLines) newEditor() *term.Terminal {
+	return term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, out}, "> ")
-	return t
+	}{t.in, t.out}, "> ")
 }
 
 // line is what one read of the terminal gave.
@@ -120,17 +122,26 @@ func (t *terminalLines) next(signals <-chan os.Signal) (string, error) {
 		if err := term.Restore(int(t.file.Fd()), state); err != nil && got.err == nil {
 			got.err = err
 		}
-		// The editor ends on ctrl-C as it does on ctrl-D; here only ctrl-D
-		// leaves, and ctrl-C drops the line.
-		if got.err == io.EOF && t.in.interrupted {
-			io.WriteString(t.out, "\n(ctrl-D or /exit leaves)\n")
+		switch {
+		case errors.Is(got.err, errLineDropped):
+			t.drop()
 			continue
-		}
-		if got.err == io.EOF {
+		case got.err == io.EOF:
 			io.WriteString(t.out, "\n")
 		}
 		return got.text, got.err
 	}
+}
+
+// drop forgets the line that was being edited. The editor keeps it after an
+// error of its reader, half a paste and half a key sequence too: so a new one
+// takes its place, with its history. What the line had below the cursor is
+// cleared.
+func (t *terminalLines) drop() {
+	history := t.editor.History
+	t.editor = t.newEditor()
+	t.editor.History = history
+	io.WriteString(t.out, "\n\x1b[J(ctrl-D or /exit leaves)\n")
 }
 
 // readLine reads one message: a line, or the pasted lines before one.
@@ -152,15 +163,3 @@ func (t *terminalLines) readLine() (string, error) {
 }
 
 func (t *terminalLines) Close() {}
-
-// interruptReader notes a ctrl-C that passes by.
-type interruptReader struct {
-	r           io.Reader
-	interrupted bool
-}
-
-func (r *interruptReader) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	r.interrupted = bytes.IndexByte(p[:n], 3) >= 0
-	return n, err
-}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +31,7 @@ type engine struct {
 	noThink    bool // ask the chat template for no thinking part
 }
 
-// embedded tells whether a path means the embedded model: none, or its name
+// embedded reports whether a path means the embedded model: none, or its name
 // where there is nothing of that name on disk.
 func embedded(path string) bool {
 	if path == tinygsm.Name {
@@ -39,35 +41,68 @@ func embedded(path string) bool {
 	return path == ""
 }
 
-// openCheckpoint opens a model folder, a GGUF file, or the embedded model.
-func openCheckpoint(path string) (*model.Checkpoint, string, error) {
+// openCheckpoint opens a model folder, a GGUF file, or the embedded model, and
+// names it.
+func openCheckpoint(ctx context.Context, path string) (*model.Checkpoint, string, error) {
+	name := filepath.Base(filepath.Clean(path))
 	if embedded(path) {
-		if !tinygsm.Available {
-			return nil, "", usagef("this binary has no embedded model: name a model folder or a .gguf file")
-		}
-		c, err := model.NewCheckpoint(tinygsm.Files())
-		return c, tinygsm.Name, err
+		name = tinygsm.Name
 	}
-	c, err := model.Open(path)
-	return c, filepath.Base(filepath.Clean(path)), err
+	c, err := unlessCancelled(ctx, func() (*model.Checkpoint, error) { return readCheckpoint(path) })
+	return c, name, err
+}
+
+func readCheckpoint(path string) (*model.Checkpoint, error) {
+	if !embedded(path) {
+		return model.Open(path)
+	}
+	if !tinygsm.Available {
+		return nil, usagef("this binary has no embedded model: name a model folder or a .gguf file")
+	}
+	return model.NewCheckpoint(tinygsm.Files())
 }
 
 // openModel opens a model without its tokenizer.
-func openModel(path string, m machineOptions) (*engine, error) {
-	checkpoint, name, err := openCheckpoint(path)
+func openModel(ctx context.Context, path string, m machineOptions) (*engine, error) {
+	checkpoint, name, err := openCheckpoint(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: checkpoint, machine: m}
-	if err := e.load(checkpoint); err != nil {
-		e.Close()
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return e, nil
+	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(false) })
 }
 
-// load starts the backend and hands it the weights.
-func (e *engine) load(src model.Source) error {
+// openEngine opens a model and its tokenizer.
+func openEngine(ctx context.Context, path string, m machineOptions, noThink bool) (*engine, error) {
+	checkpoint, name, err := openCheckpoint(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{name: name, checkpoint: checkpoint, machine: m, noThink: noThink}
+	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(true) })
+}
+
+// load reads the tokenizer, if it is wanted, and the weights. After an error
+// the engine is closed.
+func (e *engine) load(tokens bool) (err error) {
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	if tokens {
+		if e.tokens, err = tokenizer.Load(e.checkpoint); err != nil {
+			return err
+		}
+	}
+	if err = e.start(e.checkpoint); err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
+	return nil
+}
+
+// start starts the backend and hands it the weights.
+func (e *engine) start(src model.Source) error {
 	b, err := openBackend(e.machine, src, os.Stderr)
 	if err != nil {
 		return err
@@ -75,37 +110,6 @@ func (e *engine) load(src model.Source) error {
 	e.backend = b
 	e.model, err = model.Load(b.Backend, src)
 	return err
-}
-
-// openEngine opens a model and its tokenizer.
-func openEngine(path string, m machineOptions, noThink bool) (*engine, error) {
-	e, err := openModel(path, m)
-	if err != nil {
-		return nil, err
-	}
-	e.noThink = noThink
-	if e.tokens, err = loadTokenizer(path, e.checkpoint); err != nil {
-		e.Close()
-		return nil, fmt.Errorf("%s: %w", e.name, err)
-	}
-	return e, nil
-}
-
-// loadTokenizer reads the tokenizer of a folder, or the one that the embedded
-// model or a GGUF file's metadata holds.
-func loadTokenizer(path string, c *model.Checkpoint) (*tokenizer.Tokenizer, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return tokenizer.Load(path) // with its chat_template.jinja
-	}
-	main, err := c.ReadFile("tokenizer.json")
-	if err != nil {
-		return nil, err
-	}
-	config, err := c.ReadFile("tokenizer_config.json")
-	if err != nil {
-		return nil, err
-	}
-	return tokenizer.New(main, config)
 }
 
 // Close frees the model, the backend and the files, in this order: a backend
@@ -185,9 +189,15 @@ func (e *engine) adapt(o decoder.Options, mode decoder.Mode) decoder.Options {
 	return o
 }
 
-// checkMode refuses a window on a model that has no mask to put into it.
+// checkMode refuses ids that the model does not have, and a window on a model
+// that has no mask to put into it.
 func (e *engine) checkMode(o decoder.Options) error {
 	vocabulary := e.model.Config().VocabSize
+	for _, id := range slices.Sorted(maps.Keys(o.Sampling.LogitBias)) {
+		if int(id) >= vocabulary {
+			return usagef("--logit-bias %d=%g: %s has ids 0 to %d", id, o.Sampling.LogitBias[id], e.name, vocabulary-1)
+		}
+	}
 	switch id := int(o.Vocabulary.MaskID); {
 	case id >= vocabulary:
 		return usagef("--mask-id %d: %s has ids 0 to %d", id, e.name, vocabulary-1)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -43,12 +42,32 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			cancel(errInterrupted)
 		}
 	}()
-	app := newApp(stdin, stdout, stderr)
+	out := &watchedWriter{Writer: stdout}
+	app := newApp(stdin, out, stderr)
 	args, err := arrange(app, args)
 	if err == nil {
 		err = app.RunContext(ctx, args)
 	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("standard output: %w", out.err)
+	}
 	return report(ctx, stderr, err)
+}
+
+// watchedWriter keeps the first error of a writer: help, and much else that is
+// printed, has nobody who looks at it.
+type watchedWriter struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return n, err
 }
 
 // report prints an error as one line and returns the exit code that it means.
@@ -66,12 +85,6 @@ func report(ctx context.Context, stderr io.Writer, err error) int {
 		return exitUsage
 	}
 	return exitFailure
-}
-
-// oneLine joins the lines of a message: an error is one line, whatever a
-// library or a file's content put into it.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // usageError is a wrong way to call the program: exit code 2.

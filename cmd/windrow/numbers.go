@@ -19,6 +19,14 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.3g %s", v, units[u])
 }
 
+// counted is a number of things: "1 argument", "2 arguments".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // finite replaces what JSON cannot hold: NaN and infinities become -1.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {

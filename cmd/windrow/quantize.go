@@ -85,7 +85,7 @@ func quantize(c *cli.Context) error {
 	case c.Bool("accept"):
 		return acceptQuantized(c, src, dst, p)
 	}
-	checkpoint, name, err := openCheckpoint(src)
+	checkpoint, name, err := openCheckpoint(c.Context, src)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func quantizePaths(c *cli.Context) (src, dst string, err error) {
 		return src, "", nil
 	}
 	if c.NArg() != 2 || src == "" || dst == "" {
-		return "", "", usagef("%d arguments, want a model (%s for the embedded one) and the name of a new folder", c.NArg(), embeddedName)
+		return "", "", usagef("%s, want a model (%s for the embedded one) and the name of a new folder", counted(c.NArg(), "argument"), embeddedName)
 	}
 	return src, dst, nil
 }

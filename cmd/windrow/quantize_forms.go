@@ -191,11 +191,11 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 			name = "tinygsm"
 		}
 	}
-	data, err := eval.Load(name)
+	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) })
 	if err != nil {
 		return fail(err)
 	}
-	e, err := openEngine(src, machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, src, machine, c.Bool("no-think"))
 	if err != nil {
 		return fail(err)
 	}

@@ -74,7 +74,7 @@ func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
 func writeJSONLine(w io.Writer, v any) error { return encodeJSON(w, v, "") }
 
 func encodeJSON(w io.Writer, v any, indent string) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(asciiControls{w})
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	return e.Encode(v)

@@ -91,11 +91,11 @@ func validate(c *cli.Context) error {
 	default:
 		tolerance = roundedTolerance
 	}
-	golden, err := readGolden(name)
+	golden, err := unlessCancelled(c.Context, func() (*model.Safetensors, error) { return readGolden(name) })
 	if err != nil {
 		return err
 	}
-	e, err := openModel(c.String("model"), machine)
+	e, err := openModel(c.Context, c.String("model"), machine)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,22 @@
+package cpu
+
+import "github.com/klauspost/cpuid/v2"
+
+// Machine is what a processor calls itself ("" where it does not say), and
+// those of its instruction sets that decide which kernels it can run, in a
+// fixed order, whichever kernels are chosen.
+func Machine() (name string, features []string) {
+	features = []string{}
+	for _, f := range machineFeatures() {
+		if f.has {
+			features = append(features, f.name)
+		}
+	}
+	return cpuid.CPU.BrandName, features
+}
+
+// machineFeature is an instruction set, by the name that Linux gives it.
+type machineFeature struct {
+	name string
+	has  bool
+}
