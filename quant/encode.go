@@ -69,18 +69,25 @@ func F32ToQ6_K(dst []byte, src []float32) {
 		d := F16ToF32(dBits)
 		clear(dst[:192])
 		binary.LittleEndian.PutUint16(dst[208:], dBits)
+		var numbers [256]byte
 		for j, scale := range scales {
 			s := int8(min(max(roundEven(scale*reciprocal(d)), -128), 127))
 			dst[192+j] = byte(s)
 			inverse := reciprocal(d * float32(s))
 			for i, v := range src[16*j : 16*j+16] {
-				q := byte(int(min(max(roundEven(v*inverse), -32), 31)) + 32)
-				at := 16*j + i
-				half, k, l := at/128, at%128/32, at%32
-				dst[64*half+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
-				dst[128+32*half+l] |= q >> 4 << (2 * k)
+				numbers[16*j+i] = byte(int(min(max(roundEven(v*inverse), -32), 31)) + 32)
 			}
 		}
+		putSixes(dst, &numbers)
+	}
+}
+
+// putSixes adds the numbers of a block of Q6_K, 32 more, to zeros.
+func putSixes(dst []byte, numbers *[256]byte) {
+	for at, q := range numbers {
+		half, k, l := at/128, at%128/32, at%32
+		dst[64*half+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
+		dst[128+32*half+l] |= q >> 4 << (2 * k)
 	}
 }
 

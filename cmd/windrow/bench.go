@@ -223,12 +223,14 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 	if !ok {
 		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(model.ShapeNames(), ", "))
 	}
-	for d := backend.F32; d <= backend.Q6_K; d++ {
+	var names []string
+	for _, d := range backend.DTypes() {
 		if d.String() == c.String("dtype") {
 			return config, d, nil
 		}
+		names = append(names, d.String())
 	}
-	return nil, 0, usagef("--dtype %q: want bf16, f16, f32, affine4, affine8, q8_0, q4_0, q4_k or q6_k", c.String("dtype"))
+	return nil, 0, usagef("--dtype %q: want one of %s", c.String("dtype"), strings.Join(names, ", "))
 }
 
 // openShape makes a model of random weights.
