@@ -105,13 +105,13 @@ func widenScales(dst *float32, src *byte, stride, outs, groups int)
 const tilesName = "amx-int8"
 
 // quantTilesFor gives the arithmetic for t with the matrix unit, nil where there
-// is none. Types that are unpacked go by VPDPBUSD.
+// is none. Types that it has no decoder for go by VPDPBUSD.
 func quantTilesFor(t *backend.Tensor) projector {
 	f, ok := newQuantFormat(t, tilesName)
 	switch {
 	case !ok:
 		return nil
-	case f.unpacks:
+	case f.dotsOnly():
 		return newQuantDots(t, dotsOfAVX512)
 	}
 	return quantTiles{f, tileSpan}

@@ -71,7 +71,7 @@ type dotsCall struct {
 	rows           int
 	c              uintptr // results [rows, outputs]
 	less           int     // not 0: sums of activations are what to take from sums
-	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8
+	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8, 3 of 5
 	_              [9]int
 }
 
@@ -99,7 +99,7 @@ func newQuantDots(t *backend.Tensor, isa int) projector {
 	if !ok {
 		return nil
 	}
-	return quantDots{f, isa, isa == dotsOfAVX512 && hasVBMI() && !f.unpacks}
+	return quantDots{f, isa, isa == dotsOfAVX512 && hasVBMI() && !f.dotsOnly()}
 }
 
 // lanes is the outputs of a block.
@@ -255,6 +255,8 @@ func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall 
 	switch {
 	case q.group == 16:
 		t.kind = 1
+	case q.bits == 5:
+		t.kind = 3
 	case q.unpacks && q.bits <= 4:
 	case q.format == formatDirect || q.format == formatQ8_0:
 		t.kind = 2

@@ -204,7 +204,7 @@ func (q quantDots) block(p *packed, r, n int, w *matrix, rows []byte, m *dotsMem
 	groups, all := w.in/q.group, bytesOf(p)
 	buf := (*int8)(unsafe.Pointer(&m.buf[0]))
 	t := dotsCall{buf: buf, w: &m.w[0], bias: &m.bias[0], xstride: p.in, groups: elements / q.group, units: q.group / 16}
-	if q.format == formatDirect && (q.biased || !q.unpacks) || q.format == formatAffine4 || q.format == formatQ4_K {
+	if q.format == formatDirect && (q.biased || !q.unpacks) || q.format == formatAffine4 || q.format == formatQ4_K || q.format == formatQ5_K {
 		t.kind = 1
 	}
 	if q.parts() == 3 {

@@ -40,6 +40,7 @@ const (
 	formatQ4_0
 	formatQ4_K
 	formatQ6_K
+	formatQ5_K // by dot products alone: the matrix unit has no decoder for it
 )
 
 // The kinds of groups that the matrix unit's assembly multiplies: unsigned
@@ -77,6 +78,8 @@ func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) 
 		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
 	case backend.Q6_K:
 		q.format, q.group, q.kind, q.less = formatQ6_K, 16, kindSigned16, 32
+	case backend.Q5_K:
+		q.format, q.group, q.kind = formatQ5_K, 32, kindUnsigned32
 	default:
 		u, ok := quant.UnitsOf(t.DType)
 		if !ok {
@@ -137,9 +140,15 @@ func (q quantFormat) bytes(n int) int {
 		return n / 256 * 144
 	case formatQ6_K:
 		return n / 256 * 210
+	case formatQ5_K:
+		return n / 256 * 176
 	}
 	return n
 }
+
+// dotsOnly reports whether the format has no kernels but the dot products of a
+// step that is decoded for all rows.
+func (q quantFormat) dotsOnly() bool { return q.unpacks || q.format == formatQ5_K }
 
 // rowStride is the bytes from row to row of what the assembly decodes. Unpacked
 // rows lie a line apart from where they would share a set of the L1 cache.
