@@ -37,7 +37,6 @@ func neonKernels() *kernels {
 	k := genericKernels()
 	k.name = "neon"
 	k.exact = neonProjector{}
-	k.quantRow = neonRows.row
 	k.vectorKernels = vectorKernels{
 		widenBF16:    neonWidenBF16,
 		widenF16:     neonWidenF16,
@@ -55,5 +54,5 @@ func neonKernels() *kernels {
 		attendScores: neonAttendScores,
 		attendValues: neonAttendValues,
 	}
-	return k
+	return neonRows.of(k)
 }
