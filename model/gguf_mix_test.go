@@ -167,3 +167,30 @@ func TestMixes(t *testing.T) {
 		}
 	}
 }
+
+// What a model takes on a device counts types without kernels there as what they
+// become: Q5_K as bf16 or, exact, f32; Q3_K as Q6_K.
+func TestDeviceBytesOfConvertedTypes(t *testing.T) {
+	for _, tc := range []struct {
+		most           string
+		rounded, exact float64 // bits a weight of the projections
+	}{{"Q4_K", 4.5, 4.5}, {"Q5_K", 16, 32}, {"Q3_K", 6.5625, 6.5625}, {"Q2_K", 16, 32}} {
+		c, err := model.NewGGUFCheckpoint(mixGGUF(t, "wide", mix{Most: tc.most}, []int{0}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		matrices, vectors := 0, 0
+		for _, name := range c.Names() {
+			if x, _ := c.Tensor(name); len(x.Shape) == 2 {
+				matrices += x.Elements()
+			} else {
+				vectors += x.Bytes()
+			}
+		}
+		for exact, bits := range map[bool]float64{false: tc.rounded, true: tc.exact} {
+			if got, want := model.DeviceBytes(c, 1, exact), int64(bits*float64(matrices)/8)+int64(vectors); got != want {
+				t.Errorf("%s, exact %v: %d bytes, want %d", tc.most, exact, got, want)
+			}
+		}
+	}
+}

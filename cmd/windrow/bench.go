@@ -19,7 +19,7 @@ import (
 func benchCommand() *cli.Command {
 	flags := append(modelFlags(),
 		&cli.StringSliceFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model (repeatable with --dry): " + strings.Join(model.ShapeNames(), ", ")},
-		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, q8_0, q4_0, q4_k, q6_k)"},
+		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, or one of GGUF such as q8_0, q5_k, q4_k)"},
 	)
 	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
 		if !slices.Contains([]string{"stop", "logit-bias"}, f.Names()[0]) {
