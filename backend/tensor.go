@@ -26,7 +26,24 @@ const (
 	Q4_0 // blocks of 32: an f16 scale, 32 · 4 bits less 8
 	Q4_K // blocks of 256: f16 scale and minimum, 8 · 6 bits of each, 256 · 4 bits
 	Q6_K // blocks of 256: 256 · 6 bits less 32, 16 int8 scales, an f16 scale
+
+	Q4_1   // blocks of 32: f16 scale and minimum, 32 · 4 bits
+	Q5_0   // blocks of 32: an f16 scale, 32 · 5 bits less 16
+	Q5_1   // blocks of 32: f16 scale and minimum, 32 · 5 bits
+	Q2_K   // blocks of 256: 16 · 4 bits of scale and of minimum, 256 · 2 bits, an f16 scale of each
+	Q3_K   // blocks of 256: 256 · 3 bits less 4, 16 · 6 bits of scale less 32, an f16 scale
+	Q5_K   // blocks of 256: f16 scale and minimum, 8 · 6 bits of each, 256 · 5 bits
+	IQ4_NL // blocks of 32: an f16 scale, 32 · 4 bits that number the values of a table
+	IQ4_XS // blocks of 256: an f16 scale, 8 · 6 bits of scale less 32, 256 · 4 bits of the same table
 )
+
+// DTypes lists the element types, in the order of their numbers.
+func DTypes() (list []DType) {
+	for d := F32; d.known(); d++ {
+		list = append(list, d)
+	}
+	return list
+}
 
 // dtypes describes the storage of each element type: block elements take
 // bytes bytes.
@@ -37,6 +54,8 @@ var dtypes = [...]struct {
 	F32: {"f32", 1, 4}, F16: {"f16", 1, 2}, BF16: {"bf16", 1, 2},
 	Affine4: {"affine4", 8, 4}, Affine8: {"affine8", 4, 4},
 	Q8_0: {"q8_0", 32, 34}, Q4_0: {"q4_0", 32, 18}, Q4_K: {"q4_k", 256, 144}, Q6_K: {"q6_k", 256, 210},
+	Q4_1: {"q4_1", 32, 20}, Q5_0: {"q5_0", 32, 22}, Q5_1: {"q5_1", 32, 24}, IQ4_NL: {"iq4_nl", 32, 18},
+	Q2_K: {"q2_k", 256, 84}, Q3_K: {"q3_k", 256, 110}, Q5_K: {"q5_k", 256, 176}, IQ4_XS: {"iq4_xs", 256, 136},
 }
 
 func (d DType) known() bool { return d >= F32 && int(d) < len(dtypes) }
@@ -85,8 +104,8 @@ func (d DType) RowBytes(in int) int {
 	return in / dtypes[d].block * dtypes[d].bytes
 }
 
-// Bits is the width of a stored number: 32, 16, 8, 6 or 4, without what its
-// block or group adds.
+// Bits is the width of a stored number: 32, 16, 8, 6, 5, 4, 3 or 2, without what
+// its block or group adds.
 func (d DType) Bits() int {
 	switch d {
 	case F32:
@@ -97,8 +116,14 @@ func (d DType) Bits() int {
 		return 8
 	case Q6_K:
 		return 6
-	case Affine4, Q4_0, Q4_K:
+	case Q5_0, Q5_1, Q5_K:
+		return 5
+	case Affine4, Q4_0, Q4_1, Q4_K, IQ4_NL, IQ4_XS:
 		return 4
+	case Q3_K:
+		return 3
+	case Q2_K:
+		return 2
 	}
 	return 0
 }

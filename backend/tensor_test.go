@@ -23,7 +23,15 @@ func TestDTypes(t *testing.T) {
 		{Q4_K, "q4_k", 0, 256, 4, 288, true, false, false},
 		{Q6_K, "q6_k", 0, 256, 6, 420, true, false, false},
 		{0, "dtype(0)", 0, 0, 0, 0, false, false, true},
-		{Q6_K + 1, "dtype(10)", 0, 0, 0, 0, false, false, true},
+		{Q4_1, "q4_1", 0, 32, 4, 320, true, false, false},
+		{Q5_0, "q5_0", 0, 32, 5, 352, true, false, false},
+		{Q5_1, "q5_1", 0, 32, 5, 384, true, false, false},
+		{Q2_K, "q2_k", 0, 256, 2, 168, true, false, false},
+		{Q3_K, "q3_k", 0, 256, 3, 220, true, false, false},
+		{Q5_K, "q5_k", 0, 256, 5, 352, true, false, false},
+		{IQ4_NL, "iq4_nl", 0, 32, 4, 288, true, false, false},
+		{IQ4_XS, "iq4_xs", 0, 256, 4, 272, true, false, false},
+		{IQ4_XS + 1, "dtype(18)", 0, 0, 0, 0, false, false, true},
 	} {
 		d := tc.d
 		if d.String() != tc.name || d.Size() != tc.size || d.BlockSize() != tc.block || d.Bits() != tc.bits ||

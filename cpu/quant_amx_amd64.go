@@ -105,12 +105,16 @@ func widenScales(dst *float32, src *byte, stride, outs, groups int)
 const tilesName = "amx-int8"
 
 // quantTilesFor gives the arithmetic for t with the matrix unit, nil where there
-// is none.
+// is none. Types that it has no decoder for go by VPDPBUSD.
 func quantTilesFor(t *backend.Tensor) projector {
-	if f, ok := newQuantFormat(t, tilesName); ok {
-		return quantTiles{f, tileSpan}
+	f, ok := newQuantFormat(t, tilesName)
+	switch {
+	case !ok:
+		return nil
+	case f.dotsOnly():
+		return newQuantDots(t, dotsOfAVX512)
 	}
-	return nil
+	return quantTiles{f, tileSpan}
 }
 
 // The most outputs that one call works through: with few rows, and with many,

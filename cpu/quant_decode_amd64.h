@@ -137,3 +137,70 @@
 	AHEAD3(ahead) \
 	TRANSPOSE; \
 	SIX4(2, 2, (at+8))
+
+// FIVE joins halves of the bytes of v with the fifth bits in h, which the shifts
+// bring to 0x10, and stores the low ones as vector low of the buffer, the high
+// ones as vector high. V12: 0x10.
+#define FIVE(v, h, SHIFTLOW, nlow, SHIFTHIGH, nhigh, low, high) \
+	SHIFTLOW $nlow, h, V4; \
+	SHIFTHIGH $nhigh, h, V5; \
+	AND V12, V4, V4; \
+	AND V12, V5, V5; \
+	AND V15, v, V6; \
+	VPSRLW $4, v, v; \
+	AND V15, v, v; \
+	OR  V6, V4, V4; \
+	OR  v, V5, V5; \
+	MOVU V4, (low*LANEBYTES)(DX); \
+	MOVU V5, (high*LANEBYTES)(DX)
+#define FIVES4(SHIFTLOW, nlow, SHIFTHIGH, nhigh, at) \
+	FIVE(V0, V8, SHIFTLOW, nlow, SHIFTHIGH, nhigh, (at+0), (at+8)); \
+	FIVE(V1, V9, SHIFTLOW, nlow, SHIFTHIGH, nhigh, (at+1), (at+9)); \
+	FIVE(V2, V10, SHIFTLOW, nlow, SHIFTHIGH, nhigh, (at+2), (at+10)); \
+	FIVE(V3, V11, SHIFTLOW, nlow, SHIFTHIGH, nhigh, (at+3), (at+11))
+
+// HALF5K decodes 16 elements of each sub-block: their fifth bits are at fifth, the
+// halves of two sub-blocks at low and every 32 bytes from there.
+#define HALF5K(fifth, low, at, ahead) \
+	LOAD(fifth) \
+	AHEAD0(ahead) \
+	TRANSPOSE; \
+	MOVU V0, V8; \
+	MOVU V1, V9; \
+	MOVU V2, V10; \
+	MOVU V3, V11; \
+	LOAD(low) \
+	AHEAD1(ahead) \
+	TRANSPOSE; \
+	FIVES4(VPSLLW, 4, VPSLLW, 3, at); \
+	LOAD((low+32)) \
+	AHEAD2(ahead) \
+	TRANSPOSE; \
+	FIVES4(VPSLLW, 2, VPSLLW, 1, (at+16)); \
+	LOAD((low+64)) \
+	AHEAD3(ahead) \
+	TRANSPOSE; \
+	FIVES4(VPSLLW, 0, VPSRLW, 1, (at+32)); \
+	LOAD((low+96)) \
+	AHEAD0((ahead+64)) \
+	AHEAD1((ahead+64)) \
+	TRANSPOSE; \
+	FIVES4(VPSRLW, 2, VPSRLW, 3, (at+48))
+
+// SCALES4K unpacks the scales and minima of Q4_K and Q5_K, from the first 16 bytes
+// of the rows.
+#define SCALES4K \
+	CONSTANT(0x3F, X12, V12); \
+	CONSTANT(0x0F, X13, V13); \
+	CONSTANT(0x30, X14, V14); \
+	LOAD(0); \
+	TRANSPOSE; \
+	HALVES(V0, V4, V5); \
+	XORSELF(V6); \
+	VSUBPS V5, V6, V5; \
+	MOVQ BIAS(R15), R13; \
+	ADDQ PART(R15), R13; \
+	PAIR4K(0); \
+	PAIR4K(1); \
+	PAIR4K(2); \
+	PAIR4K(3)

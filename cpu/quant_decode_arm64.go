@@ -24,6 +24,9 @@ func decodeQ4KDot(buf *int8, scales, biases *float32, src *byte, stride, element
 func decodeQ6KDot(buf *int8, scales, biases *float32, src *byte, stride, elements int)
 
 //go:noescape
+func decodeQ5KDot(buf *int8, scales, biases *float32, src *byte, stride, elements int)
+
+//go:noescape
 func decodeBytesMmla(buf *int8, scales, biases *float32, src *byte, stride, elements int)
 
 //go:noescape
@@ -40,6 +43,9 @@ func decodeQ4KMmla(buf *int8, scales, biases *float32, src *byte, stride, elemen
 
 //go:noescape
 func decodeQ6KMmla(buf *int8, scales, biases *float32, src *byte, stride, elements int)
+
+//go:noescape
+func decodeQ5KMmla(buf *int8, scales, biases *float32, src *byte, stride, elements int)
 
 // decode calls the decoder of the format; static calls keep what is on the stack
 // there.
@@ -58,6 +64,8 @@ func (q quantDots) decode(buf *int8, scales, biases *float32, src *byte, stride,
 			decodeQ4KMmla(buf, scales, biases, src, stride, elements)
 		case formatQ6_K:
 			decodeQ6KMmla(buf, scales, biases, src, stride, elements)
+		case formatQ5_K:
+			decodeQ5KMmla(buf, scales, biases, src, stride, elements)
 		}
 		return
 	}
@@ -74,5 +82,7 @@ func (q quantDots) decode(buf *int8, scales, biases *float32, src *byte, stride,
 		decodeQ4KDot(buf, scales, biases, src, stride, elements)
 	case formatQ6_K:
 		decodeQ6KDot(buf, scales, biases, src, stride, elements)
+	case formatQ5_K:
+		decodeQ5KDot(buf, scales, biases, src, stride, elements)
 	}
 }

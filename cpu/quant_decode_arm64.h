@@ -345,3 +345,54 @@ q6kPair:
 	QUARTER6K(80, 176, 1)
 	PAIREND(q6kPair)
 	RET
+
+// FIVES unpacks bytes of two rows as HALVES does, with the fifth bits of the low
+// halves in bit 0 of h and g, of the high ones in bit 1, and moves on by two bits.
+// V31: 0x10.
+#define FIVES(v, w, h, g, low, high) \
+	VSHL  $4, h.B16, V16.B16 \
+	VSHL  $4, g.B16, V17.B16 \
+	VAND  V31.B16, V16.B16, V16.B16 \
+	VAND  V31.B16, V17.B16, V17.B16 \
+	VAND  V30.B16, v.B16, V18.B16 \
+	VAND  V30.B16, w.B16, V19.B16 \
+	VORR  V18.B16, V16.B16, V16.B16 \
+	VORR  V19.B16, V17.B16, V17.B16 \
+	EMIT(V16, F16, V17, F17, low) \
+	VSHL  $3, h.B16, V16.B16 \
+	VSHL  $3, g.B16, V17.B16 \
+	VAND  V31.B16, V16.B16, V16.B16 \
+	VAND  V31.B16, V17.B16, V17.B16 \
+	VUSHR $4, v.B16, V18.B16 \
+	VUSHR $4, w.B16, V19.B16 \
+	VORR  V18.B16, V16.B16, V16.B16 \
+	VORR  V19.B16, V17.B16, V17.B16 \
+	EMIT(V16, F16, V17, F17, high) \
+	VUSHR $2, h.B16, h.B16 \
+	VUSHR $2, g.B16, g.B16
+
+TEXT DECODEQ5K(SB), NOSPLIT, $0-48
+	ROWS
+	VMOVI $0x0F, V30.B16
+	VMOVI $0x10, V31.B16
+
+q5kPair:
+	PAIRSTART
+	SCALES4K(R0, 0)
+	SCALES4K(R1, 4)
+	ADD  $16, R0, R0
+	ADD  $16, R1, R1
+	VLD1.P 32(R0), [V24.B16, V25.B16]
+	VLD1.P 32(R1), [V26.B16, V27.B16]
+
+q5k:
+	AHEAD
+	VLD1.P 32(R0), [V0.B16, V1.B16]
+	VLD1.P 32(R1), [V2.B16, V3.B16]
+	FIVES(V0, V2, V24, V26, 0, 2)
+	FIVES(V1, V3, V25, V27, 1, 3)
+	ADD  $512, R2, R2
+	SUBS $64, R6, R6
+	BNE  q5k
+	PAIREND(q5kPair)
+	RET

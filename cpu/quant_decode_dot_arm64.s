@@ -12,4 +12,5 @@
 #define DECODEQ40 ·decodeQ40Dot
 #define DECODEQ4K ·decodeQ4KDot
 #define DECODEQ6K ·decodeQ6KDot
+#define DECODEQ5K ·decodeQ5KDot
 #include "quant_decode_arm64.h"

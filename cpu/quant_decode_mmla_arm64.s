@@ -17,4 +17,5 @@
 #define DECODEQ40 ·decodeQ40Mmla
 #define DECODEQ4K ·decodeQ4KMmla
 #define DECODEQ6K ·decodeQ6KMmla
+#define DECODEQ5K ·decodeQ5KMmla
 #include "quant_decode_arm64.h"

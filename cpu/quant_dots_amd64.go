@@ -71,7 +71,7 @@ type dotsCall struct {
 	rows           int
 	c              uintptr // results [rows, outputs]
 	less           int     // not 0: sums of activations are what to take from sums
-	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8
+	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8, 3 of 5
 	_              [9]int
 }
 
@@ -99,7 +99,7 @@ func newQuantDots(t *backend.Tensor, isa int) projector {
 	if !ok {
 		return nil
 	}
-	return quantDots{f, isa, isa == dotsOfAVX512 && featuresVBMI.here()}
+	return quantDots{f, isa, isa == dotsOfAVX512 && featuresVBMI.here() && !f.dotsOnly()}
 }
 
 // lanes is the outputs of a block.
@@ -154,7 +154,8 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	lanes := q.lanes()
 	groups := w.in / q.group
 	tables := max(groups, dotsStep/q.group) // of the row, or of a step
-	sizes := [5]int{dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (w.stride() + 4*groups) / 4}
+	stride := q.rowStride(w)
+	sizes := [5]int{dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (stride + 4*groups) / 4}
 	total := 64
 	for i, n := range sizes {
 		sizes[i] = (n + 15) &^ 15
@@ -167,7 +168,7 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	}
 	m.buf, m.w, m.bias, m.c = cut(sizes[0]), cut(sizes[1]), cut(sizes[2]), cut(sizes[3])
 	tail := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), 4*sizes[4])
-	m.rows, tail = tail[:lanes*w.stride()], tail[lanes*w.stride():]
+	m.rows, tail = tail[:lanes*stride], tail[lanes*stride:]
 	m.scales, m.biases = tail[:2*lanes*groups], tail[2*lanes*groups:][:2*lanes*groups]
 	return m
 }
@@ -190,14 +191,19 @@ func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 in
 
 // rows multiplies n rows of p from row r on with the outputs [o0, o1).
 func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0, o1 int, m *dotsMemory) {
-	t, stride, lanes := q.call(p, r, n, w, m), w.stride(), q.lanes()
+	t, stride, lanes := q.call(p, r, n, w, m), q.rowStride(w), q.lanes()
 	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
 	for o := o0; o < o1; o += lanes {
 		outs := min(lanes, o1-o)
-		rows := w.data[o*stride : (o+outs)*stride]
-		if outs < lanes {
-			copy(m.rows, rows)
-			rows = m.rows
+		rows, last := m.rows, o+2*lanes > o1
+		switch {
+		case q.unpacks:
+			q.unpack(m.rows, m.w, m.bias, lanes, w, o, outs, 0)
+			last = true // the next block's rows come to the same place
+		case outs < lanes:
+			copy(m.rows, w.data[o*stride:(o+outs)*stride])
+		default:
+			rows = w.data[o*stride : (o+outs)*stride]
 		}
 		if w.dt.Affine() {
 			q.widen(m.w, w.tensor.Scales, m.scales, w, o, outs)
@@ -206,7 +212,7 @@ func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0
 		call := t
 		call.a = uintptr(unsafe.Pointer(&rows[0]))
 		call.next = call.a
-		if o+2*lanes <= o1 {
+		if !last {
 			call.next += uintptr(lanes * stride)
 		}
 		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
@@ -233,7 +239,7 @@ func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0
 func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall {
 	groups := w.in / q.group
 	t := dotsCall{
-		astride: w.stride(), format: q.format, elements: dotsStep,
+		astride: q.rowStride(w), format: q.format, elements: dotsStep,
 		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
 		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
 		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * dotsSpan * groups, sxrow: 4 * groups,
@@ -243,12 +249,15 @@ func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall 
 		t.elements = dotsStep / 2
 	}
 	t.steps, t.groups, t.astep = w.in/t.elements, t.elements/q.group, q.bytes(t.elements)
-	if w.dt.Affine() {
+	if w.dt.Affine() || q.unpacks {
 		t.wstep = 4 * q.lanes() * t.groups
 	}
 	switch {
-	case q.format == formatQ6_K:
+	case q.group == 16:
 		t.kind = 1
+	case q.bits == 5:
+		t.kind = 3
+	case q.unpacks && q.bits <= 4:
 	case q.format == formatDirect || q.format == formatQ8_0:
 		t.kind = 2
 	}

@@ -95,14 +95,14 @@ decode:
 	MOVQ FORMAT(R15), CX
 	CMPQ CX, $4
 	JE   q4k
+	JA   beyond4k
 	PREFETCHES
 	CMPQ CX, $1
 	JB   bytes
 	JE   nibbles
 	CMPQ CX, $3
 	JB   q80
-	JE   q40
-	JMP  q6k
+	JMP  q40
 
 bytes:
 	MOVQ ELEMENTS(R15), CX
@@ -220,20 +220,7 @@ q40Blocks:
 	JMP  decoded
 
 q4k:
-	CONSTANT(0x3F, X12, V12)
-	CONSTANT(0x0F, X13, V13)
-	CONSTANT(0x30, X14, V14)
-	LOAD(0)
-	TRANSPOSE
-	HALVES(V0, V4, V5)
-	XORSELF(V6)
-	VSUBPS V5, V6, V5
-	MOVQ BIAS(R15), R13
-	ADDQ PART(R15), R13
-	PAIR4K(0)
-	PAIR4K(1)
-	PAIR4K(2)
-	PAIR4K(3)
+	SCALES4K
 	PREFETCHES
 	LOAD(16)
 	AHEAD0(0)
@@ -272,6 +259,20 @@ q4k:
 	TRANSPOSE
 	NIBBLES4(52, 60)
 	JMP  decoded
+
+	// The fifth bits of 32 bytes go with all 128 of the halves.
+q5k:
+	SCALES4K
+	PREFETCHES
+	CONSTANT(0x10101010, X12, V12)
+	HALF5K(16, 48, 0, 0)
+	HALF5K(32, 64, 4, 128)
+	JMP  decoded
+
+beyond4k:
+	CMPQ CX, $6
+	JE   q5k
+	PREFETCHES
 
 q6k:
 	HALFSCALES(208, V8)

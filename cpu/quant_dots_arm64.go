@@ -19,7 +19,8 @@ import (
 // activations' sum is added back, a whole number. Not measured on hardware.
 type quantDots struct {
 	quantFormat
-	mmla bool
+	mmla  bool
+	raise byte
 }
 
 const (
@@ -76,8 +77,9 @@ func newQuantDots(t *backend.Tensor, mmla bool) projector {
 	if !ok {
 		return nil
 	}
-	f.less = 0 // numbers are signed here
-	return quantDots{f, mmla}
+	raise := byte(128 - f.less) // what makes 128 of an unpacked number's zero
+	f.less = 0                  // numbers are signed here
+	return quantDots{f, mmla, raise}
 }
 
 func dotsName(mmla bool) string {
@@ -90,7 +92,7 @@ func dotsName(mmla bool) string {
 // parts is how many numbers a group of a row of activations has beside its
 // elements: scale, sum, and for bytes without sign 128 sums.
 func (q quantDots) parts() int {
-	if q.format == formatDirect {
+	if q.format == formatDirect && !q.unpacks {
 		return 3
 	}
 	return 2
@@ -144,7 +146,8 @@ type dotsMemory struct {
 func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	groups := w.in / q.group
 	tables := max(groups, dotsStep/q.group) * dotsLanes
-	tail := dotsLanes * (w.stride() + 4*groups) / 4
+	stride := q.rowStride(w)
+	tail := dotsLanes * (stride + 4*groups) / 4
 	results := (rows + dotsSpan) * dotsLanes // a kernel has results for all rows that it reads
 	mem := s.floats(scratchQuant, dotsStep*dotsLanes/4+2*tables+results+tail)
 	cut := func(n int) (part []float32) {
@@ -153,7 +156,7 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	}
 	m.buf, m.w, m.bias, m.c = cut(dotsStep*dotsLanes/4), cut(tables), cut(tables), cut(results)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), 4*tail)
-	m.rows, bytes = bytes[:dotsLanes*w.stride()], bytes[dotsLanes*w.stride():]
+	m.rows, bytes = bytes[:dotsLanes*stride], bytes[dotsLanes*stride:]
 	m.scales, m.biases = bytes[:2*dotsLanes*groups], bytes[2*dotsLanes*groups:]
 	return m
 }
@@ -164,15 +167,19 @@ func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 in
 	}
 	_ = y[(p.rows-1)*ldy+o1-o0-1]
 	m := q.memory(s, w, min(p.rows, dotsRows))
-	stride := w.stride()
+	stride := q.rowStride(w)
 	for r := 0; r < p.rows; r += dotsRows {
 		n := min(dotsRows, p.rows-r)
 		for o := o0; o < o1; o += dotsLanes {
 			outs := min(dotsLanes, o1-o)
-			rows := w.data[o*stride : (o+outs)*stride]
-			if outs < dotsLanes {
-				copy(m.rows, rows)
-				rows = m.rows
+			rows := m.rows
+			switch {
+			case q.unpacks:
+				q.unpack(m.rows, m.w, m.bias, dotsLanes, w, o, outs, q.raise)
+			case outs < dotsLanes:
+				copy(m.rows, w.data[o*stride:(o+outs)*stride])
+			default:
+				rows = w.data[o*stride : (o+outs)*stride]
 			}
 			if w.dt.Affine() {
 				q.widen(m.w, w.tensor.Scales, m.scales, w, o, outs)
@@ -197,7 +204,7 @@ func (q quantDots) block(p *packed, r, n int, w *matrix, rows []byte, m *dotsMem
 	groups, all := w.in/q.group, bytesOf(p)
 	buf := (*int8)(unsafe.Pointer(&m.buf[0]))
 	t := dotsCall{buf: buf, w: &m.w[0], bias: &m.bias[0], xstride: p.in, groups: elements / q.group, units: q.group / 16}
-	if q.format == formatDirect || q.format == formatAffine4 || q.format == formatQ4_K {
+	if q.format == formatDirect && (q.biased || !q.unpacks) || q.format == formatAffine4 || q.format == formatQ4_K || q.format == formatQ5_K {
 		t.kind = 1
 	}
 	if q.parts() == 3 {
@@ -207,9 +214,9 @@ func (q quantDots) block(p *packed, r, n int, w *matrix, rows []byte, m *dotsMem
 		t.xstride *= 2 // from pair to pair
 	}
 	for k := 0; k < w.in; k += elements {
-		q.decode(buf, &m.w[0], &m.bias[0], &rows[q.bytes(k)], w.stride(), elements)
+		q.decode(buf, &m.w[0], &m.bias[0], &rows[q.bytes(k)], q.rowStride(w), elements)
 		g := k / q.group
-		if w.dt.Affine() {
+		if w.dt.Affine() || q.unpacks {
 			t.w, t.bias = &m.w[dotsLanes*g], &m.bias[dotsLanes*g]
 		}
 		for i := 0; i < n; i += dotsSpan {

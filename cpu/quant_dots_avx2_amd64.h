@@ -2,7 +2,7 @@
 
 // Products of unsigned and signed bytes are added in pairs to 16 bits, which
 // saturate: 2 * 255 * 127 does not fit. So numbers of 4 bits are summed over 32
-// elements (8 pairs of at most 3,810), of 6 bits over 8 (two pairs of at most
+// elements (8 pairs of at most 3,810), of 5 bits over 16, of 6 bits over 8 (two pairs of at most
 // 16,002), and bytes are multiplied as two halves of 4 bits.
 
 // PAIRS(row, u, w, x): products of the activations of a row with w, to x.
@@ -53,6 +53,19 @@
 	ADDTO(2) \
 	ADDTO(3) \
 	ADDTO(4) \
+	ADDTO(5) \
+	ADDTO(6) \
+	ADDTO(7) \
+	WIDENED
+
+// FIVE32 multiplies 32 numbers of 5 bits: 4 pairs of at most 7,874.
+#define FIVE32(SET, ADDTO, WIDENED) \
+	SET(0) \
+	ADDTO(1) \
+	ADDTO(2) \
+	ADDTO(3) \
+	WIDENED \
+	SET(4) \
 	ADDTO(5) \
 	ADDTO(6) \
 	ADDTO(7) \

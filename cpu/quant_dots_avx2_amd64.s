@@ -47,6 +47,20 @@ fourFour32:
 	KEEP4(Y8, Y9, Y10, Y11)
 	JMP partDone
 
+fourFive:
+	RESULTS4(Y8, Y9, Y10, Y11)
+
+fourFive1:
+	ZERO4(Y4, Y5, Y6, Y7)
+	MOVQ GROUP(R15), AX
+
+fourFive32:
+	FIVE32(SET4, ADD4, WIDEN4)
+	NEXT32(fourFive32)
+	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourFiveLess, fourFiveOn, fourFive1)
+	KEEP4(Y8, Y9, Y10, Y11)
+	JMP partDone
+
 twoFour:
 	RESULTS2(Y8, Y9)
 
@@ -61,6 +75,20 @@ twoFour32:
 	KEEP2(Y8, Y9)
 	JMP partDone
 
+twoFive:
+	RESULTS2(Y8, Y9)
+
+twoFive1:
+	ZERO2(Y4, Y5)
+	MOVQ GROUP(R15), AX
+
+twoFive32:
+	FIVE32(SET2, ADD2, WIDEN2)
+	NEXT32(twoFive32)
+	JOIN2(Y4, Y5, Y8, Y9, twoFiveLess, twoFiveOn, twoFive1)
+	KEEP2(Y8, Y9)
+	JMP partDone
+
 oneFour:
 	RESULTS1(Y8)
 
@@ -72,6 +100,20 @@ oneFour32:
 	FOUR32(SET1, ADD1, WIDEN1)
 	NEXT32(oneFour32)
 	JOIN1(Y4, Y8, oneFourLess, oneFourOn, oneFour1)
+	KEEP1(Y8)
+	JMP partDone
+
+oneFive:
+	RESULTS1(Y8)
+
+oneFive1:
+	ZERO1(Y4)
+	MOVQ GROUP(R15), AX
+
+oneFive32:
+	FIVE32(SET1, ADD1, WIDEN1)
+	NEXT32(oneFive32)
+	JOIN1(Y4, Y8, oneFiveLess, oneFiveOn, oneFive1)
 	KEEP1(Y8)
 	JMP partDone
 

@@ -1,10 +1,12 @@
 package cpu
 
 import (
+	"fmt"
 	"strconv"
 	"unsafe"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // quantFormat is what integer kernels know of a quantised weight: whole numbers
@@ -25,6 +27,9 @@ type quantFormat struct {
 	// one factor unsigned; 0 for formats with a bias, whose numbers are.
 	less           int
 	kernels, label string // the name of the kernels, and with the type and the group
+	// unpacks marks types that the assembly does not decode: quant.Unpack makes
+	// bytes of a block's rows, with their scales and biases in f32.
+	unpacks, biased bool
 }
 
 // The formats that the assembly decodes; formatDirect are bytes.
@@ -35,6 +40,7 @@ const (
 	formatQ4_0
 	formatQ4_K
 	formatQ6_K
+	formatQ5_K // by dot products alone: the matrix unit has no decoder for it
 )
 
 // The kinds of groups that the matrix unit's assembly multiplies: unsigned
@@ -72,8 +78,17 @@ func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) 
 		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
 	case backend.Q6_K:
 		q.format, q.group, q.kind, q.less = formatQ6_K, 16, kindSigned16, 32
+	case backend.Q5_K:
+		q.format, q.group, q.kind = formatQ5_K, 32, kindUnsigned32
 	default:
-		return q, false
+		u, ok := quant.UnitsOf(t.DType)
+		if !ok {
+			return q, false
+		}
+		// Types of the same units share a packing.
+		q.format, q.group, q.bits, q.less, q.unpacks, q.biased = formatDirect, u.Group, u.Bits, int(u.Less), true, u.Bias
+		q.kernels, q.label = kernels, fmt.Sprintf("%s-units-%d-%d", kernels, u.Group, u.Less)
+		return q, true
 	}
 	q.kernels, q.label = kernels, kernels+"-"+t.DType.String()
 	if t.DType.Affine() {
@@ -125,8 +140,34 @@ func (q quantFormat) bytes(n int) int {
 		return n / 256 * 144
 	case formatQ6_K:
 		return n / 256 * 210
+	case formatQ5_K:
+		return n / 256 * 176
 	}
 	return n
+}
+
+// dotsOnly reports whether the format has no kernels but the dot products of a
+// step that is decoded for all rows.
+func (q quantFormat) dotsOnly() bool { return q.unpacks || q.format == formatQ5_K }
+
+// rowStride is the bytes from row to row of what the assembly decodes. Unpacked
+// rows lie a line apart from where they would share a set of the L1 cache.
+func (q quantFormat) rowStride(w *matrix) int {
+	if q.unpacks {
+		return w.in + 64
+	}
+	return w.stride()
+}
+
+// unpack makes bytes of outs rows from o on, rowStride apart, and their scales and
+// biases, [groups, lanes]; biases of types without them stay. Numbers are raised
+// by raise. What belongs to lanes past outs is undefined.
+func (q quantFormat) unpack(numbers []byte, scales, biases []float32, lanes int, w *matrix, o, outs int, raise byte) {
+	from, to := w.stride(), q.rowStride(w)
+	for i := range outs {
+		row := w.data[(o+i)*from : (o+i+1)*from]
+		quant.Unpack(w.dt, numbers[i*to:i*to+w.in], scales[i:], biases[i:], lanes, row, raise)
+	}
 }
 
 // bytesOf is the int8 form of packed rows from row r on.

@@ -32,6 +32,22 @@ func FuzzInt8(f *testing.F) {
 				scales[i] = i%144 < 4
 			case "q6_k":
 				scales[i] = i%210 >= 208
+			case "q4_1":
+				scales[i] = i%20 < 4
+			case "q5_0":
+				scales[i] = i%22 < 2
+			case "q5_1":
+				scales[i] = i%24 < 4
+			case "iq4_nl":
+				scales[i] = i%18 < 2
+			case "q5_k":
+				scales[i] = i%176 < 4
+			case "iq4_xs":
+				scales[i] = i%136 < 2
+			case "q2_k":
+				scales[i] = i%84 >= 80
+			case "q3_k":
+				scales[i] = i%110 >= 108
 			}
 		}
 		for i := range w.data {

@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"windrow/backend"
-	"windrow/quant"
 )
 
 // rowDecoders are the decoders of a row of a quantised weight to f32 of one
@@ -13,6 +12,14 @@ import (
 type rowDecoders struct {
 	affine8, affine4     func(dst *float32, src, scales, biases *byte, groups, group int)
 	q8_0, q4_0, q4k, q6k func(dst *float32, src *byte, blocks int)
+	widenInt8            func(dst []float32, src []byte, scale float32) // of the table
+}
+
+// of gives a table the decoders; types without one are widened by its kernels.
+func (d rowDecoders) of(k *kernels) *kernels {
+	d.widenInt8 = k.widenInt8
+	k.quantRow = d.row
+	return k
 }
 
 // row is quant.Row by the decoders.
@@ -40,6 +47,6 @@ func (d *rowDecoders) row(dst []float32, t *backend.Tensor, o int) {
 	case backend.Q6_K:
 		d.q6k(to, src, blocks)
 	default:
-		quant.Row(dst, t, o)
+		unitsRow(d.widenInt8, dst, t, o)
 	}
 }

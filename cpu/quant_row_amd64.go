@@ -38,6 +38,6 @@ func rowQ6KAVX512(dst *float32, src *byte, blocks int)
 
 // avx2Rows decode in 8 lanes, avx512Rows in 16.
 var (
-	avx2Rows   = rowDecoders{rowAffine8AVX2, rowAffine4AVX2, rowQ80AVX2, rowQ40AVX2, rowQ4KAVX2, rowQ6KAVX2}
-	avx512Rows = rowDecoders{rowAffine8AVX512, rowAffine4AVX512, rowQ80AVX512, rowQ40AVX512, rowQ4KAVX512, rowQ6KAVX512}
+	avx2Rows   = rowDecoders{rowAffine8AVX2, rowAffine4AVX2, rowQ80AVX2, rowQ40AVX2, rowQ4KAVX2, rowQ6KAVX2, nil}
+	avx512Rows = rowDecoders{rowAffine8AVX512, rowAffine4AVX512, rowQ80AVX512, rowQ40AVX512, rowQ4KAVX512, rowQ6KAVX512, nil}
 )

@@ -19,4 +19,4 @@ func neonRowQ4K(dst *float32, src *byte, blocks int)
 func neonRowQ6K(dst *float32, src *byte, blocks int)
 
 // neonRows decode in vectors of 128 bits.
-var neonRows = rowDecoders{neonRowAffine8, neonRowAffine4, neonRowQ80, neonRowQ40, neonRowQ4K, neonRowQ6K}
+var neonRows = rowDecoders{neonRowAffine8, neonRowAffine4, neonRowQ80, neonRowQ40, neonRowQ4K, neonRowQ6K, nil}

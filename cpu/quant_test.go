@@ -23,6 +23,8 @@ var quantCases = []quantCase{
 	{backend.Affine4, 32}, {backend.Affine4, 64}, {backend.Affine4, 128},
 	{backend.Affine8, 32}, {backend.Affine8, 64}, {backend.Affine8, 128},
 	{backend.Q8_0, 0}, {backend.Q4_0, 0}, {backend.Q4_K, 0}, {backend.Q6_K, 0},
+	{backend.Q5_K, 0}, {backend.Q5_0, 0}, {backend.Q5_1, 0}, {backend.Q4_1, 0},
+	{backend.Q3_K, 0}, {backend.Q2_K, 0}, {backend.IQ4_NL, 0}, {backend.IQ4_XS, 0},
 }
 
 func (c quantCase) String() string { return fmt.Sprintf("%v/%d", c.dt, c.group) }
@@ -156,8 +158,82 @@ func units(w *matrix, o int) (q []int, scale, bias []float32, group int) {
 			b := src[g/16*210:]
 			scale = append(scale, half(g/16*210+208)*float32(int8(b[192+g%16])))
 		}
+	case backend.Q4_1, backend.Q5_0, backend.Q5_1, backend.IQ4_NL:
+		size, head := w.dt.BlockBytes(), w.dt.BlockBytes()-16
+		for i := range q {
+			b := src[i/32*size:]
+			q[i] = field(b, head+i%16, i%32/16*4, 4)
+			switch w.dt {
+			case backend.Q5_0, backend.Q5_1:
+				q[i] |= field(b, head-4, i%32, 1) << 4
+			case backend.IQ4_NL:
+				q[i] = iq4Values[q[i]]
+			}
+			if w.dt == backend.Q5_0 {
+				q[i] -= 16
+			}
+		}
+		for g := range w.in / 32 {
+			scale = append(scale, half(size*g))
+			if w.dt == backend.Q4_1 || w.dt == backend.Q5_1 {
+				bias = append(bias, half(size*g+2))
+			}
+		}
+	case backend.Q5_K:
+		for i := range q {
+			b, k, l := src[i/256*176:], i%256/32, i%32
+			q[i] = field(b, 48+k/2*32+l, k%2*4, 4) | field(b, 16+l, k, 1)<<4
+		}
+		for g := range w.in / 32 {
+			b, j := src[g/8*176:], g%8
+			s, m := field(b, 4+j, 0, 6), field(b, 8+j, 0, 6)
+			if j >= 4 {
+				s, m = field(b, 8+j, 0, 4)|field(b, j, 6, 2)<<4, field(b, 8+j, 4, 4)|field(b, 4+j, 6, 2)<<4
+			}
+			scale = append(scale, half(g/8*176)*float32(s))
+			bias = append(bias, -half(g/8*176+2)*float32(m))
+		}
+	case backend.IQ4_XS:
+		for i := range q {
+			q[i] = iq4Values[field(src[i/256*136:], 8+i%256/32*16+i%16, i%32/16*4, 4)]
+		}
+		for g := range w.in / 32 {
+			b, j := src[g/8*136:], g%8
+			scale = append(scale, half(g/8*136)*float32((field(b, 4, 4*j, 4)|field(b, 2, 2*j, 2)<<4)-32))
+		}
+	case backend.Q2_K, backend.Q3_K:
+		group = 16
+		size, at := w.dt.BlockBytes(), 16 // where the 2 bits lie
+		if w.dt == backend.Q3_K {
+			at = 32
+		}
+		for i := range q {
+			b, k := src[i/256*size:], i%256
+			q[i] = field(b, at+k/128*32+k%32, k%128/32*2, 2)
+			if w.dt == backend.Q3_K {
+				q[i] += field(b, k%32, k/32, 1)<<2 - 4
+			}
+		}
+		for g := range w.in / 16 {
+			b, k := src[g/16*size:], g%16
+			if w.dt == backend.Q2_K {
+				scale = append(scale, half(g/16*84+80)*float32(field(b, k, 0, 4)))
+				bias = append(bias, -half(g/16*84+82)*float32(field(b, k, 4, 4)))
+			} else {
+				scale = append(scale, half(g/16*110+108)*float32((field(b, 96+k%8, k/8*4, 4)|field(b, 104+k%4, k/4*2, 2)<<4)-32))
+			}
+		}
 	}
 	return q, scale, bias, group
+}
+
+// iq4Values are what the 4 bits of IQ4 stand for.
+var iq4Values = [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// field is bits low to low+width of the little-endian number from byte at on.
+func field(b []byte, at, low, width int) int {
+	at, low = at+low/8, low%8
+	return int(b[at]) >> low & (1<<width - 1)
 }
 
 // rounded is a row of activations in int8.
@@ -235,7 +311,7 @@ func TestInt8Projectors(t *testing.T) {
 	needsInt8(t)
 	for _, c := range quantCases {
 		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
-			if c.dt != backend.Q4_K && c.dt != backend.Q6_K {
+			if c.dt.BlockSize() < 256 {
 				sh.in -= 128 // rows without a whole number of 256
 			}
 			rng := rand.New(rand.NewPCG(21, uint64(sh.out*sh.in)))

@@ -37,16 +37,12 @@ func init() {
 	}
 	if make, ok := kernelTables["avx512"]; ok {
 		kernelTables["avx512"] = func() *kernels {
-			k := withDots(make(), bestDots())
-			k.quantRow = avx512Rows.row
-			return k
+			return avx512Rows.of(withDots(make(), bestDots()))
 		}
 	}
 	if make, ok := kernelTables["avx2"]; ok {
 		avx2 := func() *kernels {
-			k := withDots(make(), dotsOfAVX2)
-			k.quantRow = avx2Rows.row
-			return k
+			return avx2Rows.of(withDots(make(), dotsOfAVX2))
 		}
 		kernelTables["avx2"] = avx2
 		if featuresAVXVNNI.here() {

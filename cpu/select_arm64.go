@@ -47,7 +47,6 @@ func neonKernels() *kernels {
 	k := genericKernels()
 	k.name = "neon"
 	k.exact = neonProjector{}
-	k.quantRow = neonRows.row
 	k.vectorKernels = vectorKernels{
 		widenBF16:    neonWidenBF16,
 		widenF16:     neonWidenF16,
@@ -65,5 +64,5 @@ func neonKernels() *kernels {
 		attendScores: neonAttendScores,
 		attendValues: neonAttendValues,
 	}
-	return k
+	return neonRows.of(k)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // groupMatrix is a weight [out, in] over the GPUs of a group.
@@ -98,7 +99,7 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.progress(int64(t.Bytes()))
+	g.progress(int64(quant.ConvertedBytes(t, g.shards[0].exact)))
 	return m, nil
 }
 

@@ -17,7 +17,7 @@ type matrix struct {
 	raw             driver.Ptr // rows as the checkpoint has them; 0 where packed
 	scales, biases  driver.Ptr // of affine types
 	packed          *packedMatrix
-	tensor          backend.Tensor // on the host: quantised embeddings are decoded there
+	tensor          backend.Tensor // on the host, as stored: quantised embeddings are decoded there
 	tensorCoreShape bool           // bf16 rows that the tensor-core kernels take
 	partial         bool           // has part of the inputs: other GPUs' sums are to be added
 }
@@ -63,7 +63,8 @@ type vector struct {
 
 func (v *vector) Len() int { return v.n }
 
-// Matrix uploads a weight, and packs quantised ones.
+// Matrix uploads a weight, and packs quantised ones; those of types without
+// kernels are converted (quant.ConvertedType).
 func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if len(t.Shape) != 2 {
 		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
@@ -71,9 +72,11 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
+	stored := t
+	t = quant.Convert(t, b.exact)
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: t}
+	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: stored}
 	mark := len(b.owned)
 	var err error
 	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {

@@ -21,7 +21,8 @@ type vector struct {
 
 func (v *vector) Len() int { return v.n }
 
-// Matrix takes a weight: in place where its file is mapped, else as a copy.
+// Matrix takes a weight: in place where its file is mapped, else as a copy. One of
+// a type without kernels is converted (quant.ConvertedType).
 func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if b.memory == nil {
 		return nil, errClosed
@@ -32,6 +33,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
+	t = quant.Convert(t, b.exact)
 	m := &matrix{weight{dtype: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}}
 	var err error
 	if m.data, err = b.weights.place(t.Data, weightElem(t.DType)); err == nil && t.DType.Affine() {

@@ -55,14 +55,17 @@ type GGUFTensor struct {
 // ggufTypes are the type numbers of the tensors that are read.
 var ggufTypes = map[uint32]backend.DType{
 	0: backend.F32, 1: backend.F16, 30: backend.BF16,
-	2: backend.Q4_0, 8: backend.Q8_0, 12: backend.Q4_K, 14: backend.Q6_K,
+	2: backend.Q4_0, 3: backend.Q4_1, 6: backend.Q5_0, 7: backend.Q5_1, 8: backend.Q8_0,
+	10: backend.Q2_K, 11: backend.Q3_K, 12: backend.Q4_K, 13: backend.Q5_K, 14: backend.Q6_K,
+	20: backend.IQ4_NL, 23: backend.IQ4_XS,
 }
 
 // ggufOtherTypes name types that exist but are not read, for the error.
 var ggufOtherTypes = map[uint32]string{
-	3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
-	18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64",
-	28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
+	31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8", 34: "TQ1_0", 35: "TQ2_0", 36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8",
+	39: "MXFP4", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
 }
 
 // ReadGGUF parses a whole GGUF file without copying tensor data.
@@ -156,7 +159,7 @@ func (r *ggufReader) tensor() (p ggufPlace) {
 		if name == "" {
 			name = fmt.Sprint(number)
 		}
-		r.fail("type %s: want F32, F16, BF16, Q8_0, Q4_0, Q4_K or Q6_K", name)
+		r.fail("type %s: want F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL or IQ4_XS: take a file such as Q3_K_M, Q4_K_M or IQ4_XS of the same model", name)
 		return p
 	}
 	in := p.Shape[rank-1]

@@ -40,9 +40,6 @@ func (g *GGUF) configJSON() ([]byte, error) {
 	if class == "" {
 		return nil, fmt.Errorf("general.architecture: found %.60q, want qwen3 or qwen2", fmt.Sprint(value))
 	}
-	if n, ok := g.Value("split.count"); ok && ggufNumberOf(n) > 1 {
-		return nil, fmt.Errorf("split.count: one of %.20s files: want a single file (llama-gguf-split --merge joins them)", fmt.Sprint(n))
-	}
 	c := map[string]any{"model_type": arch, "architectures": []string{class}, "hidden_act": "silu"}
 	take := func(into map[string]any, field, key string) error {
 		value, ok := g.Value(arch + "." + key)

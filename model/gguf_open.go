@@ -53,7 +53,8 @@ func folderOf(path string) (*folder, error) {
 
 // OpenGGUF opens a GGUF file, memory-mapped: tensors stay in their blocks,
 // under the names of the Hugging Face checkpoint. The small files of a model
-// folder are made from the metadata.
+// folder are made from the metadata. The first of several files that make one
+// model opens all of them.
 func OpenGGUF(path string) (*Checkpoint, error) {
 	d, err := folderOf(path)
 	if err != nil {
@@ -63,24 +64,52 @@ func OpenGGUF(path string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newGGUFCheckpoint(data, path, d.close)
+	parts := &folder{} // where the other files lie
+	c, err := func() (*Checkpoint, error) {
+		g, err := ReadGGUF(data)
+		if err != nil {
+			return nil, err
+		}
+		resolved, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, d.failed(d.named, err)
+		}
+		err = g.joinParts(path, resolved, func(dir string) (*folder, error) {
+			of, err := newFolder(dir)
+			if err == nil {
+				parts = of
+			}
+			return of, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return ggufCheckpoint(g, path, func() error { return errors.Join(d.close(), parts.close()) })
+	}()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), d.close(), parts.close())
 	}
-	c.mapped = d.maps
+	c.mapped = append(d.maps[:len(d.maps):len(d.maps)], parts.maps...)
 	return c, nil
 }
 
-// NewGGUFCheckpoint is OpenGGUF of a file in memory. Weights are not copied.
+// NewGGUFCheckpoint is OpenGGUF of a whole model in memory. Weights are not copied.
 func NewGGUFCheckpoint(data []byte) (*Checkpoint, error) {
-	return newGGUFCheckpoint(data, "gguf", func() error { return nil })
-}
-
-func newGGUFCheckpoint(data []byte, name string, unmap func() error) (*Checkpoint, error) {
 	g, err := ReadGGUF(data)
 	if err != nil {
 		return nil, err
 	}
+	p, err := g.part()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("gguf metadata: %w", err)
+	case p.count > 1:
+		return nil, fmt.Errorf("gguf metadata: split.count: one of %d files: want a whole model", p.count)
+	}
+	return ggufCheckpoint(g, "gguf", func() error { return nil })
+}
+
+func ggufCheckpoint(g *GGUF, name string, unmap func() error) (*Checkpoint, error) {
 	config, err := g.configJSON()
 	if err != nil {
 		return nil, fmt.Errorf("gguf metadata: %w", err)

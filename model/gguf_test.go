@@ -35,7 +35,10 @@ func allKinds() []GGUFField {
 
 func allTypes() []GGUFTensor {
 	var list []GGUFTensor
-	for _, d := range []backend.DType{backend.F32, backend.F16, backend.BF16, backend.Q8_0, backend.Q4_0, backend.Q4_K, backend.Q6_K} {
+	for _, d := range backend.DTypes() {
+		if d.Affine() {
+			continue
+		}
 		x := GGUFTensor{Name: d.String(), DType: d, Shape: []int{3, 256}, Data: make([]byte, 3*d.RowBytes(256))}
 		for i := range x.Data {
 			x.Data[i] = byte(i * int(d))
@@ -61,7 +64,7 @@ func TestGGUFRoundTrip(t *testing.T) {
 		t.Errorf("f64: %v, %v", v, ok)
 	}
 	binary.LittleEndian.PutUint32(data[4:], 2)
-	if g, err = ReadGGUF(data); err != nil || g.Version != 2 || len(g.Tensors) != 9 {
+	if g, err = ReadGGUF(data); err != nil || g.Version != 2 || len(g.Tensors) != 17 {
 		t.Errorf("version 2: %v", err)
 	}
 	for _, n := range []int{0, 3, 10, 30, 300, len(data) / 2, len(data) - 40} {
@@ -123,7 +126,9 @@ func TestReadGGUFRefuses(t *testing.T) {
 		{"five dimensions", tensor(5, padding), "5 dimensions"},
 		{"a dimension of 0", tensor(1, u64(0)+padding), "dimension 0 is 0"},
 		{"a huge tensor", tensor(2, u64(1<<40)+u64(1<<40)+padding), "dimension 1 is 1099511627776"},
-		{"Q5_K", tensor(1, u64(256)+u32(13)+u64(0)+padding), "type Q5_K: want F32, F16, BF16, Q8_0, Q4_0, Q4_K or Q6_K"},
+		{"IQ3_S", tensor(1, u64(256)+u32(21)+u64(0)+padding), "type IQ3_S: want F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL or IQ4_XS: take a file such as Q3_K_M"},
+		{"a row of half a block", tensor(1, u64(128)+u32(13)+u64(0)+padding), "rows of 128: want a multiple of 256 for q5_k"},
+		{"a row that is cut", tensor(1, u64(256)+u32(13)+u64(0)+padding), "176 bytes at offset 0 of"},
 		{"an unknown type", tensor(1, u64(256)+u32(99)+u64(0)+padding), "type 99: want"},
 		{"half a block", tensor(1, u64(48)+u32(8)+u64(0)+padding), "rows of 48: want a multiple of 32 for q8_0"},
 		{"an odd offset", tensor(1, u64(1)+u32(0)+u64(8)+padding), "offset 8, want a multiple of the alignment 32"},
@@ -299,7 +304,7 @@ func FuzzGGUF(f *testing.F) {
 	metadata, tensors := smallGGUF()
 	f.Add(writeGGUF(f, metadata, tensors[3:]))
 	f.Add(writeGGUF(f, allKinds(), nil))
-	f.Add(writeGGUF(f, nil, allTypes()[7:]))
+	f.Add(writeGGUF(f, nil, allTypes()[15:]))
 	f.Add(writeGGUF(f, []GGUFField{{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "qwen2"}, {"tokenizer.ggml.tokens", []string{"a", "b", "ab", "<x>"}},
 		{"tokenizer.ggml.token_type", []int32{1, 1, 1, 3}}, {"tokenizer.ggml.merges", []string{"a b"}}, {"tokenizer.chat_template", "{{ messages }}"}}, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // splitOf is how several devices share a tensor (Megatron-LM, arXiv 1909.08053,
@@ -74,17 +75,19 @@ func sharedBy(src Source, n int) error {
 	return nil
 }
 
-// DeviceBytes is what the weights of a source take on each of n devices.
-func DeviceBytes(src Source, n int) (bytes int64) {
+// DeviceBytes is what the weights of a source take on each of n devices, types
+// without kernels there converted, as quant.Convert does with exact.
+func DeviceBytes(src Source, n int, exact bool) (bytes int64) {
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
-		switch {
-		case !ok:
-		case splitOf(name) == backend.SplitNone:
-			bytes += int64(t.Bytes())
-		default:
-			bytes += int64((t.Bytes() + n - 1) / n)
+		if !ok {
+			continue
 		}
+		whole := quant.ConvertedBytes(t, exact)
+		if splitOf(name) != backend.SplitNone {
+			whole = (whole + n - 1) / n
+		}
+		bytes += int64(whole)
 	}
 	return bytes
 }

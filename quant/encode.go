@@ -46,47 +46,16 @@ func F32ToQ4_0(dst []byte, src []float32) {
 // F32ToQ4_K encodes blocks of 256.
 func F32ToQ4_K(dst []byte, src []float32) {
 	for ; len(src) >= 256; dst, src = dst[144:], src[256:] {
-		var scales, minima [8]float32 // of the sub-blocks; minima as distances below 0
-		for j := range 8 {
-			low, high := float32(0), float32(math.Inf(-1))
-			for _, v := range src[32*j : 32*j+32] {
-				low, high = min(low, v), max(high, v)
-			}
-			scales[j], minima[j] = (high-low)/15, -low
-		}
-		largestScale, largestMinimum := float32(0), float32(0)
-		for j := range 8 {
-			largestScale, largestMinimum = max(largestScale, scales[j]), max(largestMinimum, minima[j])
-		}
-		dBits, dminBits := F32ToF16(largestScale/63), F32ToF16(largestMinimum/63)
-		binary.LittleEndian.PutUint16(dst, dBits)
-		binary.LittleEndian.PutUint16(dst[2:], dminBits)
-		d, dmin := F16ToF32(dBits), F16ToF32(dminBits)
-		clear(dst[4:144])
-		for j := range 8 {
-			s, m := sixBits(scales[j], d), sixBits(minima[j], dmin)
-			packed := dst[4:16]
-			if j < 4 {
-				packed[j] |= s
-				packed[j+4] |= m
-			} else {
-				packed[j+4] = s&15 | m&15<<4
-				packed[j-4] |= s >> 4 << 6
-				packed[j] |= m >> 4 << 6
-			}
-			inverse := reciprocal(d * float32(s))
-			numbers := dst[16+32*(j/2):]
-			for i, v := range src[32*j : 32*j+32] {
-				q := byte(min(max(roundEven((v+float32(dmin*float32(m)))*inverse), 0), 15))
-				numbers[i] |= q << (4 * (j & 1))
-			}
+		b := bias(src[:256], 32, 15, 63)
+		binary.LittleEndian.PutUint16(dst, b.dBits)
+		binary.LittleEndian.PutUint16(dst[2:], b.dminBits)
+		b.putScalesK(dst[4:16])
+		clear(dst[16:144])
+		for i, q := range b.numbers {
+			j := i / 32
+			dst[16+32*(j/2)+i%32] |= q << (4 * (j & 1))
 		}
 	}
-}
-
-// sixBits is x in units of d, rounded to 0..63.
-func sixBits(x, d float32) byte {
-	return byte(min(max(roundEven(x*reciprocal(d)), 0), 63))
 }
 
 // F32ToQ6_K encodes blocks of 256.
@@ -100,18 +69,25 @@ func F32ToQ6_K(dst []byte, src []float32) {
 		d := F16ToF32(dBits)
 		clear(dst[:192])
 		binary.LittleEndian.PutUint16(dst[208:], dBits)
+		var numbers [256]byte
 		for j, scale := range scales {
 			s := int8(min(max(roundEven(scale*reciprocal(d)), -128), 127))
 			dst[192+j] = byte(s)
 			inverse := reciprocal(d * float32(s))
 			for i, v := range src[16*j : 16*j+16] {
-				q := byte(int(min(max(roundEven(v*inverse), -32), 31)) + 32)
-				at := 16*j + i
-				half, k, l := at/128, at%128/32, at%32
-				dst[64*half+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
-				dst[128+32*half+l] |= q >> 4 << (2 * k)
+				numbers[16*j+i] = byte(int(min(max(roundEven(v*inverse), -32), 31)) + 32)
 			}
 		}
+		putSixes(dst, &numbers)
+	}
+}
+
+// putSixes adds the numbers of a block of Q6_K, 32 more, to zeros.
+func putSixes(dst []byte, numbers *[256]byte) {
+	for at, q := range numbers {
+		half, k, l := at/128, at%128/32, at%32
+		dst[64*half+32*(k&1)+l] |= q & 15 << (4 * (k >> 1))
+		dst[128+32*half+l] |= q >> 4 << (2 * k)
 	}
 }
 

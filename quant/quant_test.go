@@ -100,6 +100,8 @@ func TestErrorOfFormats(t *testing.T) {
 	}{
 		{backend.BF16, 0, 0.002}, {backend.F16, 0, 0.0003}, {backend.F32, 0, 0},
 		{backend.Q8_0, 0, 0.006}, {backend.Q4_0, 0, 0.1}, {backend.Q4_K, 0, 0.09}, {backend.Q6_K, 0, 0.025},
+		{backend.Q4_1, 0, 0.09}, {backend.Q5_0, 0, 0.05}, {backend.Q5_1, 0, 0.045}, {backend.Q5_K, 0, 0.045},
+		{backend.Q2_K, 0, 0.4}, {backend.Q3_K, 0, 0.2}, {backend.IQ4_NL, 0, 0.1}, {backend.IQ4_XS, 0, 0.1},
 		{backend.Affine4, 32, 0.085}, {backend.Affine4, 64, 0.095}, {backend.Affine4, 128, 0.11},
 		// In 8 bits the rounding of scale and bias to bf16 is most of the error.
 		{backend.Affine8, 32, 0.009}, {backend.Affine8, 64, 0.01}, {backend.Affine8, 128, 0.011},
@@ -137,7 +139,8 @@ func encode(dt backend.DType, group int, w []float32, rows int) backend.Tensor {
 // What a format holds exactly survives decoding and encoding again.
 func TestRoundTrips(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
-	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16, backend.Q8_0, backend.Q4_0, backend.Q6_K, backend.Q4_K} {
+	for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16, backend.Q8_0, backend.Q4_0, backend.Q6_K, backend.Q4_K,
+		backend.Q4_1, backend.Q5_0, backend.Q5_1, backend.Q2_K, backend.Q3_K, backend.Q5_K, backend.IQ4_NL, backend.IQ4_XS} {
 		for i := range 50 {
 			w := weights(r, 7, 256)
 			first := encode(dt, 0, w, 7)
@@ -151,9 +154,9 @@ func TestRoundTrips(t *testing.T) {
 				Row(again, &second, o)
 				for j, v := range again {
 					was := widened[o*256+j]
-					// K-quants choose scales anew; the others must give the same numbers.
+					// K-quants and tables choose scales anew; the others must give the same numbers.
 					limit := 0.0
-					if dt == backend.Q4_K || dt == backend.Q6_K {
+					if dt.BlockSize() == 256 || dt == backend.IQ4_NL {
 						limit = 0.2 * float64(maximum(widened[o*256:(o+1)*256]))
 					}
 					if math.Abs(float64(v)-float64(was)) > limit {
@@ -193,7 +196,7 @@ func TestAffineNotFinite(t *testing.T) {
 		if s := binary.LittleEndian.Uint16(x.Scales); s&0x7f80 != 0x7f80 {
 			t.Errorf("%v in a group: scale %04x, want it not finite", bad, s)
 		}
-		for _, dt := range []backend.DType{backend.Q8_0, backend.Q4_0, backend.Q4_K, backend.Q6_K} {
+		for _, dt := range backend.DTypes()[backend.Q8_0-backend.F32:] {
 			encode(dt, 0, append(w, make([]float32, 224)...), 1)
 		}
 	}

@@ -38,6 +38,22 @@ func Row(dst []float32, t *backend.Tensor, o int) {
 		Q4_KToF32(dst, src)
 	case backend.Q6_K:
 		Q6_KToF32(dst, src)
+	case backend.Q4_1:
+		Q4_1ToF32(dst, src)
+	case backend.Q5_0:
+		Q5_0ToF32(dst, src)
+	case backend.Q5_1:
+		Q5_1ToF32(dst, src)
+	case backend.Q2_K:
+		Q2_KToF32(dst, src)
+	case backend.Q3_K:
+		Q3_KToF32(dst, src)
+	case backend.Q5_K:
+		Q5_KToF32(dst, src)
+	case backend.IQ4_NL:
+		IQ4_NLToF32(dst, src)
+	case backend.IQ4_XS:
+		IQ4_XSToF32(dst, src)
 	}
 }
 
@@ -65,6 +81,22 @@ func Blocks(dst []byte, d backend.DType, src []float32) bool {
 		F32ToQ4_K(dst, src)
 	case backend.Q6_K:
 		F32ToQ6_K(dst, src)
+	case backend.Q4_1:
+		F32ToQ4_1(dst, src)
+	case backend.Q5_0:
+		F32ToQ5_0(dst, src)
+	case backend.Q5_1:
+		F32ToQ5_1(dst, src)
+	case backend.Q2_K:
+		F32ToQ2_K(dst, src)
+	case backend.Q3_K:
+		F32ToQ3_K(dst, src)
+	case backend.Q5_K:
+		F32ToQ5_K(dst, src)
+	case backend.IQ4_NL:
+		F32ToIQ4_NL(dst, src)
+	case backend.IQ4_XS:
+		F32ToIQ4_XS(dst, src)
 	default:
 		return false
 	}

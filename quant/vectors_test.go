@@ -36,7 +36,7 @@ func readVectors(t testing.TB) (v vectors) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Blocks) != 8 || len(v.Affine) != 24 {
+	if len(v.Blocks) != 24 || len(v.Affine) != 24 {
 		t.Fatalf("%d blocks and %d affine groups", len(v.Blocks), len(v.Affine))
 	}
 	return v
@@ -64,7 +64,14 @@ func wantBits(t *testing.T, what string, got []float32, want []uint32) {
 	}
 }
 
-var byName = map[string]backend.DType{"q8_0": backend.Q8_0, "q4_0": backend.Q4_0, "q4_k": backend.Q4_K, "q6_k": backend.Q6_K}
+// byName are the block types.
+var byName = func() map[string]backend.DType {
+	types := map[string]backend.DType{}
+	for _, d := range backend.DTypes() {
+		types[d.String()] = d
+	}
+	return types
+}()
 
 func TestKnownBlocks(t *testing.T) {
 	for i, b := range readVectors(t).Blocks {

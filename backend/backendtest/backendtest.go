@@ -61,6 +61,7 @@ func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, i
 	part("attention", testAttention)
 	part("rotating attention", testRotating)
 	part("results", testResults)
+	part("unpacked", testUnpacked)
 	part("not finite", testNotFinite)
 	part("invariance", invariance)
 	part("keep", testKeep)

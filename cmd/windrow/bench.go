@@ -19,7 +19,7 @@ import (
 func benchCommand() *cli.Command {
 	flags := append(modelFlags(),
 		&cli.StringSliceFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model (repeatable with --dry): " + strings.Join(model.ShapeNames(), ", ")},
-		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, q8_0, q4_0, q4_k, q6_k)"},
+		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, or one of GGUF such as q8_0, q5_k, q4_k)"},
 	)
 	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
 		if !slices.Contains([]string{"stop", "logit-bias"}, f.Names()[0]) {
@@ -223,12 +223,14 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 	if !ok {
 		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(model.ShapeNames(), ", "))
 	}
-	for d := backend.F32; d <= backend.Q6_K; d++ {
+	var names []string
+	for _, d := range backend.DTypes() {
 		if d.String() == c.String("dtype") {
 			return config, d, nil
 		}
+		names = append(names, d.String())
 	}
-	return nil, 0, usagef("--dtype %q: want bf16, f16, f32, affine4, affine8, q8_0, q4_0, q4_k or q6_k", c.String("dtype"))
+	return nil, 0, usagef("--dtype %q: want one of %s", c.String("dtype"), strings.Join(names, ", "))
 }
 
 // openShape makes a model of random weights.

@@ -13,6 +13,7 @@ import (
 	"windrow/cuda"
 	"windrow/metal"
 	"windrow/model"
+	"windrow/quant"
 )
 
 // The names that --backend takes.
@@ -83,7 +84,7 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 	if unfit != nil && (m.backend == backendCUDA || m.gpus > 1) {
 		return nil, unfit
 	}
-	weights := weightBytes(src)
+	weights := model.DeviceBytes(src, 1, m.exact)
 	bar := newProgress(notes, "upload")
 	var done int64
 	o := cuda.Options{Exact: m.exact, BatchVariant: m.variant, Library: m.library, Progress: func(n int64) {
@@ -122,7 +123,7 @@ func openGroup(o cuda.Options, n int, src model.Source) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	part := model.DeviceBytes(src, n)
+	part := model.DeviceBytes(src, n, o.Exact)
 	free, total, device, err := g.FreeMemory()
 	if err == nil && uint64(part) > free {
 		err = fmt.Errorf("cuda: a part of the weights takes %s, GPU %d (%s) has %s free of %s", bytesText(part), device, g.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
@@ -142,8 +143,9 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 	for _, name := range src.Names() {
 		if t, ok := src.Tensor(name); ok {
 			largest = max(largest, len(t.Data))
-			if len(t.Shape) == 2 && !slices.Contains(types, t.DType) {
-				types = append(types, t.DType)
+			dt := quant.ConvertedType(t.DType, m.exact)
+			if len(t.Shape) == 2 && !slices.Contains(types, dt) {
+				types = append(types, dt)
 			}
 		}
 	}
@@ -151,7 +153,7 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 	if err != nil {
 		return nil, err
 	}
-	if weights := weightBytes(src); weights > b.WorkingSet() {
+	if weights := model.DeviceBytes(src, 1, m.exact); weights > b.WorkingSet() {
 		b.Close()
 		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", bytesText(weights), b.DeviceName(), bytesText(b.WorkingSet()))
 	}
@@ -161,15 +163,4 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 		return nil, err
 	}
 	return &opened{Backend: b, bandwidth: b.Bandwidth}, nil
-}
-
-// weightBytes is what all tensors of a source take.
-func weightBytes(src model.Source) int64 {
-	var n int64
-	for _, name := range src.Names() {
-		if t, ok := src.Tensor(name); ok {
-			n += int64(t.Bytes())
-		}
-	}
-	return n
 }

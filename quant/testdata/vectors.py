@@ -82,6 +82,72 @@ def q6_k():
         out.append(f32(f32(d * signed(sc[i // 16])) * (low + 16 * high - 32)))
     return b, out
 
+# The formats below are decoded element by element: each formula says where the
+# bits of element i of a block lie.
+
+IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+def field(b, at, low, width):
+    """bits low..low+width of the little-endian number that begins at byte at"""
+    return int.from_bytes(b[at:], 'little') >> low & 2 ** width - 1
+
+def nibble(b, at, i):  # of a block of 32: 16 low halves, then 16 high ones
+    return field(b, at + i % 16, 4 * (i // 16), 4)
+
+def q4_1():
+    b = scale() + half(r.uniform(-0.1, 0)) + rand_bytes(16)
+    return b, [f32(f32(f16(b[:2]) * nibble(b, 4, i)) + f16(b[2:4])) for i in range(32)]
+
+def q5_0():
+    b = scale() + rand_bytes(20)
+    return b, [f32(f16(b[:2]) * (nibble(b, 6, i) + 16 * field(b, 2, i, 1) - 16)) for i in range(32)]
+
+def q5_1():
+    b = scale() + half(r.uniform(-0.1, 0)) + rand_bytes(20)
+    return b, [f32(f32(f16(b[:2]) * (nibble(b, 8, i) + 16 * field(b, 4, i, 1))) + f16(b[2:4])) for i in range(32)]
+
+def iq4_nl():
+    b = scale() + rand_bytes(16)
+    return b, [f32(f16(b[:2]) * IQ4[nibble(b, 2, i)]) for i in range(32)]
+
+def iq4_xs():
+    b = scale() + rand_bytes(134)
+    def weight(i):
+        j = i // 32
+        s = field(b, 4, 4 * j, 4) + 16 * field(b, 2, 2 * j, 2) - 32
+        return f32(f32(f16(b[:2]) * s) * IQ4[nibble(b, 8 + 16 * j, i % 32)])
+    return b, [weight(i) for i in range(256)]
+
+def two_bits(b, at, i):  # 32 bytes for 128 elements, 2 bits further up every 32
+    return field(b, at + 32 * (i // 128) + i % 32, 2 * (i // 32 % 4), 2)
+
+def q2_k():
+    b = rand_bytes(80) + scale() + half(r.uniform(0, 0.02))
+    d, dmin = f16(b[80:82]), f16(b[82:84])
+    return b, [f32(f32(f32(d * field(b, i // 16, 0, 4)) * two_bits(b, 16, i)) - f32(dmin * field(b, i // 16, 4, 4))) for i in range(256)]
+
+def q3_k():
+    b = rand_bytes(108) + scale()
+    def weight(i):
+        g = i // 16
+        s = field(b, 96 + g % 8, 4 * (g // 8), 4) + 16 * field(b, 104 + g % 4, 2 * (g // 4), 2) - 32
+        q = two_bits(b, 32, i) + 4 * field(b, i % 32, i // 32, 1) - 4
+        return f32(f32(f16(b[108:]) * s) * q)
+    return b, [weight(i) for i in range(256)]
+
+def q5_k():
+    b = scale() + half(r.uniform(0, 0.02)) + rand_bytes(172)
+    def weight(i):
+        j = i // 32
+        if j < 4:
+            s, m = field(b, 4 + j, 0, 6), field(b, 8 + j, 0, 6)
+        else:
+            s = field(b, 8 + j, 0, 4) + 16 * field(b, j, 6, 2)
+            m = field(b, 8 + j, 4, 4) + 16 * field(b, 4 + j, 6, 2)
+        q = field(b, 48 + 32 * (j // 2) + i % 32, 4 * (j % 2), 4) + 16 * field(b, 16 + i % 32, j, 1)
+        return f32(f32(f32(f16(b[:2]) * s) * q) - f32(f16(b[2:4]) * m))
+    return b, [weight(i) for i in range(256)]
+
 def affine(width, group, w):
     """Returns words, scale, bias as MLX's mx.quantize does for one group."""
     top = 2 ** width - 1
@@ -123,6 +189,10 @@ for width in (4, 8):
             words, sb, bb, back = affine(width, group, w)
             out['affine'].append({'bits': width, 'group': group, 'source': [bits(x) for x in w], 'data': words.hex(),
                                   'scale': sb, 'bias': bb, 'weights': [bits(x) for x in back]})
+for make in (q4_1, q5_0, q5_1, q2_k, q3_k, q5_k, iq4_nl, iq4_xs):
+    for _ in range(2):
+        b, w = make()
+        out['blocks'].append({'format': make.__name__, 'data': b.hex(), 'weights': [bits(x) for x in w]})
 with open(__file__.rsplit('/', 1)[0] + '/vectors.json', 'w') as f:
     json.dump(out, f, separators=(',', ':'))
     f.write('\n')

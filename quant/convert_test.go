@@ -1,0 +1,48 @@
+package quant
+
+import (
+	"math"
+	"testing"
+
+	"windrow/backend"
+)
+
+// Converted weights are the same bit for bit, or the nearest bf16; what a backend
+// has to hold is what was said before.
+func TestConvert(t *testing.T) {
+	for _, d := range backend.DTypes() {
+		const out, in = 5, 512
+		if d.Affine() || !d.Quantized() {
+			if ConvertedType(d, false) != d || ConvertedType(d, true) != d {
+				t.Errorf("%v is converted", d)
+			}
+			continue
+		}
+		x := backend.Tensor{Name: "x", DType: d, Shape: []int{out, in}, Data: anyBlocks(d, splitMix(d), out*in/d.BlockSize()), Split: backend.SplitOutputs}
+		for _, exact := range []bool{false, true} {
+			y := Convert(x, exact)
+			if err := y.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if y.DType != ConvertedType(d, exact) || y.Bytes() != ConvertedBytes(x, exact) || y.Split != x.Split || y.Name != x.Name {
+				t.Errorf("%v: converted to %v of %d bytes, said %v and %d", d, y.DType, y.Bytes(), ConvertedType(d, exact), ConvertedBytes(x, exact))
+			}
+			if _, unpacks := UnitsOf(y.DType); unpacks {
+				t.Errorf("%v: converted to %v, which has no kernels either", d, y.DType)
+			}
+			got, want := make([]float32, in), make([]float32, in)
+			for o := range out {
+				Row(got, &y, o)
+				Row(want, &x, o)
+				for i, w := range want {
+					if y.DType == backend.BF16 {
+						w = BF16ToF32(F32ToBF16(w))
+					}
+					if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {
+						t.Fatalf("%v to %v, row %d: weight %d is %v, want %v", d, y.DType, o, i, got[i], w)
+					}
+				}
+			}
+		}
+	}
+}
