@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 )
@@ -26,6 +27,11 @@ const (
 	Q4_0 // blocks of 32: an f16 scale, 32 · 4 bits less 8
 	Q4_K // blocks of 256: f16 scale and minimum, 8 · 6 bits of each, 256 · 4 bits
 	Q6_K // blocks of 256: 256 · 6 bits less 32, 16 int8 scales, an f16 scale
+
+	// F8_E4M3 holds floats of 8 bits, named as in safetensors: a sign, 4 bits of
+	// exponent, 3 of fraction, no infinity. The weight is the float times a scale
+	// for each group of a row.
+	F8_E4M3
 )
 
 // dtypes describes the storage of each element type: block elements take
@@ -37,6 +43,7 @@ var dtypes = [...]struct {
 	F32: {"f32", 1, 4}, F16: {"f16", 1, 2}, BF16: {"bf16", 1, 2},
 	Affine4: {"affine4", 8, 4}, Affine8: {"affine8", 4, 4},
 	Q8_0: {"q8_0", 32, 34}, Q4_0: {"q4_0", 32, 18}, Q4_K: {"q4_k", 256, 144}, Q6_K: {"q6_k", 256, 210},
+	F8_E4M3: {"f8_e4m3", 1, 1},
 }
 
 func (d DType) known() bool { return d >= F32 && int(d) < len(dtypes) }
@@ -50,7 +57,8 @@ func (d DType) Size() int {
 	return dtypes[d].bytes
 }
 
-// Quantized tells the affine groups and GGUF's blocks from floats.
+// Quantized tells the types whose elements need a scale from floats: affine
+// groups, GGUF's blocks, F8_E4M3.
 func (d DType) Quantized() bool { return d.known() && d > BF16 }
 
 // Affine tells the types that have scales and biases beside their data.
@@ -93,7 +101,7 @@ func (d DType) Bits() int {
 		return 32
 	case F16, BF16:
 		return 16
-	case Affine8, Q8_0:
+	case Affine8, Q8_0, F8_E4M3:
 		return 8
 	case Q6_K:
 		return 6
@@ -119,10 +127,16 @@ type Tensor struct {
 	// Shape is the logical one: [out, in] in elements, whatever the storage.
 	Shape []int
 	Data  []byte
-	// Group is the length of an affine group along in: 32, 64 or 128.
+	// Group is the length of an affine group along in: 32, 64 or 128. Of
+	// F8_E4M3 it is any length; a row's last group may be shorter.
 	Group int
-	// Scales and Biases of affine types are [out, in/Group] in bf16.
+	// Scales and Biases of affine types are [out, in/Group] in bf16; Scales of
+	// F8_E4M3 are [out, in/Group rounded up] in f32.
 	Scales, Biases []byte
+	// Make gives the tensor with its bytes, for a weight that its checkpoint
+	// stores in another form: until then Data, Scales and Biases are nil. It is
+	// nil where they are there.
+	Make func(ctx context.Context) (Tensor, error)
 	// Split is how several devices may share the tensor, a bias of one
 	// dimension too.
 	Split Split
@@ -141,8 +155,15 @@ func (t Tensor) Elements() int {
 	return int(n)
 }
 
-// Bytes is what the tensor takes, scales and biases included.
-func (t Tensor) Bytes() int { return len(t.Data) + len(t.Scales) + len(t.Biases) }
+// Bytes is what the tensor takes, scales and biases included, or will take once
+// it is made.
+func (t Tensor) Bytes() int {
+	if t.Make != nil {
+		data, scales, biases := t.parts()
+		return data + scales + biases
+	}
+	return len(t.Data) + len(t.Scales) + len(t.Biases)
+}
 
 // BitsPerWeight is what one weight takes, scales and biases included.
 func (t Tensor) BitsPerWeight() float64 {
@@ -164,6 +185,8 @@ func (t Tensor) Check() error {
 		return fmt.Errorf("tensor %s: shape %v, want positive dimensions", t.Name, t.Shape)
 	case t.DType.Quantized() && len(t.Shape) != 2:
 		return fmt.Errorf("tensor %s: %v of shape %v, want [out, in]", t.Name, t.DType, t.Shape)
+	case t.Make != nil:
+		return fmt.Errorf("tensor %s: has not been made from what its checkpoint stores", t.Name)
 	}
 	in := t.Shape[len(t.Shape)-1]
 	if in%t.DType.BlockSize() != 0 {
@@ -171,6 +194,9 @@ func (t Tensor) Check() error {
 	}
 	if want := n / in * t.DType.RowBytes(in); len(t.Data) != want {
 		return fmt.Errorf("tensor %s: %d bytes of %v, want %d for shape %v", t.Name, len(t.Data), t.DType, want, t.Shape)
+	}
+	if t.DType == F8_E4M3 {
+		return t.checkFloat8()
 	}
 	if !t.DType.Affine() {
 		if t.Group != 0 || len(t.Scales) != 0 || len(t.Biases) != 0 {

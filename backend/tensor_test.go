@@ -22,8 +22,9 @@ func TestDTypes(t *testing.T) {
 		{Q4_0, "q4_0", 0, 32, 4, 288, true, false, false},
 		{Q4_K, "q4_k", 0, 256, 4, 288, true, false, false},
 		{Q6_K, "q6_k", 0, 256, 6, 420, true, false, false},
+		{F8_E4M3, "f8_e4m3", 0, 1, 8, 512, true, false, false},
 		{0, "dtype(0)", 0, 0, 0, 0, false, false, true},
-		{Q6_K + 1, "dtype(10)", 0, 0, 0, 0, false, false, true},
+		{F8_E4M3 + 1, "dtype(11)", 0, 0, 0, 0, false, false, true},
 	} {
 		d := tc.d
 		if d.String() != tc.name || d.Size() != tc.size || d.BlockSize() != tc.block || d.Bits() != tc.bits ||
