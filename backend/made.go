@@ -50,3 +50,12 @@ func (t Tensor) checkFloat8() error {
 	}
 	return nil
 }
+
+// CheckGPU refuses a weight that the CPU alone multiplies with, for a backend of
+// that name.
+func (t Tensor) CheckGPU(name string) error {
+	if t.DType == F8_E4M3 {
+		return fmt.Errorf("%s: tensor %s is %v, which the CPU alone computes with: want --backend cpu, or for a GPU the model in bf16, or its GGUF or MLX form", name, t.Name, t.DType)
+	}
+	return nil
+}

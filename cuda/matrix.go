@@ -68,12 +68,18 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if len(t.Shape) != 2 {
 		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
 	}
+	if err := t.CheckGPU("cuda"); err != nil {
+		return nil, err
+	}
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: t}
+	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
+	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
+		m.tensor = t
+	}
 	mark := len(b.owned)
 	var err error
 	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {

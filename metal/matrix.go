@@ -29,6 +29,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if len(t.Shape) != 2 {
 		return nil, fmt.Errorf("tensor %s: shape %v, want [out, in]", t.Name, t.Shape)
 	}
+	if err := t.CheckGPU("metal"); err != nil {
+		return nil, err
+	}
 	if err := t.Check(); err != nil {
 		return nil, err
 	}

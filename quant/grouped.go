@@ -80,64 +80,138 @@ func (g *Grouped) Target() (dt backend.DType, group int, err error) {
 	return dt, group, nil
 }
 
+// numbers are 32 whole numbers of one output, a byte each, 8 to an element, the
+// first one lowest.
+type numbers [groupedInputs / 8]uint64
+
+// Each byte 1, each low half, and each sign.
+const (
+	eachByte   = 0x0101010101010101
+	eachNibble = 0x0f0f0f0f0f0f0f0f
+	eachSign   = 0x8080808080808080
+)
+
 // Convert fills rows [o0, o1), multiples of GroupedUnit, of t, [Out, In] of the
 // type and group of Target, with the same weights. It is an error where stored
 // zeros or scales are none that t can hold.
 func (g *Grouped) Convert(t *backend.Tensor, o0, o1 int) error {
-	var q [GroupedUnit][groupedInputs]byte
+	var q [GroupedUnit]numbers
+	var zeros [GroupedUnit]int
+	var scales [GroupedUnit]uint16
 	for o := o0; o < o1; o += GroupedUnit {
 		for at := 0; at < g.In; at += groupedInputs {
-			g.read(&q, o, at)
-			for i := range GroupedUnit {
-				if err := g.write(t, o+i, at, &q[i]); err != nil {
+			if at%g.Group == 0 {
+				if err := g.group(&zeros, &scales, t.DType, o, at/g.Group); err != nil {
 					return err
 				}
+			}
+			g.read(&q, o, at)
+			for i := range q {
+				g.write(t, o+i, at, &q[i], zeros[i], scales[i])
 			}
 		}
 	}
 	return nil
 }
 
+// group reads the zeros and the scales of a group of 8 outputs; the scales as t
+// is to hold them.
+func (g *Grouped) group(zeros *[GroupedUnit]int, scales *[GroupedUnit]uint16, dt backend.DType, o, group int) (err error) {
+	for i := range GroupedUnit {
+		if zeros[i], err = g.zero(o+i, group); err != nil {
+			return err
+		}
+		scales[i] = g.scale(o+i, group)
+		if !g.ScalesBF16 || dt.Affine() {
+			continue
+		}
+		wide := BF16ToF32(scales[i])
+		if scales[i] = F32ToF16(wide); F16ToF32(scales[i]) != wide {
+			return fmt.Errorf("output %d, group %d: scale %g, want one that f16 can hold", o+i, group, wide)
+		}
+	}
+	return nil
+}
+
 // read takes 32 numbers, from input at on, of each of 8 outputs.
-func (g *Grouped) read(q *[GroupedUnit][groupedInputs]byte, o, at int) {
+func (g *Grouped) read(q *[GroupedUnit]numbers, o, at int) {
 	n := 32 / g.Bits
 	switch g.Layout {
 	case LayoutAWQ:
 		stride := 4 * (g.Out / n)
 		src := g.Numbers[at*stride+4*(o/n):]
-		for i := range groupedInputs {
-			w := binary.LittleEndian.Uint32(src[i*stride:])
-			for j := range q {
-				q[j][i] = byte(w >> awqShift[j] & 15)
+		for k := range len(numbers{}) {
+			var rows [8]uint64
+			for i := range rows {
+				// The bytes of outputs 0, 4, 1, 5, and of 2, 6, 3, 7.
+				w := uint64(binary.LittleEndian.Uint32(src[(8*k+i)*stride:]))
+				rows[i] = (w | w<<28) & eachNibble
+			}
+			transposeBytes(&rows)
+			for i, j := range awqByte {
+				q[j][k] = rows[i]
 			}
 		}
 	case LayoutGPTQ:
-		for k := 0; k < groupedInputs; k += n {
-			src := g.Numbers[4*((at+k)/n*g.Out+o):]
+		for k := range len(numbers{}) {
+			src := g.Numbers[4*((at+8*k)/n*g.Out+o):]
 			for j := range q {
-				unpackWord(q[j][k:k+n], binary.LittleEndian.Uint32(src[4*j:]), g.Bits)
+				w := uint64(binary.LittleEndian.Uint32(src[4*j:]))
+				if g.Bits == 8 {
+					q[j][k] = w | uint64(binary.LittleEndian.Uint32(src[4*(g.Out+j):]))<<32
+				} else {
+					q[j][k] = spreadNibbles(w)
+				}
 			}
 		}
 	case LayoutRows:
 		for j := range q {
 			src := g.Numbers[((o+j)*g.In+at)*g.Bits/8:]
-			for k := 0; k < groupedInputs; k += n {
-				unpackWord(q[j][k:k+n], binary.LittleEndian.Uint32(src[k*g.Bits/8:]), g.Bits)
+			for k := range q[j] {
+				if g.Bits == 8 {
+					q[j][k] = binary.LittleEndian.Uint64(src[8*k:])
+				} else {
+					q[j][k] = spreadNibbles(uint64(binary.LittleEndian.Uint32(src[4*k:])))
+				}
 			}
 		}
 	}
 }
 
-// awqShift is where a word of AWQ's holds the number of each of its 8 outputs.
-var awqShift = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
+// awqByte is whose output's number each byte is, of a word's low halves and then
+// of its high halves; awqShift is where a word holds the number of each output.
+var (
+	awqByte  = [8]int{0, 4, 1, 5, 2, 6, 3, 7}
+	awqShift = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
+)
 
-func unpackWord(dst []byte, w uint32, bits int) {
-	if bits == 8 {
-		binary.LittleEndian.PutUint32(dst, w)
-		return
+// spreadNibbles makes the 8 halves of 4 bytes bytes.
+func spreadNibbles(w uint64) uint64 {
+	w = (w | w<<16) & 0x0000ffff0000ffff
+	w = (w | w<<8) & 0x00ff00ff00ff00ff
+	return (w | w<<4) & eachNibble
+}
+
+// joinNibbles is the opposite: the low halves of 8 bytes in 4.
+func joinNibbles(x uint64) uint32 {
+	x = (x | x>>4) & 0x00ff00ff00ff00ff
+	x = (x | x>>8) & 0x0000ffff0000ffff
+	return uint32(x | x>>16)
+}
+
+// transposeBytes swaps rows and columns of 8 × 8 bytes.
+func transposeBytes(x *[8]uint64) {
+	for i := range 4 {
+		a, b := x[i], x[i+4]
+		x[i], x[i+4] = a&0xffffffff|b<<32, a>>32|b&^0xffffffff
 	}
-	for i := range dst {
-		dst[i] = byte(w >> (4 * i) & 15)
+	for _, i := range [4]int{0, 1, 4, 5} {
+		a, b := x[i], x[i+2]
+		x[i], x[i+2] = a&0x0000ffff0000ffff|b&0x0000ffff0000ffff<<16, a>>16&0x0000ffff0000ffff|b&^0x0000ffff0000ffff
+	}
+	for i := 0; i < 8; i += 2 {
+		a, b := x[i], x[i+1]
+		x[i], x[i+1] = a&0x00ff00ff00ff00ff|b&0x00ff00ff00ff00ff<<8, a>>8&0x00ff00ff00ff00ff|b&^0x00ff00ff00ff00ff
 	}
 }
 
@@ -175,65 +249,44 @@ func (g *Grouped) scale(o, group int) uint16 {
 	return binary.LittleEndian.Uint16(g.Scales[2*at:])
 }
 
-// f16Scale is a group's scale in f16, where that is exact.
-func (g *Grouped) f16Scale(o, group int) (uint16, error) {
-	bits := g.scale(o, group)
-	if !g.ScalesBF16 {
-		return bits, nil
-	}
-	wide := BF16ToF32(bits)
-	h := F32ToF16(wide)
-	if F16ToF32(h) != wide {
-		return 0, fmt.Errorf("output %d, group %d: scale %g, want one that f16 can hold", o, group, wide)
-	}
-	return h, nil
-}
-
 // write puts 32 numbers of output o, from input at on, into t.
-func (g *Grouped) write(t *backend.Tensor, o, at int, q *[groupedInputs]byte) error {
-	group := at / g.Group
-	zero, err := g.zero(o, group)
-	if err != nil {
-		return err
-	}
+func (g *Grouped) write(t *backend.Tensor, o, at int, q *numbers, zero int, scale uint16) {
 	if t.DType.Affine() {
-		g.writeAffine(t, o, at, q)
-		return nil
-	}
-	scale, err := g.f16Scale(o, group)
-	if err != nil {
-		return err
+		g.writeAffine(t, o, at, q, scale)
+		return
 	}
 	block := t.DType.BlockBytes()
 	dst := t.Data[(o*g.In+at)/groupedInputs*block:][:block]
 	binary.LittleEndian.PutUint16(dst, scale)
 	dst = dst[2:]
-	if t.DType == backend.Q4_0 {
-		for i := range dst {
-			dst[i] = q[i] | q[i+16]<<4
+	switch {
+	case t.DType == backend.Q4_0:
+		binary.LittleEndian.PutUint64(dst, q[0]|q[2]<<4)
+		binary.LittleEndian.PutUint64(dst[8:], q[1]|q[3]<<4)
+	case g.Bits == 8: // less 128
+		for k, x := range q {
+			binary.LittleEndian.PutUint64(dst[8*k:], x^eachSign)
 		}
-		return nil
+	default: // with the sign set no byte borrows from the next one
+		for k, x := range q {
+			binary.LittleEndian.PutUint64(dst[8*k:], ((x|eachSign)-uint64(zero)*eachByte)^eachSign)
+		}
 	}
-	for i := range dst {
-		dst[i] = q[i] - byte(zero)
-	}
-	return nil
 }
 
 // writeAffine is write for symmetric numbers with scales in bf16.
-func (g *Grouped) writeAffine(t *backend.Tensor, o, at int, q *[groupedInputs]byte) {
+func (g *Grouped) writeAffine(t *backend.Tensor, o, at int, q *numbers, scale uint16) {
 	if at%t.Group == 0 {
-		scale := g.scale(o, at/g.Group)
-		to := 2 * (o*g.In + at) / t.Group
+		to := 2 * ((o*g.In + at) / t.Group)
 		binary.LittleEndian.PutUint16(t.Scales[to:], scale)
 		binary.LittleEndian.PutUint16(t.Biases[to:], F32ToBF16(-float32(g.middle())*BF16ToF32(scale)))
 	}
-	dst := t.Data[(o*g.In+at)*g.Bits/8:][:groupedInputs*g.Bits/8]
-	if g.Bits == 8 {
-		copy(dst, q[:])
-		return
-	}
-	for i := range dst {
-		dst[i] = q[2*i] | q[2*i+1]<<4
+	dst := t.Data[(o*g.In+at)*g.Bits/8:]
+	for k, x := range q {
+		if g.Bits == 8 {
+			binary.LittleEndian.PutUint64(dst[8*k:], x)
+		} else {
+			binary.LittleEndian.PutUint32(dst[4*k:], joinNibbles(x))
+		}
 	}
 }

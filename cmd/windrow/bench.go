@@ -198,7 +198,7 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 		if c.IsSet("dtype") {
 			return nil, nil, usagef("--dtype: a model has its own; it goes with --shape")
 		}
-		e, err := openEngine(c.String("model"), machine, true)
+		e, err := openEngine(c.Context, c.String("model"), machine, true)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -214,7 +214,7 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 	if err != nil {
 		return nil, nil, err
 	}
-	return openShape(shapes[0], config, dtype, machine)
+	return openShape(c.Context, shapes[0], config, dtype, machine)
 }
 
 // parseShape finds a shape, and the type that its weights are to have.
@@ -232,10 +232,10 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 }
 
 // openShape makes a model of random weights.
-func openShape(name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
+func openShape(ctx context.Context, name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
 	src := model.RandomSource(config, dtype, 1)
 	e := &engine{name: name, machine: machine}
-	if err := e.load(src); err != nil {
+	if err := e.load(ctx, src); err != nil {
 		e.Close()
 		return nil, nil, err
 	}

@@ -41,7 +41,7 @@ func chat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return err
 	}

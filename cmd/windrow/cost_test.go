@@ -110,7 +110,7 @@ func TestMeasureCost(t *testing.T) {
 		t.Skip("built without the embedded model")
 	}
 	t.Setenv(cacheVariable, t.TempDir())
-	e, err := openModel("", machineOptions{kv: backend.KVBF16})
+	e, err := openModel(t.Context(), "", machineOptions{kv: backend.KVBF16})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,10 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 	if err != nil {
 		return nil, err
 	}
+	if err := checkGPU(backendCUDA, src); err != nil {
+		b.Close()
+		return nil, err
+	}
 	free, total, err := b.FreeMemory()
 	if err == nil && uint64(weights) > free {
 		err = fmt.Errorf("cuda: the weights take %s, %s has %s free of %s", bytesText(weights), b.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
@@ -115,6 +119,10 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 func openGroup(o cuda.Options, n int, src model.Source) (*opened, error) {
 	g, err := cuda.NewGroup(o, n)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkGPU(backendCUDA, src); err != nil {
+		g.Close()
 		return nil, err
 	}
 	part := model.DeviceBytes(src, n)
@@ -146,6 +154,10 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkGPU(backendMetal, src); err != nil {
+		b.Close()
+		return nil, err
+	}
 	if weights := weightBytes(src); weights > b.WorkingSet() {
 		b.Close()
 		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", bytesText(weights), b.DeviceName(), bytesText(b.WorkingSet()))
@@ -156,6 +168,18 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 		return nil, err
 	}
 	return &opened{Backend: b, bandwidth: b.Bandwidth}, nil
+}
+
+// checkGPU refuses a source with weights that the CPU alone multiplies with.
+func checkGPU(kind string, src model.Source) error {
+	for _, name := range src.Names() {
+		if t, ok := src.Tensor(name); ok {
+			if err := t.CheckGPU(kind); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // weightBytes is what all tensors of a source take.

@@ -181,7 +181,7 @@ func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, e
 			return fail(err)
 		}
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return fail(err)
 	}

@@ -44,7 +44,7 @@ func generate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.String("model"), machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
 	if err != nil {
 		return err
 	}

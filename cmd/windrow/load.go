@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,33 +54,34 @@ func openCheckpoint(path string) (*model.Checkpoint, string, error) {
 }
 
 // openModel opens a model without its tokenizer.
-func openModel(path string, m machineOptions) (*engine, error) {
+func openModel(ctx context.Context, path string, m machineOptions) (*engine, error) {
 	checkpoint, name, err := openCheckpoint(path)
 	if err != nil {
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: checkpoint, machine: m}
-	if err := e.load(checkpoint); err != nil {
+	if err := e.load(ctx, checkpoint); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return e, nil
 }
 
-// load starts the backend and hands it the weights.
-func (e *engine) load(src model.Source) error {
+// load starts the backend and hands it the weights, which may have to be
+// converted first.
+func (e *engine) load(ctx context.Context, src model.Source) error {
 	b, err := openBackend(e.machine, src, os.Stderr)
 	if err != nil {
 		return err
 	}
 	e.backend = b
-	e.model, err = model.Load(b.Backend, src)
+	e.model, err = model.LoadContext(ctx, b.Backend, src)
 	return err
 }
 
 // openEngine opens a model and its tokenizer.
-func openEngine(path string, m machineOptions, noThink bool) (*engine, error) {
-	e, err := openModel(path, m)
+func openEngine(ctx context.Context, path string, m machineOptions, noThink bool) (*engine, error) {
+	e, err := openModel(ctx, path, m)
 	if err != nil {
 		return nil, err
 	}

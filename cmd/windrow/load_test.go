@@ -14,7 +14,7 @@ func openTiny(t *testing.T) *engine {
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
 	}
-	e, err := openEngine("", machineOptions{kv: backend.KVBF16, threads: 1}, false)
+	e, err := openEngine(t.Context(), "", machineOptions{kv: backend.KVBF16, threads: 1}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	if err != nil {
 		return fail(err)
 	}
-	e, err := openEngine(src, machine, c.Bool("no-think"))
+	e, err := openEngine(c.Context, src, machine, c.Bool("no-think"))
 	if err != nil {
 		return fail(err)
 	}

@@ -95,7 +95,7 @@ func validate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openModel(c.String("model"), machine)
+	e, err := openModel(c.Context, c.String("model"), machine)
 	if err != nil {
 		return err
 	}

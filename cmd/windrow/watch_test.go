@@ -42,7 +42,7 @@ const (
 
 // record runs the embedded model; only -update does.
 func record(t *testing.T) recording {
-	e, err := openEngine("", machineOptions{exact: true, kv: backend.KVF32}, false)
+	e, err := openEngine(t.Context(), "", machineOptions{exact: true, kv: backend.KVF32}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
