@@ -169,7 +169,7 @@ func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tens
 			return none, fmt.Errorf("tensor %.80q is packed, and %s%s is missing", packed.Name, module, suffix)
 		}
 		if t.DType != backend.BF16 {
-			return none, fmt.Errorf("tensor %.80q: found %v, want bf16", t.Name, t.DType)
+			return none, fmt.Errorf("tensor %.80q: found %v, want bf16: take the model in bf16, its GGUF form, or MLX groups with scales in bf16", t.Name, t.DType)
 		}
 		if len(t.Shape) != 2 || t.Shape[0] != out || t.Shape[1]*format.Group != in {
 			return none, fmt.Errorf("tensor %.80q: shape %v, want [%d, %d/%d] for %d words a row of %v", t.Name, t.Shape, out, in, format.Group, packed.Shape[1], format)
