@@ -24,7 +24,7 @@ func (t Tensor) Outputs(first, n int) Tensor {
 	y := t
 	y.Shape = append([]int{n}, t.Shape[1:]...)
 	y.Data = part(t.Data)
-	if t.DType.Affine() {
+	if t.Group != 0 {
 		y.Scales, y.Biases = part(t.Scales), part(t.Biases)
 	}
 	return y
@@ -34,7 +34,7 @@ func (t Tensor) Outputs(first, n int) Tensor {
 // whole groups or blocks each.
 func (t Tensor) CheckInputs(n int) error {
 	unit, what := max(t.DType.BlockSize(), t.Group), "blocks"
-	if t.DType.Affine() {
+	if t.Group != 0 {
 		what = "groups"
 	}
 	if in := t.Shape[1]; in%(n*unit) != 0 {
@@ -67,7 +67,7 @@ func (t Tensor) Inputs(i, n int, room []byte) Tensor {
 	y := t
 	y.Shape = []int{out, t.Shape[1] / n}
 	y.Data = part(t.Data)
-	if t.DType.Affine() {
+	if t.Group != 0 {
 		y.Scales, y.Biases = part(t.Scales), part(t.Biases)
 	}
 	return y

@@ -71,3 +71,42 @@ func TestCheckInputs(t *testing.T) {
 		}
 	}
 }
+
+// Parts of a weight of F8_E4M3 take their scales along.
+func TestSplitFloat8(t *testing.T) {
+	const out, in, n = 6, 256, 2
+	r := rand.New(rand.NewPCG(9, 1))
+	whole := backend.Tensor{Name: "w", DType: backend.F8_E4M3, Shape: []int{out, in}, Group: 64}.Allocated()
+	for i := range whole.Data {
+		whole.Data[i] = byte(r.IntN(0x7f))
+	}
+	for i := 0; i < len(whole.Scales); i += 4 {
+		quant.Blocks(whole.Scales[i:], backend.F32, []float32{r.Float32()})
+	}
+	if err := whole.CheckInputs(n); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.CheckInputs(8); err == nil {
+		t.Error("4 groups were cut into 8")
+	}
+	row, got := make([]float32, in), make([]float32, in)
+	outputs := whole.Outputs(2, 3)
+	for o := range 3 {
+		quant.Row(row, &whole, o+2)
+		if quant.Row(got, &outputs, o); !slices.Equal(got, row) {
+			t.Errorf("output %d differs", o+2)
+		}
+	}
+	for i := range n {
+		inputs := whole.Inputs(i, n, make([]byte, 100))
+		if err := inputs.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for o := range out {
+			quant.Row(row, &whole, o)
+			if quant.Row(got[:in/n], &inputs, o); !slices.Equal(got[:in/n], row[i*in/n:(i+1)*in/n]) {
+				t.Errorf("part %d of the inputs of output %d differs", i, o)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 )
@@ -35,6 +36,10 @@ const (
 	Q5_K   // blocks of 256: f16 scale and minimum, 8 · 6 bits of each, 256 · 5 bits
 	IQ4_NL // blocks of 32: an f16 scale, 32 · 4 bits that number the values of a table
 	IQ4_XS // blocks of 256: an f16 scale, 8 · 6 bits of scale less 32, 256 · 4 bits of the same table
+	// F8_E4M3 holds floats of 8 bits, named as in safetensors: a sign, 4 bits of
+	// exponent, 3 of fraction, no infinity. The weight is the float times a scale
+	// for each group of a row.
+	F8_E4M3
 )
 
 // DTypes lists the element types, in the order of their numbers.
@@ -56,6 +61,7 @@ var dtypes = [...]struct {
 	Q8_0: {"q8_0", 32, 34}, Q4_0: {"q4_0", 32, 18}, Q4_K: {"q4_k", 256, 144}, Q6_K: {"q6_k", 256, 210},
 	Q4_1: {"q4_1", 32, 20}, Q5_0: {"q5_0", 32, 22}, Q5_1: {"q5_1", 32, 24}, IQ4_NL: {"iq4_nl", 32, 18},
 	Q2_K: {"q2_k", 256, 84}, Q3_K: {"q3_k", 256, 110}, Q5_K: {"q5_k", 256, 176}, IQ4_XS: {"iq4_xs", 256, 136},
+	F8_E4M3: {"f8_e4m3", 1, 1},
 }
 
 func (d DType) known() bool { return d >= F32 && int(d) < len(dtypes) }
@@ -69,7 +75,8 @@ func (d DType) Size() int {
 	return dtypes[d].bytes
 }
 
-// Quantized tells the affine groups and GGUF's blocks from floats.
+// Quantized tells the types whose elements need a scale from floats: affine
+// groups, GGUF's blocks, F8_E4M3.
 func (d DType) Quantized() bool { return d.known() && d > BF16 }
 
 // Affine tells the types that have scales and biases beside their data.
@@ -112,7 +119,7 @@ func (d DType) Bits() int {
 		return 32
 	case F16, BF16:
 		return 16
-	case Affine8, Q8_0:
+	case Affine8, Q8_0, F8_E4M3:
 		return 8
 	case Q6_K:
 		return 6
@@ -144,10 +151,16 @@ type Tensor struct {
 	// Shape is the logical one: [out, in] in elements, whatever the storage.
 	Shape []int
 	Data  []byte
-	// Group is the length of an affine group along in: 32, 64 or 128.
+	// Group is the length of an affine group along in: 32, 64 or 128. Of
+	// F8_E4M3 it is any length; a row's last group may be shorter.
 	Group int
-	// Scales and Biases of affine types are [out, in/Group] in bf16.
+	// Scales and Biases of affine types are [out, in/Group] in bf16; Scales of
+	// F8_E4M3 are [out, in/Group rounded up] in f32.
 	Scales, Biases []byte
+	// Make gives the tensor with its bytes, for a weight that its checkpoint
+	// stores in another form: until then Data, Scales and Biases are nil. It is
+	// nil where they are there.
+	Make func(ctx context.Context) (Tensor, error)
 	// Split is how several devices may share the tensor, a bias of one
 	// dimension too.
 	Split Split
@@ -166,8 +179,15 @@ func (t Tensor) Elements() int {
 	return int(n)
 }
 
-// Bytes is what the tensor takes, scales and biases included.
-func (t Tensor) Bytes() int { return len(t.Data) + len(t.Scales) + len(t.Biases) }
+// Bytes is what the tensor takes, scales and biases included, or will take once
+// it is made.
+func (t Tensor) Bytes() int {
+	if t.Make != nil {
+		data, scales, biases := t.parts()
+		return data + scales + biases
+	}
+	return len(t.Data) + len(t.Scales) + len(t.Biases)
+}
 
 // BitsPerWeight is what one weight takes, scales and biases included.
 func (t Tensor) BitsPerWeight() float64 {
@@ -189,6 +209,8 @@ func (t Tensor) Check() error {
 		return fmt.Errorf("tensor %s: shape %v, want positive dimensions", t.Name, t.Shape)
 	case t.DType.Quantized() && len(t.Shape) != 2:
 		return fmt.Errorf("tensor %s: %v of shape %v, want [out, in]", t.Name, t.DType, t.Shape)
+	case t.Make != nil:
+		return fmt.Errorf("tensor %s: has not been made from what its checkpoint stores", t.Name)
 	}
 	in := t.Shape[len(t.Shape)-1]
 	if in%t.DType.BlockSize() != 0 {
@@ -196,6 +218,9 @@ func (t Tensor) Check() error {
 	}
 	if want := n / in * t.DType.RowBytes(in); len(t.Data) != want {
 		return fmt.Errorf("tensor %s: %d bytes of %v, want %d for shape %v", t.Name, len(t.Data), t.DType, want, t.Shape)
+	}
+	if t.DType == F8_E4M3 {
+		return t.checkFloat8()
 	}
 	if !t.DType.Affine() {
 		if t.Group != 0 || len(t.Scales) != 0 || len(t.Biases) != 0 {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestDTypes(t *testing.T) {
 		{Q4_0, "q4_0", 0, 32, 4, 288, true, false, false},
 		{Q4_K, "q4_k", 0, 256, 4, 288, true, false, false},
 		{Q6_K, "q6_k", 0, 256, 6, 420, true, false, false},
+		{F8_E4M3, "f8_e4m3", 0, 1, 8, 512, true, false, false},
 		{0, "dtype(0)", 0, 0, 0, 0, false, false, true},
 		{Q4_1, "q4_1", 0, 32, 4, 320, true, false, false},
 		{Q5_0, "q5_0", 0, 32, 5, 352, true, false, false},
@@ -31,7 +33,7 @@ func TestDTypes(t *testing.T) {
 		{Q5_K, "q5_k", 0, 256, 5, 352, true, false, false},
 		{IQ4_NL, "iq4_nl", 0, 32, 4, 288, true, false, false},
 		{IQ4_XS, "iq4_xs", 0, 256, 4, 272, true, false, false},
-		{IQ4_XS + 1, "dtype(18)", 0, 0, 0, 0, false, false, true},
+		{F8_E4M3 + 1, "dtype(19)", 0, 0, 0, 0, false, false, true},
 	} {
 		d := tc.d
 		if d.String() != tc.name || d.Size() != tc.size || d.BlockSize() != tc.block || d.Bits() != tc.bits ||
@@ -82,5 +84,32 @@ func TestTensorCheck(t *testing.T) {
 	}
 	if n := affine.Bytes(); n != 120 || affine.BitsPerWeight() != 5 || affine.Elements() != 192 {
 		t.Errorf("%d bytes, %g bits a weight of %d", n, affine.BitsPerWeight(), affine.Elements())
+	}
+}
+
+func TestFloat8Check(t *testing.T) {
+	whole := Tensor{Name: "w", DType: F8_E4M3, Shape: []int{3, 40}, Group: 16}.Allocated()
+	if err := whole.Check(); err != nil || len(whole.Data) != 120 || len(whole.Scales) != 3*3*4 || whole.Bytes() != 156 || whole.Groups() != 3 {
+		t.Errorf("%d bytes, %d of scales: %v", len(whole.Data), len(whole.Scales), err)
+	}
+	for want, edit := range map[string]func(*Tensor){
+		"groups of 0, want a positive length":            func(x *Tensor) { x.Group = 0 },
+		"32 bytes of scales and 0 of biases, want 36":    func(x *Tensor) { x.Scales = x.Scales[:32] },
+		"36 bytes of scales and 1 of biases, want 36":    func(x *Tensor) { x.Biases = make([]byte, 1) },
+		"119 bytes of f8_e4m3, want 120":                 func(x *Tensor) { x.Data = x.Data[:119] },
+		"want [out, in]":                                 func(x *Tensor) { x.Shape = []int{120} },
+		"has not been made":                              func(x *Tensor) { x.Make = func(context.Context) (Tensor, error) { return whole, nil } },
+		"36 bytes of scales and 0 of biases, want 12 an": func(x *Tensor) { x.Group = 40 },
+	} {
+		x := whole
+		edit(&x)
+		if err := x.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	// One that is to be made counts what it will take.
+	affine := Tensor{DType: Affine4, Shape: []int{3, 64}, Group: 32, Make: func(context.Context) (Tensor, error) { return Tensor{}, nil }}
+	if affine.Bytes() != 120 || affine.BitsPerWeight() != 5 {
+		t.Errorf("%d bytes, %g bits a weight", affine.Bytes(), affine.BitsPerWeight())
 	}
 }

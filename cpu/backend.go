@@ -105,13 +105,15 @@ func (b *Backend) Features() backend.Features {
 }
 
 // Arithmetic names the kernels that would multiply a weight, and tells whether
-// they round activations, to bf16 or to int8. Errors are those of Matrix.
+// they round activations, to bf16 or to int8. Errors are those of Matrix, for a
+// tensor that is made already.
 func (b *Backend) Arithmetic(t backend.Tensor) (kernels string, rounds bool, err error) {
-	w, err := b.Matrix(t)
-	if err != nil {
-		return "", false, err
+	if t.Make == nil {
+		if _, err := b.Matrix(t); err != nil {
+			return "", false, err
+		}
 	}
-	switch p := w.(*matrix).proj.(type) {
+	switch p := b.matrix(t).proj.(type) {
 	case interface{ arithmetic() string }:
 		return p.arithmetic(), true, nil
 	default:

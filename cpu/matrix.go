@@ -54,11 +54,16 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
+	return b.matrix(t), nil
+}
+
+// matrix chooses the arithmetic for t, which it does not read.
+func (b *Backend) matrix(t backend.Tensor) *matrix {
 	out, in := t.Shape[0], t.Shape[1]
 	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, tensor: t, proj: b.k.exact}
 	if t.DType.Quantized() {
 		m.proj = b.quantProjector(&m.tensor)
-		return m, nil
+		return m
 	}
 	if !b.exact && b.k.fast != nil && b.k.fast.takes(t.DType, in) {
 		m.proj = b.k.fast
@@ -66,7 +71,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if !m.proj.takes(t.DType, in) {
 		m.proj = genericProjector{}
 	}
-	return m, nil
+	return m
 }
 
 // quantProjector chooses the arithmetic for a quantised weight.

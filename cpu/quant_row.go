@@ -46,6 +46,8 @@ func (d *rowDecoders) row(dst []float32, t *backend.Tensor, o int) {
 		d.q4k(to, src, blocks)
 	case backend.Q6_K:
 		d.q6k(to, src, blocks)
+	case backend.F8_E4M3:
+		decodeFloat8(dst, t, o)
 	default:
 		unitsRow(d.widenInt8, dst, t, o)
 	}

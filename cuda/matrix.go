@@ -76,7 +76,10 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	t = quant.Convert(t, b.exact)
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group, tensor: stored}
+	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
+	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
+		m.tensor = stored
+	}
 	mark := len(b.owned)
 	var err error
 	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {

@@ -48,9 +48,9 @@ func (q *Quantization) Of(module string) (AffineFormat, bool) {
 	return q.AffineFormat, true
 }
 
-// readQuantization reads quantization, or quantization_config where that is
-// MLX's alias of it.
-func readQuantization(f *fields) *Quantization {
+// readQuantization reads quantization, or quantization_config: MLX's alias of
+// it, or that of another method.
+func readQuantization(f *fields) (*Quantization, *Published) {
 	name := "quantization"
 	o := f.object(name)
 	if o == nil {
@@ -58,16 +58,19 @@ func readQuantization(f *fields) *Quantization {
 		o = f.object(name)
 	}
 	if o == nil {
-		return nil
+		return nil, nil
 	}
-	if method := o.text("quant_method", "affine"); method != "affine" {
-		f.fail("%s.quant_method: found %.40q, want none: weights in MLX's affine groups", name, method)
-		return nil
+	method := o.text("quant_method", "affine")
+	if o.has("load_in_4bit") || o.has("load_in_8bit") {
+		method = "bitsandbytes" // which has not always said so
+	}
+	if method != "affine" {
+		return nil, readPublished(f, o, name, method)
 	}
 	q := &Quantization{AffineFormat: o.affine(AffineFormat{}), Layers: map[string]*AffineFormat{}}
 	if o.err != nil {
 		f.fail("%s.%w", name, o.err)
-		return nil
+		return nil, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.raw)) {
 		raw := o.raw[key]
@@ -83,16 +86,16 @@ func readQuantization(f *fields) *Quantization {
 			format := layer.affine(q.AffineFormat)
 			if layer.err != nil {
 				f.fail("%s.%.80s: %w", name, key, layer.err)
-				return nil
+				return nil, nil
 			}
 			q.Layers[key] = &format
 		case strings.Contains(key, "."), key == "lm_head":
 			o.mismatch(key, "false, or group_size and bits")
 			f.fail("%s.%w", name, o.err)
-			return nil
+			return nil, nil
 		}
 	}
-	return q
+	return q, nil
 }
 
 // affine reads group_size and bits; missing ones are taken from fallback,
@@ -166,7 +169,7 @@ func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tens
 			return none, fmt.Errorf("tensor %.80q is packed, and %s%s is missing", packed.Name, module, suffix)
 		}
 		if t.DType != backend.BF16 {
-			return none, fmt.Errorf("tensor %.80q: found %v, want bf16", t.Name, t.DType)
+			return none, fmt.Errorf("tensor %.80q: found %v, want bf16: take the model in bf16, its GGUF form, or MLX groups with scales in bf16", t.Name, t.DType)
 		}
 		if len(t.Shape) != 2 || t.Shape[0] != out || t.Shape[1]*format.Group != in {
 			return none, fmt.Errorf("tensor %.80q: shape %v, want [%d, %d/%d] for %d words a row of %v", t.Name, t.Shape, out, in, format.Group, packed.Shape[1], format)

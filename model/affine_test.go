@@ -43,7 +43,7 @@ func TestQuantizationConfig(t *testing.T) {
 		{`{"quantization": {"group_size": 64, "bits": 3}}`, "quantization.bits: found 3, want 4 or 8"},
 		{`{"quantization": {"group_size": 48, "bits": 4}}`, "quantization.group_size: found 48, want 32, 64 or 128"},
 		{`{"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}`, `quantization.mode: found "mxfp4", want affine`},
-		{`{"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}`, `quantization_config.quant_method: found "gptq"`},
+		{`{"quantization_config": {"quant_method": "hqq", "bits": 4, "group_size": 128}}`, `quantization_config.quant_method: found "hqq", want awq, gptq`},
 		{`{"quantization": {"group_size": 64, "bits": 4, "model.layers.0.mlp.up_proj": {"bits": 2}}}`, "quantization.model.layers.0.mlp.up_proj: bits: found 2"},
 		{`{"quantization": {"group_size": 64, "bits": 4, "model.layers.0.mlp.up_proj": 7}}`, "model.layers.0.mlp.up_proj: found 7, want false"},
 	} {

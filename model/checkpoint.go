@@ -52,7 +52,8 @@ type Checkpoint struct {
 	names      []string
 	others     map[string]bool // tensors that are no weights: position ids and the like
 	packed     map[string]packedTensor
-	mapped     []mmap.MMap // the files that tensors lie in; none where they are in memory
+	parts      map[string]packedTensor // of weights that another method than MLX's quantised
+	mapped     []mmap.MMap             // the files that tensors lie in; none where they are in memory
 }
 
 // packedTensor is a tensor of quantised weights that waits for its scales.
@@ -87,7 +88,7 @@ func newCheckpoint(from files) (_ *Checkpoint, err error) {
 		}
 	}()
 	c := &Checkpoint{files: from, generation: &GenerationConfig{}, tensors: map[string]backend.Tensor{},
-		others: map[string]bool{}, packed: map[string]packedTensor{}}
+		others: map[string]bool{}, packed: map[string]packedTensor{}, parts: map[string]packedTensor{}}
 	data, err := from.read(configFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such file: want a Hugging Face model folder", from.path(configFile))
@@ -110,6 +111,9 @@ func newCheckpoint(from files) (_ *Checkpoint, err error) {
 		return nil, err
 	}
 	if err := c.joinAffine(); err != nil {
+		return nil, err
+	}
+	if err := c.joinPublished(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -153,7 +157,7 @@ func (c *Checkpoint) loadWeights() error {
 		}
 		slices.Sort(shards[shard])
 		for _, name := range shards[shard] {
-			if _, ok := c.tensors[name]; !ok && !c.others[name] && c.packed[name].file == "" {
+			if _, ok := c.tensors[name]; !ok && !c.others[name] && c.packed[name].file == "" && c.parts[name].file == "" {
 				return fmt.Errorf("%s: no tensor %.80q, which %s puts there", c.files.path(shard), name, indexFile)
 			}
 		}
@@ -175,6 +179,9 @@ func (c *Checkpoint) addShard(file string, data []byte, weightMap map[string]str
 		if raw.DType == "U32" && strings.HasSuffix(raw.Name, ".weight") {
 			c.packed[raw.Name] = packedTensor{raw, file}
 			c.names = append(c.names, raw.Name)
+			continue
+		}
+		if c.takePart(raw, file) {
 			continue
 		}
 		t, err := raw.Weight()

@@ -35,8 +35,11 @@ type Config struct {
 	EOSTokenIDs []int32
 	// DType is torch_dtype (dtype since transformers 5), as written.
 	DType string
-	// Quantization says how packed weights are read; nil: there are none.
+	// Quantization says how weights in MLX's groups are read; nil: there are none.
 	Quantization *Quantization
+	// Published says how the weights of another method are read; nil: there are
+	// none.
+	Published *Published
 }
 
 // Bounds on a config's sizes: about eight times the largest published dense
@@ -100,7 +103,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
 	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, c.impliedMask()))
 	c.refuseUnsupported(f)
-	c.Quantization = readQuantization(f)
+	c.Quantization, c.Published = readQuantization(f)
 	c.readRope(f)
 	if f.err != nil {
 		return nil, f.err

@@ -120,6 +120,19 @@ func (f *fields) texts(name string) []string {
 	return x
 }
 
+// integers reads a list of at most limit whole numbers; nil where it is missing.
+func (f *fields) integers(name string, limit int) []int {
+	if !f.has(name) {
+		return nil
+	}
+	var x []int
+	if err := json.Unmarshal(f.raw[name], &x); err != nil || len(x) > limit {
+		f.mismatch(name, "a list of at most %d whole numbers", limit)
+		return nil
+	}
+	return x
+}
+
 // object reads a nested object; nil where it is missing.
 func (f *fields) object(name string) *fields {
 	if !f.has(name) {

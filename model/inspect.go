@@ -28,6 +28,9 @@ type Inspection struct {
 	EOSTokenIDs      []int32 `json:"eos_token_ids"`
 	QKNorm           bool    `json:"qk_norm"`
 	QKVBias          bool    `json:"qkv_bias"`
+	// Quantization names the form of weights that are converted when they are
+	// loaded; what follows counts what they become.
+	Quantization string `json:"quantization,omitempty"`
 
 	Tensors    int   `json:"tensors"`
 	Parameters int64 `json:"parameters"` // as stored: a tied head counts once
@@ -78,6 +81,9 @@ func Inspect(src Source) Inspection {
 	}
 	_, in.QKNorm = src.Tensor("model.layers.0.self_attn.q_norm.weight")
 	_, in.QKVBias = src.Tensor("model.layers.0.self_attn.q_proj.bias")
+	if c.Published != nil {
+		in.Quantization = c.Published.String()
+	}
 	in.countTensors(src)
 	for _, t := range kvTypes {
 		in.KV = append(in.KV, KVUse{t.String(), c.KVBytesPerToken(t)})
@@ -103,7 +109,7 @@ func (in *Inspection) countTensors(src Source) {
 			continue
 		}
 		label := t.DType.String()
-		if t.DType.Affine() {
+		if t.Group != 0 {
 			label = fmt.Sprintf("%s g%d", label, t.Group)
 		}
 		use := uses[label]

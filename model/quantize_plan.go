@@ -60,11 +60,11 @@ func planQuantize(src Source, p quant.Policy) ([]*quantizeStep, error) {
 		if !ok || (name == "lm_head.weight" && src.Config().TieEmbeddings) { // the embedding's copy
 			continue
 		}
-		if err := t.Check(); err != nil {
-			return nil, err
-		}
 		if t.DType.Quantized() {
 			return nil, fmt.Errorf("tensor %s: is %v already: want a model in bf16, f16 or f32", name, t.DType)
+		}
+		if err := t.Check(); err != nil {
+			return nil, err
 		}
 		s := &quantizeStep{source: t, out: 1, in: t.Elements()}
 		var isWeight bool

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -40,6 +41,12 @@ type layer struct {
 //
 // The source must stay open for the model's life: a backend may keep its bytes.
 func Load(b backend.Backend, src Source) (*Model, error) {
+	return LoadContext(context.Background(), b, src)
+}
+
+// LoadContext is Load for weights whose checkpoint stores them in another form:
+// they are converted one after the other, as long as ctx lasts.
+func LoadContext(ctx context.Context, b backend.Backend, src Source) (*Model, error) {
 	c := src.Config()
 	table, err := rope.New(c.Rope)
 	if err != nil {
@@ -49,7 +56,7 @@ func Load(b backend.Backend, src Source) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{config: c, backend: b, rope: table}
-	l := loader{b: b, src: src}
+	l := loader{ctx: ctx, b: b, src: src}
 	m.embed = l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	for i := range c.Layers {
@@ -112,6 +119,7 @@ func (m *Model) WeightBytes(src Source) (n int64) {
 
 // loader fetches tensors and keeps the first error.
 type loader struct {
+	ctx context.Context
 	b   backend.Backend
 	src Source
 	err error
@@ -143,6 +151,13 @@ func (l *loader) matrix(name string, out, in int) backend.Matrix {
 	t, ok := l.tensor(name, out, in)
 	if !ok {
 		return nil
+	}
+	if t.Make != nil {
+		var err error
+		if t, err = t.Make(l.ctx); err != nil {
+			l.fail(err)
+			return nil
+		}
 	}
 	t.Split = splitOf(name)
 	m, err := l.b.Matrix(t)

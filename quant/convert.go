@@ -9,7 +9,7 @@ import (
 
 // ConvertedType is the type as which a backend holds a weight of type d that it
 // has no kernels for: Q5_0 and IQ4_NL become Q8_0 and Q3_K becomes Q6_K, without
-// any loss. Q4_1, Q5_1, Q2_K, Q5_K and IQ4_XS fit none of those types: they become
+// any loss. Q4_1, Q5_1, Q2_K, Q5_K, IQ4_XS and F8_E4M3 fit none of those types: they become
 // bf16, each weight rounded once (by 2⁻⁹ of itself at most), or with exact f32.
 // Other types stay as they are.
 func ConvertedType(d backend.DType, exact bool) backend.DType {
@@ -18,7 +18,7 @@ func ConvertedType(d backend.DType, exact bool) backend.DType {
 		return backend.Q8_0
 	case backend.Q3_K:
 		return backend.Q6_K
-	case backend.Q4_1, backend.Q5_1, backend.Q2_K, backend.Q5_K, backend.IQ4_XS:
+	case backend.Q4_1, backend.Q5_1, backend.Q2_K, backend.Q5_K, backend.IQ4_XS, backend.F8_E4M3:
 		if exact {
 			return backend.F32
 		}

@@ -30,6 +30,9 @@ func Row(dst []float32, t *backend.Tensor, o int) {
 	case backend.Affine4, backend.Affine8:
 		groups := 2 * (in / t.Group)
 		AffineToF32(dst, src, t.Scales[o*groups:(o+1)*groups], t.Biases[o*groups:(o+1)*groups], t.DType.Bits(), t.Group)
+	case backend.F8_E4M3:
+		groups := 4 * t.Groups()
+		Float8ToF32(dst, src, t.Scales[o*groups:(o+1)*groups], t.Group)
 	case backend.Q8_0:
 		Q8_0ToF32(dst, src)
 	case backend.Q4_0:

@@ -214,7 +214,7 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 	if err != nil {
 		return nil, nil, err
 	}
-	return openShape(shapes[0], config, dtype, machine)
+	return openShape(c.Context, shapes[0], config, dtype, machine)
 }
 
 // parseShape finds a shape, and the type that its weights are to have.
@@ -234,10 +234,10 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 }
 
 // openShape makes a model of random weights.
-func openShape(name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
+func openShape(ctx context.Context, name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
 	src := model.RandomSource(config, dtype, 1)
 	e := &engine{name: name, machine: machine}
-	if err := e.start(src); err != nil {
+	if err := e.start(ctx, src); err != nil {
 		e.Close()
 		return nil, nil, err
 	}

@@ -103,7 +103,7 @@ func (p *benchPlan) dry(ctx context.Context, machine machineOptions, name string
 	}
 	b := metal.NewDry(machine.exact)
 	defer b.Close()
-	loaded, err := model.Load(b, src)
+	loaded, err := model.LoadContext(ctx, b, src)
 	if err != nil {
 		return nil, err
 	}

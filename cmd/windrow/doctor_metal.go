@@ -62,7 +62,7 @@ func stepTimes(ctx context.Context, shape string, dtype backend.DType, machine m
 	if !ok {
 		return "", 0, fmt.Errorf("no shape %s", shape)
 	}
-	e, src, err := openShape(shape, config, dtype, machine)
+	e, src, err := openShape(ctx, shape, config, dtype, machine)
 	if err != nil {
 		return "", 0, err
 	}

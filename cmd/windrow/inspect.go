@@ -35,7 +35,7 @@ type inspection struct {
 	model.Inspection
 	Kernels string `json:"kernels"`
 	// QuantizedKernels says, for each type of quantised tensor, what computes
-	// with it; they are kept in their blocks as stored.
+	// with it; they are kept in their blocks.
 	QuantizedKernels []string     `json:"quantized_kernels,omitempty"`
 	Exact            bool         `json:"exact"`
 	TensorList       []tensorInfo `json:"tensor_list,omitempty"`
@@ -44,7 +44,7 @@ type inspection struct {
 type tensorInfo struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
-	Group int    `json:"group,omitempty"` // of affine types
+	Group int    `json:"group,omitempty"` // of types with scales of their own
 	Shape []int  `json:"shape"`
 	// Bytes are with scales and biases.
 	Bytes         int     `json:"bytes"`
@@ -153,6 +153,9 @@ func (in inspection) table(out io.Writer) error {
 		end = strings.Trim(fmt.Sprint(in.EOSTokenIDs), "[]")
 	}
 	row("token ids", "mask %s, end %s", mask, end)
+	if in.Quantization != "" {
+		row("published as", "%s; below is what it becomes in memory", in.Quantization)
+	}
 	row("tensors", "%d, %s parameters, %s, %.3f bits a weight", in.Tensors, millions(in.Parameters), bytesText(in.Bytes), in.BitsPerWeight)
 	for _, d := range in.DTypes {
 		row("", "%s: %d tensors, %s parameters, %s, %.3f bits a weight", d.DType, d.Tensors, millions(d.Parameters), bytesText(d.Bytes),

@@ -69,7 +69,7 @@ func openModel(ctx context.Context, path string, m machineOptions) (*engine, err
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: checkpoint, machine: m}
-	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(false) })
+	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, false) })
 }
 
 // openEngine opens a model and its tokenizer.
@@ -79,12 +79,12 @@ func openEngine(ctx context.Context, path string, m machineOptions, noThink bool
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: checkpoint, machine: m, noThink: noThink}
-	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(true) })
+	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, true) })
 }
 
 // load reads the tokenizer, if it is wanted, and the weights. After an error
 // the engine is closed.
-func (e *engine) load(tokens bool) (err error) {
+func (e *engine) load(ctx context.Context, tokens bool) (err error) {
 	defer func() {
 		if err != nil {
 			e.Close()
@@ -95,20 +95,21 @@ func (e *engine) load(tokens bool) (err error) {
 			return err
 		}
 	}
-	if err = e.start(e.checkpoint); err != nil {
+	if err = e.start(ctx, e.checkpoint); err != nil {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
 	return nil
 }
 
-// start starts the backend and hands it the weights.
-func (e *engine) start(src model.Source) error {
+// start starts the backend and hands it the weights, which may have to be
+// converted first.
+func (e *engine) start(ctx context.Context, src model.Source) error {
 	b, err := openBackend(e.machine, src, os.Stderr)
 	if err != nil {
 		return err
 	}
 	e.backend = b
-	e.model, err = model.Load(b.Backend, src)
+	e.model, err = model.LoadContext(ctx, b.Backend, src)
 	return err
 }
 
