@@ -52,6 +52,42 @@ func groupedOf(layout Layout, bits, out, in, group int, symmetric, bf16 bool) *G
 	return g
 }
 
+// Groups of any multiple of 32 become affine groups of at most 128, each with the
+// scale of its own: weights are (q − middle)·scale, element by element.
+func TestGroupedLengths(t *testing.T) {
+	const out, in = 8, 768
+	for length, want := range map[int]int{32: 32, 64: 64, 96: 32, 128: 128, 192: 64, 256: 128, 384: 128, 768: 128} {
+		for _, bits := range []int{4, 8} {
+			g := groupedOf(LayoutRows, bits, out, in, length, true, true)
+			dt, group, err := g.Target()
+			if err != nil || group != want {
+				t.Errorf("%d bits in groups of %d: groups of %d, want %d: %v", bits, length, group, want, err)
+				continue
+			}
+			w := backend.Tensor{Name: "w", DType: dt, Shape: []int{out, in}, Group: group}.Allocated()
+			if err := g.Convert(&w, 0, out); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Check(); err != nil {
+				t.Fatal(err)
+			}
+			row := make([]float32, in)
+			for o := range out {
+				Row(row, &w, o)
+				for i, v := range row {
+					bit := (o*in + i) * bits
+					q := int(g.Numbers[bit/8]) >> (bit % 8) & (1<<bits - 1)
+					at := 2 * (o*(in/length) + i/length)
+					scale := BF16ToF32(uint16(g.Scales[at]) | uint16(g.Scales[at+1])<<8)
+					if want := float32(q-(1<<(bits-1))) * scale; v != want {
+						t.Fatalf("%d bits in groups of %d: output %d, input %d is %v, want %v", bits, length, o, i, v, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkGrouped reports millions of weights a second, on one core.
 func BenchmarkGrouped(b *testing.B) {
 	const out, in = 1024, 4096
