@@ -7,9 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
+
+	"windrow/cpu"
 )
 
 func TestSource(t *testing.T) {
@@ -37,6 +41,28 @@ func TestSource(t *testing.T) {
 	stampedCommit, stampedDate, stampedModified = revision, "2026-01-02T03:04:05+01:00", "true"
 	if got, want := commit(), "commit 0123456789ab of 2026-01-02, modified"; got != want {
 		t.Errorf("stamped: %q, want %q", got, want)
+	}
+}
+
+// TestMachine: the features are those that Linux names, neither more nor less.
+func TestMachine(t *testing.T) {
+	name, features := cpu.Machine()
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skipf("no list to compare with on %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Skip(err)
+	}
+	line := regexp.MustCompile(`(?m)^flags\s*:(.*)$`).FindSubmatch(text)
+	if line == nil {
+		t.Skip("no flags in /proc/cpuinfo")
+	}
+	flags := strings.Fields(string(line[1]))
+	for _, f := range []string{"avx2", "fma", "f16c", "bmi2", "avx_vnni", "avx512f", "avx512_vnni", "avx512vbmi", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"} {
+		if slices.Contains(flags, f) != slices.Contains(features, f) {
+			t.Errorf("%s: %s is in one of %q and %q", name, f, flags, features)
+		}
 	}
 }
 
