@@ -164,3 +164,45 @@ func BenchmarkInt8Tables(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkInt8Formats times the best table's arithmetic for quantised weights of
+// every type in turn, so that a noisy machine is noisy for all: the least time of
+// its turns, in ns a thousand weights and row, one thread, matrices of 2,048 ×
+// 2,048 that make up 24 MiB (6 MiB from 16 rows on).
+func BenchmarkInt8Formats(b *testing.B) {
+	for _, rows := range []int{1, 16, 256} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			size := 24 << 20
+			if rows > 1 {
+				size = 6 << 20
+			}
+			k, _ := kernelsByName("")
+			pool := newPool(1)
+			defer pool.close()
+			scratch, pk := make([]scratch, 1), packed{}
+			x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*2048)
+			var ms [][]*matrix
+			least := make([]float64, len(quantCases))
+			for _, c := range quantCases {
+				ms = append(ms, benchQuantMatrices(c, 2048, 2048, size))
+			}
+			for b.Loop() {
+				for i, m := range ms {
+					pr := k.quant(&m[0].tensor)
+					if pr == nil {
+						b.Skip("no int8 arithmetic")
+					}
+					t := timeEach(m, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) })
+					each := float64(t.Nanoseconds()) / float64(len(m)*rows) / (2048 * 2048 / 1e3)
+					if least[i] == 0 || each < least[i] {
+						least[i] = each
+					}
+				}
+			}
+			for i, c := range quantCases {
+				b.ReportMetric(least[i], c.String()+"-ns")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

@@ -74,8 +74,12 @@ func Unpack(d backend.DType, numbers []byte, scales, biases []float32, stride in
 	case backend.Q3_K:
 		for g := 0; len(src) >= 110; numbers, src, g = numbers[256:], src[110:], g+16*stride {
 			d := half(src[108:])
-			for j := range 16 {
-				scales[g+j*stride] = d * float32(q3KScale(src[96:108], j))
+			low, high := load8(src[96:104]), binary.LittleEndian.Uint32(src[104:])
+			first := low&eightHalves | eightPairsOf(high, 0)<<4 // the scales of groups 0..7, as q3KScale has them
+			second := low>>4&eightHalves | eightPairsOf(high, 4)<<4
+			for j := range 8 {
+				scales[g+j*stride] = d * float32(int(byte(first>>(8*j)))-32)
+				scales[g+(j+8)*stride] = d * float32(int(byte(second>>(8*j)))-32)
 			}
 			unpackTwoBits((*[256]byte)(numbers), (*[64]byte)(src[32:]), (*[32]byte)(src), up)
 		}
@@ -90,9 +94,9 @@ func Unpack(d backend.DType, numbers []byte, scales, biases []float32, stride in
 		}
 	case backend.IQ4_XS:
 		for g := 0; len(src) >= 136; numbers, src, g = numbers[256:], src[136:], g+8*stride {
-			d := half(src)
+			d, high, low := half(src), int(binary.LittleEndian.Uint16(src[2:])), int(binary.LittleEndian.Uint32(src[4:]))
 			for j := range 8 {
-				scales[g+j*stride] = d * float32(iq4XSScale(src, j))
+				scales[g+j*stride] = d * float32(low>>(4*j)&15+high>>(2*j)&3<<4-32)
 				unpackIQ4((*[32]byte)(numbers[32*j:]), (*[16]byte)(src[8+16*j:]), up)
 			}
 		}
@@ -105,6 +109,12 @@ const (
 	eightPairs  = 0x0303030303030303
 	eightBits   = 0x0101010101010101
 )
+
+// eightPairsOf are the 2 bits from low on of 4 bytes, then those above them.
+func eightPairsOf(x uint32, low int) uint64 {
+	const pairs = eightPairs & 0xffffffff
+	return uint64(x>>low&pairs) | uint64(x>>(low+2)&pairs)<<32
+}
 
 func eightTimes(b byte) uint64 { return uint64(b) * eightBits }
 
