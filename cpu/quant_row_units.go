@@ -9,7 +9,7 @@ import (
 
 // unitsRow is quant.Row for types that quant.Unpack takes: it widens the numbers
 // of a few groups at a time by the table's own kernel, bit for bit as quant.Row
-// does, in a quarter of its time. Products of numbers and scales are exact; one sum
+// does, and faster. Products of numbers and scales are exact; one sum
 // follows at most.
 func unitsRow(widenInt8 func(dst []float32, src []byte, scale float32), dst []float32, t *backend.Tensor, o int) {
 	u, ok := quant.UnitsOf(t.DType)

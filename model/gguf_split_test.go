@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,7 +193,7 @@ func FuzzGGUFPart(f *testing.F) {
 		}
 		defer c.Close()
 		if in := Inspect(c); in.Bytes > int64(len(first)+len(second)) {
-			t.Fatal(fmt.Sprintf("%d bytes of tensors in files of %d", in.Bytes, len(first)+len(second)))
+			t.Fatalf("%d bytes of tensors in files of %d", in.Bytes, len(first)+len(second))
 		}
 	})
 }
