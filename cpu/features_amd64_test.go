@@ -39,6 +39,7 @@ var assemblyFeatures = map[string]featureSet{
 	"avx512_vector_amd64.s":      featuresAVX512,
 	"bandwidth_amd64.s":          nil,
 	"bf16_amd64.s":               featuresAVX512BF16,
+	"float8_amd64.s":             featuresAVX2,
 	"pause_amd64.s":              nil,
 	"prefetch_amd64.s":           nil,
 	"quant_amx_amd64.s":          featuresAMXInt8,

@@ -17,7 +17,7 @@ func testUnpacked(t *testing.T, b backend.Backend) {
 	r := seeded(8)
 	exact := b.Features().Exact
 	for _, dt := range backend.DTypes() {
-		if _, ok := quant.UnitsOf(dt); !ok {
+		if _, ok := quant.UnitsOf(dt); !ok && quant.ConvertedType(dt, exact) == dt {
 			continue
 		}
 		const out, in, rows = 24, 512, 3
