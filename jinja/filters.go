@@ -310,7 +310,7 @@ func (ev *evaluator) reversed(v value) func() (value, bool) {
 	case string, markup, *rangeValue, *dict, *view:
 		l = ev.slice(v)
 	case *undefined:
-		fail("%s", v.message)
+		l = &list{}
 	default:
 		fail("%s object is not reversible", quote(typeName(v)))
 	}
@@ -336,13 +336,12 @@ func reverseFilter(ev *evaluator, v value, c *call) value {
 		l := ev.slice(v)
 		reverse(l.items)
 		return l
-	case *list, *rangeValue, *dict, *view:
+	case *list, *rangeValue, *dict, *view, *undefined:
 		ev.alloc(64)
-		name := map[string]string{"list": "list_reverseiterator", "tuple": "reversed iterator", "range": "range_iterator", "dict": "dict_reversekeyiterator",
+		name := map[string]string{"list": "list_reverseiterator", "tuple": "reversed", "Undefined": "reversed", "range": "range_iterator", "dict": "dict_reversekeyiterator",
 			"dict_keys": "dict_reversekeyiterator", "dict_values": "dict_reversevalueiterator", "dict_items": "dict_reverseitemiterator"}[typeName(v)]
 		return &generator{name, ev.reversed(v)}
 	}
-	needDefined(v)
 	wrongType(v, "a sequence")
 	return nil
 }

@@ -13,7 +13,7 @@ var globals map[string]value
 
 func init() {
 	globals = map[string]value{
-		"range":           global("range", globalRange),
+		"range":           global("safe_range", globalRange),
 		"dict":            &function{name: "dict", show: "<class 'dict'>", class: true, call: globalDict},
 		"namespace":       &function{name: "namespace", show: "<class 'jinja2.utils.Namespace'>", class: true, call: globalNamespace},
 		"cycler":          &function{name: "cycler", show: "<class 'jinja2.utils.Cycler'>", class: true, call: globalCycler},

@@ -179,6 +179,9 @@ func rawTag(s string, at int) int {
 func (l *lexer) raw() {
 	for from := l.pos; ; {
 		i := strings.Index(l.src[from:], "{%")
+		if i < 0 && l.pos == len(l.src) {
+			return // as in Jinja2, which sees the end first
+		}
 		if i < 0 {
 			l.fail("{%% raw %%} without {%% endraw %%}")
 		}
@@ -224,6 +227,9 @@ func (l *lexer) close(at int, tag string, trim bool) int {
 
 func (l *lexer) comment() {
 	i := strings.Index(l.src[l.pos:], "#}")
+	if i < 0 && l.pos == len(l.src) {
+		return // as in Jinja2, which sees the end first
+	}
 	if i < 0 {
 		l.fail("comment {# without #}")
 	}

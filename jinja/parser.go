@@ -96,7 +96,7 @@ func (p *parser) until(tags ...string) []stmt {
 		case tokenData:
 			body = append(body, &textStmt{base{line: t.line}, t.text})
 		case tokenVariableBegin:
-			body = append(body, &outputStmt{base{line: t.line}, p.tuple(true, "")})
+			body = append(body, &outputStmt{base{line: t.line}, p.tuple(true)})
 			p.expect(tokenVariableEnd)
 		case tokenBlockBegin:
 			if slices.Contains(tags, p.current().text) && p.is(tokenName) {
@@ -197,7 +197,7 @@ func (p *parser) statement() stmt {
 func (p *parser) ifStatement(b base) stmt {
 	s := &ifStmt{base: b}
 	for {
-		s.tests = append(s.tests, p.tuple(false, ""))
+		s.tests = append(s.tests, p.tuple(false))
 		s.bodies = append(s.bodies, p.body("elif", "else", "endif"))
 		switch p.next().text {
 		case "elif":
@@ -212,9 +212,9 @@ func (p *parser) ifStatement(b base) stmt {
 func (p *parser) forStatement(b base) stmt {
 	s := &forStmt{base: b}
 	p.loops++
-	s.target = p.target("in", false)
+	s.target = p.target(false)
 	p.expectName("in")
-	s.iter = p.tuple(false, "recursive")
+	s.iter = p.tuple(false)
 	if p.skipName("if") {
 		s.test = p.expression()
 	}
@@ -233,9 +233,9 @@ func (p *parser) forStatement(b base) stmt {
 }
 
 func (p *parser) setStatement(b base) stmt {
-	target := p.target("", true)
+	target := p.target(true)
 	if p.skip("=") {
-		return &setStmt{b, target, p.tuple(true, "")}
+		return &setStmt{b, target, p.tuple(true)}
 	}
 	s := &setBlockStmt{base: b, target: target}
 	if p.is("|") {
@@ -251,7 +251,7 @@ func (p *parser) withStatement(b base) stmt {
 		if len(s.targets) > 0 {
 			p.expect(",")
 		}
-		s.targets = append(s.targets, p.target("", false))
+		s.targets = append(s.targets, p.target(false))
 		p.expect("=")
 		s.values = append(s.values, p.expression())
 	}
@@ -335,7 +335,7 @@ func (p *parser) nameTarget() *nameExpr {
 }
 
 // target reads what is assigned to: names, and with namespaces ns.attr.
-func (p *parser) target(end string, namespaces bool) expr {
+func (p *parser) target(namespaces bool) expr {
 	if namespaces && p.look().kind == "." {
 		t := p.expect(tokenName)
 		p.next()
@@ -343,7 +343,7 @@ func (p *parser) target(end string, namespaces bool) expr {
 		b := base{t.line, 1}
 		return &nsTarget{b, &nameExpr{base: b, name: t.text}, attr.text}
 	}
-	e := p.targets(end)
+	e := p.targets()
 	p.store(e)
 	return e
 }

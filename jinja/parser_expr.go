@@ -227,14 +227,14 @@ func (p *parser) items(item func() expr, end func() bool) ([]expr, bool) {
 
 // tuple reads an expression, or several with commas as a tuple. Without
 // conditions, x if y is left at the if.
-func (p *parser) tuple(conditions bool, end string) expr {
+func (p *parser) tuple(conditions bool) expr {
 	defer p.down()()
 	line := p.current().line
 	item := p.or
 	if conditions {
 		item = p.expression
 	}
-	items, comma := p.items(item, func() bool { return p.tupleEnds(end) })
+	items, comma := p.items(item, p.tupleEnds)
 	if !comma {
 		if len(items) == 0 {
 			p.fail("an expression is expected, not %s", p.current().show())
@@ -244,14 +244,14 @@ func (p *parser) tuple(conditions bool, end string) expr {
 	return &seqExpr{p.node(line, items...), items, true}
 }
 
-func (p *parser) tupleEnds(end string) bool {
-	return p.is(tokenVariableEnd) || p.is(tokenBlockEnd) || p.is(")") || end != "" && p.isName(end)
+func (p *parser) tupleEnds() bool {
+	return p.is(tokenVariableEnd) || p.is(tokenBlockEnd) || p.is(")")
 }
 
 func (p *parser) parenthesised() expr {
 	defer p.down()()
 	line := p.current().line
-	items, comma := p.items(p.expression, func() bool { return p.tupleEnds("") })
+	items, comma := p.items(p.expression, p.tupleEnds)
 	if !comma && len(items) == 1 {
 		return items[0]
 	}
@@ -259,9 +259,9 @@ func (p *parser) parenthesised() expr {
 }
 
 // targets reads the left side of an assignment.
-func (p *parser) targets(end string) expr {
+func (p *parser) targets() expr {
 	line := p.current().line
-	items, comma := p.items(p.primary, func() bool { return p.tupleEnds(end) })
+	items, comma := p.items(p.primary, p.tupleEnds)
 	if !comma {
 		if len(items) == 0 {
 			p.fail("an expression is expected, not %s", p.current().show())

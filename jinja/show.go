@@ -113,7 +113,7 @@ func (w *shower) value(v value, depth int) {
 		w.put(fmt.Sprintf("<LoopContext %d/%d>", v.index0+1, v.length()))
 	case *generator:
 		switch {
-		case strings.HasSuffix(v.name, "iterator"):
+		case strings.HasSuffix(v.name, "iterator") || v.name == "reversed":
 			w.put("<" + v.name + " object at 0x0>")
 		default:
 			w.put("<generator object " + v.name + " at 0x0>")

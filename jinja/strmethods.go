@@ -137,7 +137,11 @@ func caseIgnorable(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune("'.:·՟״‘’․‧︓", r)
 }
 
-func isCased(r rune) bool { return unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r) }
+func isCased(r rune) bool { return isUpperRune(r) || isLowerRune(r) || unicode.IsTitle(r) }
+
+func isLowerRune(r rune) bool { return unicode.IsLower(r) || r >= 0x80 && unicode.Is(unicode.Other_Lowercase, r) }
+
+func isUpperRune(r rune) bool { return unicode.IsUpper(r) || r >= 0x80 && unicode.Is(unicode.Other_Uppercase, r) }
 
 func casefold(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(s), "ß", "ss"), "ς", "σ")
@@ -210,10 +214,10 @@ func isNumeric(r rune) bool {
 func isLower(s string) bool {
 	cased := false
 	for _, r := range s {
-		if unicode.IsUpper(r) || unicode.IsTitle(r) {
+		if isUpperRune(r) || unicode.IsTitle(r) {
 			return false
 		}
-		cased = cased || unicode.IsLower(r)
+		cased = cased || isLowerRune(r)
 	}
 	return cased
 }
@@ -221,10 +225,10 @@ func isLower(s string) bool {
 func isUpper(s string) bool {
 	cased := false
 	for _, r := range s {
-		if unicode.IsLower(r) || unicode.IsTitle(r) {
+		if isLowerRune(r) || unicode.IsTitle(r) {
 			return false
 		}
-		cased = cased || unicode.IsUpper(r)
+		cased = cased || isUpperRune(r)
 	}
 	return cased
 }
@@ -233,12 +237,12 @@ func isTitle(s string) bool {
 	cased, previous := false, false
 	for _, r := range s {
 		switch {
-		case unicode.IsUpper(r) || unicode.IsTitle(r):
+		case isUpperRune(r) || unicode.IsTitle(r):
 			if previous {
 				return false
 			}
 			previous, cased = true, true
-		case unicode.IsLower(r):
+		case isLowerRune(r):
 			if !previous {
 				return false
 			}
