@@ -72,6 +72,15 @@ func (ev *evaluator) named(obj value, name string) (value, bool) {
 			return obj.stop, true
 		case "step":
 			return obj.step, true
+		case "index":
+			return ev.method(kind, name, func(ev *evaluator, c *call) value {
+				if len(c.pos) > 1 {
+					fail("index takes one argument")
+				}
+				return ev.slice(obj).indexMethod(ev, c)
+			}), true
+		case "count":
+			return ev.method(kind, name, func(ev *evaluator, c *call) value { return ev.slice(obj).countMethod(ev, c) }), true
 		}
 	case *namespace:
 		return obj.attrs.str(name)

@@ -153,7 +153,7 @@ func (ev *evaluator) exec(st stmt, s *scope) control {
 	case *callBlockStmt:
 		ev.alloc(128)
 		caller := ev.macro(st.macro, s)
-		ev.write(ev.str(ev.callExpr(st.call, s, caller)))
+		ev.write(wantText(ev.callExpr(st.call, s, caller)))
 	case *generationStmt:
 		ev.write(ev.callMacro(ev.macro(st.macro, s), &call{}).(string))
 	case *filterStmt:
@@ -163,7 +163,7 @@ func (ev *evaluator) exec(st stmt, s *scope) control {
 		if c != proceed {
 			return c
 		}
-		ev.write(ev.str(ev.filterText(st.filter, text, inner)))
+		ev.write(wantText(ev.filterText(st.filter, text, inner)))
 	case *breakStmt:
 		return broken
 	case *continueStmt:

@@ -147,9 +147,10 @@ func wordwrapFilter(ev *evaluator, v value, c *call) value {
 	var out []string
 	for _, line := range ev.lines(s, false).items {
 		wrapped := ev.wrapLine(line.(string), int(min(width, 1<<40)), breakLong)
+		ev.times(int64(len(wrapped)), int64(len(wrap)))
 		out = append(out, strings.Join(wrapped, wrap))
 	}
-	ev.times(int64(len(out)+len(s)), int64(len(wrap)))
+	ev.times(int64(len(out)), int64(len(wrap)))
 	ev.text(2 * len(s))
 	return strings.Join(out, wrap)
 }

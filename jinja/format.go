@@ -138,20 +138,24 @@ func (ev *evaluator) percent(of value, s string, args value) value {
 		f.verb = s[i]
 		b.WriteString(ev.percentOne(&f, arg, safe))
 	}
-	if used < len(values) && !mapped {
-		if _, isDict := args.(*dict); tuple != nil || !isDict {
-			_, isList := args.(*list)
-			_, isView := args.(*rangeValue)
-			if tuple != nil || !isList && !isView || len(values) == 0 {
-				fail("not all arguments were used by the format string")
-			}
-		}
+	if used < len(values) && !mapped && (tuple != nil || !hasItems(args)) {
+		fail("not all arguments were used by the format string")
 	}
 	ev.text(b.Len())
 	if safe {
 		return markup(b.String())
 	}
 	return b.String()
+}
+
+// hasItems reports whether a value has items by key, so that a format need not
+// use it.
+func hasItems(v value) bool {
+	switch v.(type) {
+	case *dict, *list, *rangeValue, *undefined:
+		return true
+	}
+	return false
 }
 
 func (ev *evaluator) percentOne(f *spec, arg value, safe bool) string {
@@ -267,10 +271,13 @@ func (ev *evaluator) paddedNumber(f *spec, negative bool, prefix, digits string)
 			if tail != "" || strings.HasSuffix(digits, ".") {
 				tail = "." + tail
 			}
-			for int64(len(groupDigits(head, f))+len(tail)) < want {
-				ev.alloc(16 + int64(len(head)))
-				head = "0" + head
+			size := groupSize(f)
+			n := int64(len(head))
+			ev.times(max(want, 0), 6)
+			for n+(n-1)/size+int64(len(tail)) < want {
+				n++
 			}
+			head = strings.Repeat("0", int(n)-len(head)) + head
 			return sign + prefix + groupDigits(head, f) + tail
 		}
 		digits = groupNumber(digits, f)
@@ -291,11 +298,15 @@ func groupNumber(s string, f *spec) string {
 	return groupDigits(s[:n], f) + s[n:]
 }
 
-func groupDigits(s string, f *spec) string {
-	size := 3
-	if strings.IndexByte("xXob", f.verb) >= 0 && f.verb != 0 {
-		size = 4
+func groupSize(f *spec) int64 {
+	if f.verb != 0 && strings.IndexByte("xXob", f.verb) >= 0 {
+		return 4
 	}
+	return 3
+}
+
+func groupDigits(s string, f *spec) string {
+	size := int(groupSize(f))
 	var b strings.Builder
 	for i := range len(s) {
 		if i > 0 && (len(s)-i)%size == 0 {

@@ -170,7 +170,7 @@ func (w *shower) dict(v *dict, depth int) {
 
 // quoteString is Python's repr of a string.
 func quoteString(ev *evaluator, s string) string {
-	ev.text(4 * len(s))
+	ev.text(8 * len(s))
 	quote := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		quote = '"'

@@ -139,9 +139,13 @@ func caseIgnorable(r rune) bool {
 
 func isCased(r rune) bool { return isUpperRune(r) || isLowerRune(r) || unicode.IsTitle(r) }
 
-func isLowerRune(r rune) bool { return unicode.IsLower(r) || r >= 0x80 && unicode.Is(unicode.Other_Lowercase, r) }
+func isLowerRune(r rune) bool {
+	return unicode.IsLower(r) || r >= 0x80 && unicode.Is(unicode.Other_Lowercase, r)
+}
 
-func isUpperRune(r rune) bool { return unicode.IsUpper(r) || r >= 0x80 && unicode.Is(unicode.Other_Uppercase, r) }
+func isUpperRune(r rune) bool {
+	return unicode.IsUpper(r) || r >= 0x80 && unicode.Is(unicode.Other_Uppercase, r)
+}
 
 func casefold(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(s), "ß", "ss"), "ς", "σ")
