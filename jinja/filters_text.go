@@ -125,7 +125,7 @@ func wordcountFilter(ev *evaluator, v value, c *call) value {
 }
 
 // wordwrapFilter breaks lines at spaces, and words that are longer than a
-// line. Words are not broken at hyphens unless they have to be.
+// line. Where Python would break at a hyphen it refuses.
 func wordwrapFilter(ev *evaluator, v value, c *call) value {
 	a := c.bind("wordwrap", 0, "width", "break_long_words", "wrapstring", "break_on_hyphens")
 	width := int64(79)
@@ -143,6 +143,9 @@ func wordwrapFilter(ev *evaluator, v value, c *call) value {
 	s, ok := text(v)
 	if !ok {
 		wrongType(v, "a string")
+	}
+	if strings.Contains(s, "-") && (a[3] == nil || truth(a[3])) {
+		fail("wordwrap of words with hyphens is not supported: set break_on_hyphens to false")
 	}
 	var out []string
 	for _, line := range ev.lines(s, false).items {

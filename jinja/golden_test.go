@@ -90,3 +90,27 @@ func TestGolden(t *testing.T) {
 		checkError(t, c.Template, err)
 	}
 }
+
+// TestTemplates renders conversations with templates that use the idioms of
+// published ones: docs/chat-templates.md.
+func TestTemplates(t *testing.T) {
+	var conversations []json.RawMessage
+	readJSON(t, "testdata/conversations.json", &conversations)
+	golden := readGolden(t).Templates
+	if len(golden) < 5 {
+		t.Fatalf("only %d templates", len(golden))
+	}
+	for _, g := range golden {
+		source, err := os.ReadFile("testdata/templates/" + g.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range g.Rendered {
+			got, err := renderFixed(string(source), variablesOf(t, conversations[i]), Limits{})
+			if (err != nil) != (want.Error != "") || got != want.Text {
+				t.Errorf("%s, conversation %d:\n got %q, %v\nwant %q, %s", g.Name, i, got, err, want.Text, want.Error)
+			}
+			checkError(t, g.Name, err)
+		}
+	}
+}
