@@ -36,8 +36,8 @@ func (ev *evaluator) attributeGetter(attribute, byDefault value) func(value) val
 	}
 }
 
-// sortKey is the getter of sort and its like: of one attribute, or of several
-// with commas between them as a list.
+// foldedGetter is attributeGetter for sorting: strings without their case, if
+// it does not count.
 func (ev *evaluator) foldedGetter(attribute, caseSensitive, byDefault value) func(value) value {
 	get := ev.attributeGetter(attribute, byDefault)
 	return func(item value) value {

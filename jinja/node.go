@@ -21,9 +21,8 @@ type (
 	}
 	nameExpr struct {
 		base
-		name  string
-		param bool // always set where it is in scope
-		slot  slot
+		name string
+		slot slot
 	}
 	seqExpr struct { // a tuple or a list
 		base

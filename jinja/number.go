@@ -352,9 +352,7 @@ func parseInt(s string, base int) (value, bool) {
 		b := map[byte]int{'b': 2, 'o': 8, 'x': 16}[s[1]|0x20]
 		if b != 0 && (base == b || base == 0) {
 			s, base, prefixed = s[2:], b, true
-			if strings.HasPrefix(s, "_") {
-				s = s[1:]
-			}
+			s = strings.TrimPrefix(s, "_")
 		}
 	}
 	if base == 0 {

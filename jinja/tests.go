@@ -20,7 +20,6 @@ func init() {
 	parity := func(want int64) func(*evaluator, value) bool {
 		return func(ev *evaluator, v value) bool { return ev.equal(ev.binary("%", v, int64(2)), want, 0) }
 	}
-	_, _ = compare, is
 	tests = map[string]testFunc{
 		"odd":  is(parity(1)),
 		"even": is(parity(0)),
