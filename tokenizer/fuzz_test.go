@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -127,17 +128,10 @@ func FuzzTemplate(f *testing.F) {
 	f.Add(`{{ raise_exception('no') }}`)
 	messages := []Message{{Role: "user", Content: "a</think>b"}, {Role: "assistant", ToolCalls: json.RawMessage(`[{"function": {"name": "f", "arguments": {"x": 1.0}}}]`)}}
 	f.Fuzz(func(t *testing.T, source string) {
-		compiled, err := compileTemplate(source)
-		if err != nil {
-			return
-		}
-		tok := &Tokenizer{}
-		variables, err := tok.chatVariables(messages, ChatOptions{Tools: json.RawMessage(`[{"a": [1, 2.5, null, true, "x"]}]`)}, func(s string) string { return s })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := renderTemplate(compiled, variables); err != nil && len(err.Error()) > 400 {
-			t.Errorf("the error is long: %q", err)
+		tok := &Tokenizer{template: chatTemplate{source: source}}
+		_, err := tok.RenderChat(messages, ChatOptions{Tools: json.RawMessage(`[{"a": [1, 2.5, null, true, "x"]}]`)})
+		if err != nil && (len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\n\x1b")) {
+			t.Errorf("the error is no short line: %q", err)
 		}
 	})
 }
