@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/conformance/backendtest"
 )
 
 // TestAccelerate holds the real one to the suite, and says whether it is faster

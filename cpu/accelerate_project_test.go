@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/conformance/backendtest"
 )
 
 // withBLAS is a backend that multiplies by product in forwards of more than

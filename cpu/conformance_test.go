@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/conformance/backendtest"
 	"windrow/cpu"
 )
 

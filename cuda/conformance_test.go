@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
-	"windrow/decoder/decodertest"
+	"windrow/conformance/backendtest"
+	"windrow/conformance/decodertest"
 )
 
 // goldenDir has the golden models.

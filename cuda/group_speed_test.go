@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cuda/driver"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // TestGroupExchangeTimes prints how long the GPUs take to join partial sums of rows
@@ -102,9 +104,9 @@ func TestGroupModelTimes(t *testing.T) {
 	if !onDevice {
 		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
 	}
-	config, _ := model.ShapeConfig("qwen3-8b")
+	config, _ := synthetic.ShapeConfig("qwen3-8b")
 	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
-		src := model.RandomSource(config, dt, 1)
+		src := synthetic.RandomSource(config, dt, 1)
 		t.Run("one "+dt.String(), func(t *testing.T) {
 			b := openBackend(t, false)
 			defer b.Close()
@@ -115,7 +117,7 @@ func TestGroupModelTimes(t *testing.T) {
 }
 
 // modelTimes prints the median and the spread of forwards.
-func modelTimes(t *testing.T, b backend.Backend, src model.Source) {
+func modelTimes(t *testing.T, b backend.Backend, src checkpoint.Source) {
 	start := time.Now()
 	m, err := model.Load(b, src)
 	if err != nil {

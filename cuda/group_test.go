@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
+	"windrow/conformance/decodertest"
 	"windrow/cpu"
-	"windrow/decoder/decodertest"
 	"windrow/model"
 	"windrow/rope"
+	"windrow/synthetic"
 )
 
 // groupSize is how many GPUs the tests take.
@@ -65,8 +67,8 @@ func openGroupOf(t *testing.T, exact bool, devices int) *Group {
 
 // small is a model's shape that two GPUs share, with a vocabulary whose halves
 // are no whole chunks of statistics.
-func small(tied bool) *model.Config {
-	return &model.Config{
+func small(tied bool) *checkpoint.Config {
+	return &checkpoint.Config{
 		Architecture: "qwen3", HiddenSize: 64, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64, IntermediateSize: 512,
 		VocabSize: 1300, RMSNormEps: 1e-6, MaxPositions: 512, TieEmbeddings: tied,
 		Rope:        rope.Config{Type: rope.Default, HeadDim: 64, Theta: 10000},
@@ -94,7 +96,7 @@ func forward(t *testing.T, m *model.Model, c *model.Cache, base, rows int) []mod
 	return results
 }
 
-func load(t *testing.T, b backend.Backend, src model.Source) (*model.Model, *model.Cache) {
+func load(t *testing.T, b backend.Backend, src checkpoint.Source) (*model.Model, *model.Cache) {
 	t.Helper()
 	m, err := model.Load(b, src)
 	if err != nil {
@@ -140,7 +142,7 @@ func TestGroupForward(t *testing.T) {
 			if c.devices == 3 { // the vocabulary has no equal parts
 				config.Heads, config.KVHeads, config.IntermediateSize = 6, 3, 384
 			}
-			src := model.RandomSource(config, c.dt, 5)
+			src := synthetic.RandomSource(config, c.dt, 5)
 			want, wantCache := load(t, ref, src)
 			g := openGroupOf(t, c.exact, c.devices)
 			got, cache := load(t, g, src)
@@ -194,7 +196,7 @@ func TestGroupGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := model.ReadSafetensors(data)
+		file, err := checkpoint.ReadSafetensors(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,17 +274,17 @@ func TestGroupRefusals(t *testing.T) {
 func TestGroupShapes(t *testing.T) {
 	g := openGroup(t, true)
 	for _, c := range []struct {
-		change func(*model.Config)
+		change func(*checkpoint.Config)
 		dt     backend.DType
 		words  string
 	}{
-		{func(c *model.Config) { c.KVHeads, c.Heads = 1, 4 }, backend.BF16, "2 GPUs cannot share this model: 1 KV heads do not divide by 2; it runs on 1"},
-		{func(c *model.Config) { c.IntermediateSize = 513 }, backend.BF16, "513 inner columns do not divide by 2"},
-		{func(c *model.Config) { c.IntermediateSize = 64 }, backend.Affine4, "64 inputs in groups of 64 do not divide by 2"},
+		{func(c *checkpoint.Config) { c.KVHeads, c.Heads = 1, 4 }, backend.BF16, "2 GPUs cannot share this model: 1 KV heads do not divide by 2; it runs on 1"},
+		{func(c *checkpoint.Config) { c.IntermediateSize = 513 }, backend.BF16, "513 inner columns do not divide by 2"},
+		{func(c *checkpoint.Config) { c.IntermediateSize = 64 }, backend.Affine4, "64 inputs in groups of 64 do not divide by 2"},
 	} {
 		config := small(false)
 		c.change(config)
-		if _, err := model.Load(g, model.RandomSource(config, c.dt, 1)); err == nil || !strings.Contains(err.Error(), c.words) {
+		if _, err := model.Load(g, synthetic.RandomSource(config, c.dt, 1)); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%v, want %q", err, c.words)
 		}
 	}
@@ -296,7 +298,7 @@ func TestGroupErrors(t *testing.T) {
 	}
 	t.Setenv("WINDROW_EMULATED_MEMORY", fmt.Sprint(256<<20))
 	g := openGroup(t, false)
-	m, cache := load(t, g, model.RandomSource(small(false), backend.BF16, 5))
+	m, cache := load(t, g, synthetic.RandomSource(small(false), backend.BF16, 5))
 	full := g.shards[1].device.ctx
 	full.Enter()
 	defer full.Leave()

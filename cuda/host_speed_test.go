@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/model"
 	"windrow/models/tinygsm"
+	"windrow/synthetic"
 )
 
 // clock is a backend that notes when recordings start and have their results.
@@ -66,12 +68,12 @@ func TestHostTimes(t *testing.T) {
 	if !onDevice {
 		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
 	}
-	tiny, err := model.NewCheckpoint(tinygsm.Files())
+	tiny, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, _ := model.ShapeConfig("qwen3-8b")
-	for name, src := range map[string]model.Source{"tiny-gsm": tiny, "qwen3-8b 4-bit": model.RandomSource(config, backend.Affine4, 1)} {
+	config, _ := synthetic.ShapeConfig("qwen3-8b")
+	for name, src := range map[string]checkpoint.Source{"tiny-gsm": tiny, "qwen3-8b 4-bit": synthetic.RandomSource(config, backend.Affine4, 1)} {
 		for _, listed := range []bool{true, false} {
 			b := openCUDA(t)
 			c := &clock{Backend: b}

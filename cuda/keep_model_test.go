@@ -8,6 +8,7 @@ import (
 	"windrow/backend"
 	"windrow/backend/vectors"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // lister hides that passes can be kept: every forward is listed.
@@ -28,7 +29,7 @@ type forwards struct {
 }
 
 func newForwards(t *testing.T, b backend.Backend) *forwards {
-	m, err := model.Load(b, model.RandomSource(small(true), backend.Affine4, 5))
+	m, err := model.Load(b, synthetic.RandomSource(small(true), backend.Affine4, 5))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/conformance/decodertest"
 	"windrow/cpu"
 	"windrow/decoder"
-	"windrow/decoder/decodertest"
 	"windrow/model"
 )
 

@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
+	"windrow/conformance/decodertest"
 	"windrow/decoder"
-	"windrow/decoder/decodertest"
 	"windrow/metal/driver"
 	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
@@ -115,7 +116,7 @@ func TestTraces(t *testing.T) {
 	t.Log("left out: all golden traces but a few, minutes on the emulator: set WINDROW_SLOW=1")
 	p := decodertest.Problems(t)[decodertest.Quick[0]]
 	trace := p.WeDLM[1] // the one with the fewest rows
-	source, err := model.NewCheckpoint(tinygsm.Files())
+	source, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)
 	}

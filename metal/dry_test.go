@@ -8,19 +8,21 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // dryModel is a model of a published shape on a counting backend.
 func dryModel(t *testing.T, shape string, dt backend.DType, exact bool) (*model.Model, *Dry) {
 	t.Helper()
-	config, ok := model.ShapeConfig(shape)
+	config, ok := synthetic.ShapeConfig(shape)
 	if !ok {
 		t.Fatal(shape)
 	}
 	b := NewDry(exact)
 	t.Cleanup(func() { b.Close() })
-	m, err := model.Load(b, model.EmptySource(config, dt))
+	m, err := model.Load(b, synthetic.EmptySource(config, dt))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestDispatchesAndOneSynchronisationPerStep(t *testing.T) {
 // touched is what a forward has to read and write, from the config alone:
 // weights in wb bytes each, embedding and head in bf16, activations in the types
 // of docs/metal.md.
-func touched(c *model.Config, wb float64, rows, context, wanted int) float64 {
+func touched(c *checkpoint.Config, wb float64, rows, context, wanted int) float64 {
 	h, q, k, v := float64(c.HiddenSize), float64(c.Heads*c.HeadDim), float64(c.KVHeads*c.HeadDim), float64(c.VocabSize)
 	mlp, n := float64(c.IntermediateSize), float64(rows)
 	layer := wb * (h*(q+2*k) + q*h + 3*h*mlp)
@@ -136,7 +138,7 @@ func TestBytesAreThoseOfTheStep(t *testing.T) {
 }
 
 // perRow is the weights of the layers.
-func perRow(c *model.Config) int {
+func perRow(c *checkpoint.Config) int {
 	q, k := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	return c.Layers * (c.HiddenSize*(2*q+2*k) + 3*c.HiddenSize*c.IntermediateSize)
 }

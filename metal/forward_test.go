@@ -10,24 +10,26 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/backend/backendtest"
+	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
 	"windrow/decoder"
 	"windrow/metal/driver"
 	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // smallModel is a golden model of a few thousand weights.
 const smallModel = "qwen3-yarn"
 
-func goldenTensors(t *testing.T, name string) *model.Safetensors {
+func goldenTensors(t *testing.T, name string) *checkpoint.Safetensors {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(goldenDir, name, "golden.safetensors"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden, err := model.ReadSafetensors(data)
+	golden, err := checkpoint.ReadSafetensors(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +131,14 @@ func TestOneSynchronisationPerStep(t *testing.T) {
 // Weights of a mapped file are used where they lie, and the results are those
 // of copies, bit for bit; device memory does not hold them twice.
 func TestMappedWeights(t *testing.T) {
-	source, err := model.OpenFolder(filepath.Join(goldenDir, smallModel))
+	source, err := checkpoint.OpenFolder(filepath.Join(goldenDir, smallModel))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer source.Close()
 	var results [2][]model.Result
 	var wrapped [2]int
-	for i, o := range []Options{{}, {Mapped: model.Mappings(source), Largest: 1 << 20}} {
+	for i, o := range []Options{{}, {Mapped: checkpoint.Mappings(source), Largest: 1 << 20}} {
 		b, fake := countedBackend(t, o)
 		m, err := model.Load(b, source)
 		if err != nil {
@@ -154,7 +156,7 @@ func TestMappedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if wrapped[0] != 0 || wrapped[1] == 0 || wrapped[1] > len(model.Mappings(source)) {
+	if wrapped[0] != 0 || wrapped[1] == 0 || wrapped[1] > len(checkpoint.Mappings(source)) {
 		t.Errorf("buffers without a copy: %v", wrapped)
 	}
 	for r := range results[0] {
@@ -328,7 +330,7 @@ func TestForwardStaysInItsBuffers(t *testing.T) {
 		}
 		b := newBackend(g, Options{})
 		b.arena.least = 1
-		m, err := model.Load(b, model.RandomSource(&config, dt, 1))
+		m, err := model.Load(b, synthetic.RandomSource(&config, dt, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +367,7 @@ func TestForwardStaysInItsBuffers(t *testing.T) {
 }
 
 // smallConfig is a model of one layer with shapes that are not round.
-func smallConfig(t *testing.T) *model.Config {
+func smallConfig(t *testing.T) *checkpoint.Config {
 	t.Helper()
 	emulator.Available(t)
 	c := *backendtest.Source(t, goldenDir, smallModel).Config()

@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/models/tinygsm"
 	"windrow/rope"
+	"windrow/synthetic"
 )
 
-func open(t testing.TB, src model.Source, o cpu.Options) *model.Model {
+func open(t testing.TB, src checkpoint.Source, o cpu.Options) *model.Model {
 	t.Helper()
 	b, err := cpu.New(o)
 	if err != nil {
@@ -28,9 +30,9 @@ func open(t testing.TB, src model.Source, o cpu.Options) *model.Model {
 	return m
 }
 
-func tiny(t testing.TB) model.Source {
+func tiny(t testing.TB) checkpoint.Source {
 	t.Helper()
-	c, err := model.NewCheckpoint(tinygsm.Files())
+	c, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,25 +111,25 @@ func sameLogits(t *testing.T, what string, got, want []model.Result) {
 // Architectures that no golden file covers, against the naive reference:
 // biases without q/k norms, odd head counts, f16 and f32 weights, linear RoPE.
 func TestAgainstReference(t *testing.T) {
-	base := model.Config{HiddenSize: 40, Layers: 2, Heads: 6, KVHeads: 2, HeadDim: 16, IntermediateSize: 72, VocabSize: 97,
+	base := checkpoint.Config{HiddenSize: 40, Layers: 2, Heads: 6, KVHeads: 2, HeadDim: 16, IntermediateSize: 72, VocabSize: 97,
 		RMSNormEps: 1e-6, MaxPositions: 1024, MaskTokenID: -1, Rope: rope.Config{HeadDim: 16, Theta: 10000}}
 	for _, c := range []struct {
 		name string
 		dt   backend.DType
-		edit func(*model.Config)
+		edit func(*checkpoint.Config)
 	}{
-		{"qwen2, biases, untied", backend.BF16, func(c *model.Config) { c.Architecture = "qwen2" }},
-		{"qwen2, tied, f16", backend.F16, func(c *model.Config) { c.Architecture, c.TieEmbeddings = "qwen2", true }},
-		{"qwen3, f32, one kv head", backend.F32, func(c *model.Config) { c.Architecture, c.KVHeads = "qwen3", 1 }},
-		{"qwen3, as many kv heads as heads", backend.BF16, func(c *model.Config) { c.Architecture, c.KVHeads = "qwen3", 6 }},
-		{"wedlm, linear rope", backend.BF16, func(c *model.Config) {
+		{"qwen2, biases, untied", backend.BF16, func(c *checkpoint.Config) { c.Architecture = "qwen2" }},
+		{"qwen2, tied, f16", backend.F16, func(c *checkpoint.Config) { c.Architecture, c.TieEmbeddings = "qwen2", true }},
+		{"qwen3, f32, one kv head", backend.F32, func(c *checkpoint.Config) { c.Architecture, c.KVHeads = "qwen3", 1 }},
+		{"qwen3, as many kv heads as heads", backend.BF16, func(c *checkpoint.Config) { c.Architecture, c.KVHeads = "qwen3", 6 }},
+		{"wedlm, linear rope", backend.BF16, func(c *checkpoint.Config) {
 			c.Architecture, c.Rope.Type, c.Rope.Factor = "wedlm", rope.Linear, 3
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := base
 			c.edit(&config)
-			src := model.RandomSource(&config, c.dt, 5)
+			src := synthetic.RandomSource(&config, c.dt, 5)
 			m := open(t, src, cpu.Options{Exact: true})
 			kv := cache(t, m, backend.KVF32)
 			tokens := ids(1, 80)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/quant"
@@ -53,7 +54,7 @@ func mixGGUF(t testing.TB, shape string, m mix, layers []int) []byte {
 	t.Helper()
 	s := mixShapes[shape]
 	r := rand.New(rand.NewPCG(8, 8))
-	var tensors []model.GGUFTensor
+	var tensors []checkpoint.GGUFTensor
 	add := func(name, typesOf string, out, in int) {
 		w := make([]float32, max(out, 1)*in)
 		for i := range w {
@@ -64,11 +65,11 @@ func mixGGUF(t testing.TB, shape string, m mix, layers []int) []byte {
 				w[i] = 1 + w[i]
 			}
 			x := quant.Encode(name, backend.F32, 1, in, 0, w)
-			tensors = append(tensors, model.GGUFTensor{Name: name, DType: x.DType, Shape: []int{in}, Data: x.Data})
+			tensors = append(tensors, checkpoint.GGUFTensor{Name: name, DType: x.DType, Shape: []int{in}, Data: x.Data})
 			return
 		}
 		x := quant.Encode(name, m.dtype(t, typesOf), out, in, 0, w)
-		tensors = append(tensors, model.GGUFTensor{Name: name, DType: x.DType, Shape: x.Shape, Data: x.Data})
+		tensors = append(tensors, checkpoint.GGUFTensor{Name: name, DType: x.DType, Shape: x.Shape, Data: x.Data})
 	}
 	add("token_embd.weight", "token_embd.weight", mixVocabulary, s.hidden)
 	for i, from := range layers {
@@ -89,7 +90,7 @@ func mixGGUF(t testing.TB, shape string, m mix, layers []int) []byte {
 	}
 	add("output_norm.weight", "", 0, s.hidden)
 	add("output.weight", "output.weight", mixVocabulary, s.hidden)
-	metadata := []model.GGUFField{
+	metadata := []checkpoint.GGUFField{
 		{Key: "general.architecture", Value: "qwen3"}, {Key: "qwen3.block_count", Value: uint32(len(layers))},
 		{Key: "qwen3.context_length", Value: uint32(1024)}, {Key: "qwen3.embedding_length", Value: uint32(s.hidden)},
 		{Key: "qwen3.feed_forward_length", Value: uint32(s.mlp)}, {Key: "qwen3.attention.head_count", Value: uint32(s.heads)},
@@ -97,7 +98,7 @@ func mixGGUF(t testing.TB, shape string, m mix, layers []int) []byte {
 		{Key: "qwen3.rope.freq_base", Value: float32(1e6)}, {Key: "qwen3.attention.layer_norm_rms_epsilon", Value: float32(1e-6)},
 	}
 	var b bytes.Buffer
-	if err := model.WriteGGUF(&b, metadata, tensors); err != nil {
+	if err := checkpoint.WriteGGUF(&b, metadata, tensors); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -125,7 +126,7 @@ func TestMixes(t *testing.T) {
 	for shape, mixes := range readMixes(t) {
 		for name, m := range mixes {
 			t.Run(shape+" "+name, func(t *testing.T) {
-				c, err := model.NewGGUFCheckpoint(mixGGUF(t, shape, m, []int{0, 3, mixLayers - 1}))
+				c, err := checkpoint.NewGGUF(mixGGUF(t, shape, m, []int{0, 3, mixLayers - 1}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,12 +135,12 @@ func TestMixes(t *testing.T) {
 					x, _ := c.Tensor(n)
 					types[x.DType.String()] = true
 				}
-				in := model.Inspect(c)
+				in := checkpoint.Inspect(c)
 				if len(in.DTypes) != len(types) || in.BitsPerWeight < 2 || in.BitsPerWeight > 10 {
 					t.Errorf("inspect: %d types of %v, %.2f bits a weight", len(in.DTypes), types, in.BitsPerWeight)
 				}
 				tokens := ids(3, 20)
-				run := func(src model.Source, exact bool, parts ...int) (results []model.Result) {
+				run := func(src checkpoint.Source, exact bool, parts ...int) (results []model.Result) {
 					m := open(t, src, cpu.Options{Threads: 2, Exact: exact})
 					kv, at := cache(t, m, backend.KVF32), 0
 					for _, n := range parts {
@@ -175,7 +176,7 @@ func TestDeviceBytesOfConvertedTypes(t *testing.T) {
 		most           string
 		rounded, exact float64 // bits a weight of the projections
 	}{{"Q4_K", 4.5, 4.5}, {"Q5_K", 16, 32}, {"Q3_K", 6.5625, 6.5625}, {"Q2_K", 16, 32}} {
-		c, err := model.NewGGUFCheckpoint(mixGGUF(t, "wide", mix{Most: tc.most}, []int{0}))
+		c, err := checkpoint.NewGGUF(mixGGUF(t, "wide", mix{Most: tc.most}, []int{0}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/models/tinygsm"
 	"windrow/quant"
 	"windrow/rope"
+	"windrow/synthetic"
 	"windrow/tokenizer"
 )
 
@@ -32,11 +34,11 @@ func ggufName(t testing.TB, name string) string {
 
 // widened is a source whose weights are all f32, decoded by package quant.
 type widened struct {
-	model.Source
+	checkpoint.Source
 	seen map[string]backend.Tensor // the naive forward asks for each of them often
 }
 
-func widen(src model.Source) widened { return widened{src, map[string]backend.Tensor{}} }
+func widen(src checkpoint.Source) widened { return widened{src, map[string]backend.Tensor{}} }
 
 func (w widened) Tensor(name string) (backend.Tensor, bool) {
 	if x, ok := w.seen[name]; ok {
@@ -59,17 +61,17 @@ func (w widened) Tensor(name string) (backend.Tensor, bool) {
 
 // makeGGUF writes src as a GGUF file of architecture arch; matrices become
 // what dtype says, vectors f32, as llama.cpp's converter does.
-func makeGGUF(t testing.TB, src model.Source, arch string, tokens []model.GGUFField, dtype func(name string, in int) backend.DType) []byte {
+func makeGGUF(t testing.TB, src checkpoint.Source, arch string, tokens []checkpoint.GGUFField, dtype func(name string, in int) backend.DType) []byte {
 	t.Helper()
 	c := src.Config()
-	metadata := append([]model.GGUFField{
+	metadata := append([]checkpoint.GGUFField{
 		{Key: "general.architecture", Value: arch}, {Key: arch + ".block_count", Value: uint32(c.Layers)},
 		{Key: arch + ".context_length", Value: uint32(c.MaxPositions)}, {Key: arch + ".embedding_length", Value: uint32(c.HiddenSize)},
 		{Key: arch + ".feed_forward_length", Value: uint32(c.IntermediateSize)}, {Key: arch + ".attention.head_count", Value: uint32(c.Heads)},
 		{Key: arch + ".attention.head_count_kv", Value: uint32(c.KVHeads)}, {Key: arch + ".attention.key_length", Value: uint32(c.HeadDim)},
 		{Key: arch + ".rope.freq_base", Value: float32(c.Rope.Theta)}, {Key: arch + ".attention.layer_norm_rms_epsilon", Value: c.RMSNormEps},
 	}, tokens...)
-	var tensors []model.GGUFTensor
+	var tensors []checkpoint.GGUFTensor
 	for _, name := range src.Names() {
 		x, _ := widen(src).Tensor(name)
 		in := x.Shape[len(x.Shape)-1]
@@ -83,17 +85,17 @@ func makeGGUF(t testing.TB, src model.Source, arch string, tokens []model.GGUFFi
 		if !quant.Blocks(data, dt, row) {
 			t.Fatalf("%s: cannot write %v", name, dt)
 		}
-		tensors = append(tensors, model.GGUFTensor{Name: ggufName(t, name), DType: dt, Shape: x.Shape, Data: data})
+		tensors = append(tensors, checkpoint.GGUFTensor{Name: ggufName(t, name), DType: dt, Shape: x.Shape, Data: data})
 	}
 	var b bytes.Buffer
-	if err := model.WriteGGUF(&b, metadata, tensors); err != nil {
+	if err := checkpoint.WriteGGUF(&b, metadata, tensors); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // ggufTokens is tiny-gsm's tokenizer as GGUF metadata.
-func ggufTokens(t testing.TB) []model.GGUFField {
+func ggufTokens(t testing.TB) []checkpoint.GGUFField {
 	t.Helper()
 	var file struct {
 		Added []struct {
@@ -136,7 +138,7 @@ func ggufTokens(t testing.TB) []model.GGUFField {
 		}
 		merges = append(merges, m.(string))
 	}
-	return []model.GGUFField{
+	return []checkpoint.GGUFField{
 		{Key: "tokenizer.ggml.model", Value: "gpt2"}, {Key: "tokenizer.ggml.pre", Value: "qwen2"}, {Key: "tokenizer.ggml.tokens", Value: tokens},
 		{Key: "tokenizer.ggml.token_type", Value: kinds}, {Key: "tokenizer.ggml.merges", Value: merges},
 		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(4094)}, {Key: "tokenizer.ggml.padding_token_id", Value: uint32(4092)},
@@ -144,9 +146,9 @@ func ggufTokens(t testing.TB) []model.GGUFField {
 	}
 }
 
-func ggufCheckpoint(t testing.TB, data []byte) *model.Checkpoint {
+func ggufCheckpoint(t testing.TB, data []byte) *checkpoint.Checkpoint {
 	t.Helper()
-	c, err := model.NewGGUFCheckpoint(data)
+	c, err := checkpoint.NewGGUF(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func relativeNorm(got []model.Result, want [][]float64) float64 {
 func TestTinyGGUF(t *testing.T) {
 	src := tiny(t)
 	tokens := ids(2, 6)
-	run := func(src model.Source) []model.Result {
+	run := func(src checkpoint.Source) []model.Result {
 		m := open(t, src, cpu.Options{Exact: true, Kernels: "go"})
 		return forward(t, m, batch(part{cache(t, m, backend.KVF32), tokens}))
 	}
@@ -265,20 +267,20 @@ func TestGGUFTokenizerRefuses(t *testing.T) {
 	}
 }
 
-type onlyEmbedding struct{ model.Source }
+type onlyEmbedding struct{ checkpoint.Source }
 
 func (onlyEmbedding) Names() []string { return []string{"model.embed_tokens.weight"} }
 
 // Every block type in every place, embedding and head included, and qwen2 with
 // its biases: rows of 256 fit all of them.
 func TestGGUFBlocksEverywhere(t *testing.T) {
-	config := &model.Config{Architecture: "qwen2", HiddenSize: 256, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64, IntermediateSize: 512, VocabSize: 97,
+	config := &checkpoint.Config{Architecture: "qwen2", HiddenSize: 256, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 64, IntermediateSize: 512, VocabSize: 97,
 		RMSNormEps: 1e-6, MaxPositions: 1024, MaskTokenID: -1, Rope: rope.Config{HeadDim: 64, Theta: 10000}}
-	src := model.RandomSource(config, backend.BF16, 3)
+	src := synthetic.RandomSource(config, backend.BF16, 3)
 	types := []backend.DType{backend.Q4_K, backend.Q6_K, backend.Q8_0, backend.Q4_0, backend.F16, backend.F32}
 	next := 0
 	gguf := ggufCheckpoint(t, makeGGUF(t, src, "qwen2", nil, func(string, int) backend.DType { next++; return types[next%len(types)] }))
-	in := model.Inspect(gguf)
+	in := checkpoint.Inspect(gguf)
 	if len(in.DTypes) != len(types) || !in.QKVBias || in.QKNorm {
 		t.Errorf("inspection %+v", in)
 	}

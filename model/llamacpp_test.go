@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/tokenizer"
@@ -44,9 +45,9 @@ func readLlamaReference(t *testing.T) (r llamaReference) {
 	return r
 }
 
-func openLlama(t *testing.T, name string) *model.Checkpoint {
+func openLlama(t *testing.T, name string) *checkpoint.Checkpoint {
 	t.Helper()
-	c, err := model.Open(filepath.Join(llamaFolder, name))
+	c, err := checkpoint.Open(filepath.Join(llamaFolder, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +92,12 @@ func TestLlamaFilesWriteBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := model.ReadGGUF(data)
+		g, err := checkpoint.ReadGGUF(data)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		var b bytes.Buffer
-		if err := model.WriteGGUF(&b, g.Metadata, g.Tensors); err != nil {
+		if err := checkpoint.WriteGGUF(&b, g.Metadata, g.Tensors); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if !bytes.Equal(b.Bytes(), data) {
@@ -114,7 +115,7 @@ func TestLlamaLogits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden, err := model.ReadSafetensors(data)
+		golden, err := checkpoint.ReadSafetensors(data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 )
@@ -28,7 +29,7 @@ func TestMLXWeights(t *testing.T) {
 	if err := json.Unmarshal(data, &want); err != nil {
 		t.Fatal(err)
 	}
-	c, err := model.Open(mlxFolder)
+	c, err := checkpoint.Open(mlxFolder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +64,11 @@ func TestMLXLogits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden, err := model.ReadSafetensors(data)
+	golden, err := checkpoint.ReadSafetensors(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := model.Open(mlxFolder)
+	c, err := checkpoint.Open(mlxFolder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,10 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/convert"
 	"windrow/cpu"
 	"windrow/model"
-	"windrow/quant"
 )
 
 // publishedFolders are those of testdata/published, with the type that most of
@@ -39,9 +40,9 @@ var publishedFolders = []struct {
 	{"compressed-fp8", backend.F8_E4M3, 128, 14, "compressed-tensors: e4m3, a scale for 1 outputs by all inputs"},
 }
 
-func openPublished(t testing.TB, name string) *model.Checkpoint {
+func openPublished(t testing.TB, name string) *checkpoint.Checkpoint {
 	t.Helper()
-	c, err := model.Open(filepath.Join("testdata/published", name))
+	c, err := checkpoint.Open(filepath.Join("testdata/published", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func openPublished(t testing.TB, name string) *model.Checkpoint {
 
 // made is a source whose tensors have their bytes.
 type made struct {
-	model.Source
+	checkpoint.Source
 	t testing.TB
 }
 
@@ -111,7 +112,7 @@ func TestPublishedWeights(t *testing.T) {
 			if count != f.count {
 				t.Errorf("%d weights of %v in groups of %d, want %d", count, f.dt, f.group, f.count)
 			}
-			if in := model.Inspect(c); in.Quantization != f.form {
+			if in := checkpoint.Inspect(c); in.Quantization != f.form {
 				t.Errorf("inspect says %q, want %q", in.Quantization, f.form)
 			}
 		})
@@ -126,7 +127,7 @@ func TestPublishedLogits(t *testing.T) {
 	for i := range tokens {
 		tokens[i], positions[i] = int32(i*37%64), int32(i)
 	}
-	forward := func(t *testing.T, src model.Source, exact bool) []model.Result {
+	forward := func(t *testing.T, src checkpoint.Source, exact bool) []model.Result {
 		t.Helper()
 		b, err := cpu.New(cpu.Options{Threads: 2, Exact: exact})
 		if err != nil {
@@ -210,7 +211,7 @@ func TestPublishedLoadIsCancelled(t *testing.T) {
 func TestPublishedIsNotQuantisedAgain(t *testing.T) {
 	for _, f := range publishedFolders {
 		dst := filepath.Join(t.TempDir(), "q")
-		_, err := model.Quantize(t.Context(), openPublished(t, f.name), dst, quant.Policy{Bits: 4, Group: 64}, nil)
+		_, err := convert.Quantize(t.Context(), openPublished(t, f.name), dst, convert.Policy{Bits: 4, Group: 64}, nil)
 		if err == nil || !strings.Contains(err.Error(), "already: want a model in bf16, f16 or f32") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", f.name, err)
 		}

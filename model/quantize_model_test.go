@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/convert"
 	"windrow/cpu"
 	"windrow/model"
-	"windrow/quant"
 	"windrow/tokenizer"
 )
 
@@ -19,27 +20,27 @@ import (
 // float64 forward on the same weights; how far they are from those in bf16 is
 // held against what was measured.
 func TestTinyQuantized(t *testing.T) {
-	src := tiny(t).(*model.Checkpoint)
+	src := tiny(t).(*checkpoint.Checkpoint)
 	tokens := ids(2, 3)
 	exact := reference(t, widen(src), tokens, positions(len(tokens)))
 	for _, tc := range []struct {
-		policy quant.Policy
+		policy convert.Policy
 		bits   float64 // a weight, of the whole model
 		off    float64 // relative norm of the logits against bf16, with room
 	}{
-		{quant.DefaultPolicy(), 5.783, 0.2},
-		{quant.Policy{Bits: 4, Group: 64}, 4.506, 0.35},
-		{quant.Policy{Bits: 8, Group: 32, Selective: true}, 9.781, 0.015},
+		{convert.DefaultPolicy(), 5.783, 0.2},
+		{convert.Policy{Bits: 4, Group: 64}, 4.506, 0.35},
+		{convert.Policy{Bits: 8, Group: 32, Selective: true}, 9.781, 0.015},
 	} {
 		dst := filepath.Join(t.TempDir(), "q")
-		report, err := model.Quantize(context.Background(), src, dst, tc.policy, nil)
+		report, err := convert.Quantize(context.Background(), src, dst, tc.policy, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if math.Abs(report.BitsAfter-tc.bits) > 0.001 {
 			t.Errorf("%s: %.3f bits a weight, want %.3f", tc.policy.Name(), report.BitsAfter, tc.bits)
 		}
-		q, err := model.Open(dst)
+		q, err := checkpoint.Open(dst)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,15 +71,15 @@ func TestQuantizeGGUF(t *testing.T) {
 	src := tiny(t)
 	gguf := ggufCheckpoint(t, makeGGUF(t, src, "qwen3", ggufTokens(t), func(string, int) backend.DType { return backend.BF16 }))
 	dst := filepath.Join(t.TempDir(), "q")
-	if _, err := model.Quantize(context.Background(), gguf, dst, quant.DefaultPolicy(), nil); err != nil {
+	if _, err := convert.Quantize(context.Background(), gguf, dst, convert.DefaultPolicy(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q, err := model.Open(dst)
+	q, err := checkpoint.Open(dst)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	want, _, err := model.QuantizeSource(context.Background(), src, quant.DefaultPolicy())
+	want, _, err := convert.Quantized(context.Background(), src, convert.DefaultPolicy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestQuantizeGGUF(t *testing.T) {
 	}
 }
 
-func mustFile(t testing.TB, c *model.Checkpoint, name string) []byte {
+func mustFile(t testing.TB, c *checkpoint.Checkpoint, name string) []byte {
 	t.Helper()
 	data, err := c.ReadFile(name)
 	if err != nil {
@@ -108,8 +109,8 @@ func mustFile(t testing.TB, c *model.Checkpoint, name string) []byte {
 
 // A row's bits do not depend on what rides along, whatever the format.
 func TestQuantizedSequencesTogether(t *testing.T) {
-	for _, p := range []quant.Policy{{Bits: 4, Group: 64}, {Bits: 8, Group: 32, Selective: true}} {
-		src, _, err := model.QuantizeSource(context.Background(), tiny(t), p)
+	for _, p := range []convert.Policy{{Bits: 4, Group: 64}, {Bits: 8, Group: 32, Selective: true}} {
+		src, _, err := convert.Quantized(context.Background(), tiny(t), p)
 		if err != nil {
 			t.Fatal(err)
 		}

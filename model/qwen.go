@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/rope"
 )
 
@@ -13,7 +14,7 @@ import (
 //
 // A Model runs one forward at a time.
 type Model struct {
-	config  *Config
+	config  *checkpoint.Config
 	backend backend.Backend
 	rope    *rope.Table
 
@@ -40,13 +41,13 @@ type layer struct {
 // q/k norms and biases; the config is held against it.
 //
 // The source must stay open for the model's life: a backend may keep its bytes.
-func Load(b backend.Backend, src Source) (*Model, error) {
+func Load(b backend.Backend, src checkpoint.Source) (*Model, error) {
 	return LoadContext(context.Background(), b, src)
 }
 
 // LoadContext is Load for weights whose checkpoint stores them in another form:
 // they are converted one after the other, as long as ctx lasts.
-func LoadContext(ctx context.Context, b backend.Backend, src Source) (*Model, error) {
+func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source) (*Model, error) {
 	c := src.Config()
 	table, err := rope.New(c.Rope)
 	if err != nil {
@@ -100,14 +101,14 @@ func LoadContext(ctx context.Context, b backend.Backend, src Source) (*Model, er
 }
 
 // Config is the model's configuration.
-func (m *Model) Config() *Config { return m.config }
+func (m *Model) Config() *checkpoint.Config { return m.config }
 
 // Backend is the backend that holds the weights.
 func (m *Model) Backend() backend.Backend { return m.backend }
 
 // WeightBytes is how many bytes of weights a forward reads, scales and biases
 // included: all but the embedding's rows that are not looked up.
-func (m *Model) WeightBytes(src Source) (n int64) {
+func (m *Model) WeightBytes(src checkpoint.Source) (n int64) {
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
 		if ok && (name != "model.embed_tokens.weight" || m.head == m.embed) {
@@ -121,7 +122,7 @@ func (m *Model) WeightBytes(src Source) (n int64) {
 type loader struct {
 	ctx context.Context
 	b   backend.Backend
-	src Source
+	src checkpoint.Source
 	err error
 }
 

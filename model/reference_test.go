@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/model"
+	"windrow/checkpoint"
 	"windrow/quant"
 	"windrow/rope"
 )
@@ -15,7 +15,7 @@ import (
 // reference computes a forward the naive way, in float64, without cache,
 // batches or kernels: the whole sequence of (token, position) pairs at once,
 // plain causal. It returns the logits of every row.
-func reference(t testing.TB, src model.Source, tokens, positions []int32) [][]float64 {
+func reference(t testing.TB, src checkpoint.Source, tokens, positions []int32) [][]float64 {
 	t.Helper()
 	c := src.Config()
 	w := func(name string) []float64 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/quant"
 )
 
@@ -34,7 +35,7 @@ func splitOf(name string) backend.Split {
 
 // checkDevices tells whether n devices can share a model: whole heads, and
 // whole groups or blocks of what o and down take.
-func checkDevices(src Source, n int) error {
+func checkDevices(src checkpoint.Source, n int) error {
 	if n <= 1 {
 		return nil
 	}
@@ -52,7 +53,7 @@ func checkDevices(src Source, n int) error {
 }
 
 // sharedBy tells why n devices cannot share a model.
-func sharedBy(src Source, n int) error {
+func sharedBy(src checkpoint.Source, n int) error {
 	c := src.Config()
 	for _, d := range []struct {
 		what  string
@@ -77,7 +78,7 @@ func sharedBy(src Source, n int) error {
 
 // DeviceBytes is what the weights of a source take on each of n devices, types
 // without kernels there converted, as quant.Convert does with exact.
-func DeviceBytes(src Source, n int, exact bool) (bytes int64) {
+func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 )
 
 // A golden file holds what a reference engine computed, as safetensors:
@@ -47,7 +48,7 @@ type ValidateOptions struct {
 
 // Validate recomputes every entry of a golden file and reports how far off
 // each is, in the order prompt, hidden states, windows.
-func (m *Model) Validate(ctx context.Context, golden *Safetensors, o ValidateOptions) ([]Deviation, error) {
+func (m *Model) Validate(ctx context.Context, golden *checkpoint.Safetensors, o ValidateOptions) ([]Deviation, error) {
 	v := validator{m: m, golden: golden, o: o}
 	for _, prefix := range []string{"", "prompt."} {
 		if _, ok := golden.Lookup(prefix + "ids"); !ok {
@@ -79,7 +80,7 @@ func (m *Model) Validate(ctx context.Context, golden *Safetensors, o ValidateOpt
 
 type validator struct {
 	m      *Model
-	golden *Safetensors
+	golden *checkpoint.Safetensors
 	o      ValidateOptions
 	out    []Deviation
 }

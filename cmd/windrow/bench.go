@@ -11,14 +11,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/eval"
-	"windrow/model"
+	"windrow/synthetic"
 )
 
 func benchCommand() *cli.Command {
 	flags := append(modelFlags(),
-		&cli.StringSliceFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model (repeatable with --dry): " + strings.Join(model.ShapeNames(), ", ")},
+		&cli.StringSliceFlag{Name: "shape", Category: categoryModel, Usage: "random weights in the shape of `NAME` instead of a model (repeatable with --dry): " + strings.Join(synthetic.ShapeNames(), ", ")},
 		&cli.StringFlag{Name: "dtype", Category: categoryModel, Value: "bf16", Usage: "with --shape: `TYPE` of the weights, bf16, f16, f32, or a quantised type for the layers with the rest in bf16 (affine4, affine8, or one of GGUF such as q8_0, q5_k, q4_k)"},
 	)
 	for _, f := range adaptiveFlags(&cli.StringSliceFlag{Name: "mode", Category: categoryDecoding, Usage: "`MODE` to measure (repeatable; default: ar, wedlm, and verified with a fixed and an adaptive window)"}) {
@@ -192,7 +193,7 @@ func parseSizes(c *cli.Context, flag string, least int) ([]int, error) {
 }
 
 // openBenchModel opens --model or makes --shape.
-func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Source, error) {
+func openBenchModel(c *cli.Context, machine machineOptions) (*engine, checkpoint.Source, error) {
 	shapes := c.StringSlice("shape")
 	if len(shapes) == 0 {
 		if c.IsSet("dtype") {
@@ -218,10 +219,10 @@ func openBenchModel(c *cli.Context, machine machineOptions) (*engine, model.Sour
 }
 
 // parseShape finds a shape, and the type that its weights are to have.
-func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, error) {
-	config, ok := model.ShapeConfig(name)
+func parseShape(c *cli.Context, name string) (*checkpoint.Config, backend.DType, error) {
+	config, ok := synthetic.ShapeConfig(name)
 	if !ok {
-		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(model.ShapeNames(), ", "))
+		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(synthetic.ShapeNames(), ", "))
 	}
 	var names []string
 	for _, d := range backend.DTypes() {
@@ -234,8 +235,8 @@ func parseShape(c *cli.Context, name string) (*model.Config, backend.DType, erro
 }
 
 // openShape makes a model of random weights.
-func openShape(ctx context.Context, name string, config *model.Config, dtype backend.DType, machine machineOptions) (*engine, model.Source, error) {
-	src := model.RandomSource(config, dtype, 1)
+func openShape(ctx context.Context, name string, config *checkpoint.Config, dtype backend.DType, machine machineOptions) (*engine, checkpoint.Source, error) {
+	src := synthetic.RandomSource(config, dtype, 1)
 	e := &engine{name: name, machine: machine}
 	if err := e.start(ctx, src); err != nil {
 		e.Close()
@@ -337,7 +338,7 @@ func (p *benchPlan) addText(ctx context.Context, e *engine, name string, n int) 
 }
 
 // run measures everything once a repetition.
-func (p *benchPlan) run(ctx context.Context, e *engine, src model.Source, bar *progress) (*benchReport, error) {
+func (p *benchPlan) run(ctx context.Context, e *engine, src checkpoint.Source, bar *progress) (*benchReport, error) {
 	s := newStopwatch(e, timed)
 	defer s.Close()
 	m := newMeasurements(len(p.texts), len(p.modes))

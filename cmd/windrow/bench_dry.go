@@ -10,8 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/metal"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // dryReport is the object that bench --dry prints.
@@ -68,7 +70,7 @@ func benchDry(c *cli.Context, machine machineOptions, p benchPlan) error {
 
 type drySource struct {
 	name   string
-	source model.Source
+	source checkpoint.Source
 }
 
 // drySources are the shapes, without weights, or the model.
@@ -82,21 +84,21 @@ func drySources(c *cli.Context) (list []drySource, err error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, drySource{name, model.EmptySource(config, dtype)})
+			list = append(list, drySource{name, synthetic.EmptySource(config, dtype)})
 		}
 		return list, nil
 	}
 	if c.IsSet("dtype") {
 		return nil, usagef("--dtype: a model has its own; it goes with --shape")
 	}
-	checkpoint, name, err := openCheckpoint(c.Context, c.String("model"))
+	source, name, err := openCheckpoint(c.Context, c.String("model"))
 	if err != nil {
 		return nil, err
 	}
-	return []drySource{{name, checkpoint}}, nil
+	return []drySource{{name, source}}, nil
 }
 
-func (p *benchPlan) dry(ctx context.Context, machine machineOptions, name string, src model.Source) (*dryModel, error) {
+func (p *benchPlan) dry(ctx context.Context, machine machineOptions, name string, src checkpoint.Source) (*dryModel, error) {
 	config := src.Config()
 	if err := p.fit(config.MaxPositions); err != nil {
 		return nil, err

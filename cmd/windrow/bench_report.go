@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"windrow/model"
+	"windrow/checkpoint"
 )
 
 // measurements are the values of all repetitions.
@@ -93,7 +93,7 @@ type benchSpread struct {
 	BatchMS         map[string]spread `json:"batch_ms,omitempty"`
 }
 
-func (p *benchPlan) report(e *engine, src model.Source, s *stopwatch, m *measurements) *benchReport {
+func (p *benchPlan) report(e *engine, src checkpoint.Source, s *stopwatch, m *measurements) *benchReport {
 	f := e.backend.Features()
 	r := &benchReport{
 		Model: e.name, DType: weightDType(src), Backend: e.backend.Name(), Kernels: f.Kernels, Exact: f.Exact,
@@ -152,7 +152,7 @@ func newBenchMode(data, mode string, runs, first []modeRun) benchMode {
 
 // weightDType is the dtype that most of the weights have: that of the layers'
 // projections, whatever the embedding is kept in.
-func weightDType(src model.Source) string {
+func weightDType(src checkpoint.Source) string {
 	weights := map[string]int{}
 	most := ""
 	for _, name := range src.Names() {

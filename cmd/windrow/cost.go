@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"windrow/checkpoint"
 	"windrow/decoder"
-	"windrow/model"
 )
 
 // The measurement of c(rows) for the adaptive window.
@@ -80,7 +80,7 @@ func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.
 
 // costKey names what c(rows) depends on: program, device, kernels, threads,
 // arithmetic and the shapes and formats of the weights, not their values.
-func costKey(e *engine, src model.Source) string {
+func costKey(e *engine, src checkpoint.Source) string {
 	f, c := e.backend.Features(), src.Config()
 	h := sha256.New()
 	for _, name := range src.Names() {
@@ -95,7 +95,7 @@ func costKey(e *engine, src model.Source) string {
 
 // cost is c(rows) of an open model: what is kept of it, or measured now. It is
 // nil where it cannot be measured: then the window is fixed.
-func (e *engine) cost(ctx context.Context, src model.Source) *decoder.CostModel {
+func (e *engine) cost(ctx context.Context, src checkpoint.Source) *decoder.CostModel {
 	return keptCost(costKey(e, src), time.Now(), func() (*decoder.CostModel, error) { return measureCost(ctx, e, costTime) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/cuda"
 	"windrow/metal"
@@ -37,8 +38,8 @@ type opened struct {
 // openBackend opens the device that the flags ask for. auto takes the GPU
 // where one can hold the weights, and says on notes why it does not take one
 // that is there.
-func openBackend(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
-	gpus := map[string]func(machineOptions, model.Source, io.Writer) (*opened, error){backendCUDA: openCUDA, backendMetal: openMetal}
+func openBackend(m machineOptions, src checkpoint.Source, notes io.Writer) (*opened, error) {
+	gpus := map[string]func(machineOptions, checkpoint.Source, io.Writer) (*opened, error){backendCUDA: openCUDA, backendMetal: openMetal}
 	for _, name := range m.kinds() {
 		b, err := gpus[name](m, src, notes)
 		switch {
@@ -78,7 +79,7 @@ func (m machineOptions) kinds() []string {
 const uploadBarBytes = 1 << 30
 
 // openCUDA opens a GPU that can hold the weights, or several that can share them.
-func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, error) {
+func openCUDA(m machineOptions, src checkpoint.Source, notes io.Writer) (*opened, error) {
 	// Where there is no GPU, and none was asked for, it is no news what one would want.
 	unfit := cuda.CheckKVType(m.kv)
 	if unfit != nil && (m.backend == backendCUDA || m.gpus > 1) {
@@ -118,7 +119,7 @@ func openCUDA(m machineOptions, src model.Source, notes io.Writer) (*opened, err
 }
 
 // openGroup opens several GPUs that can hold their parts of the weights.
-func openGroup(o cuda.Options, n int, src model.Source) (*opened, error) {
+func openGroup(o cuda.Options, n int, src checkpoint.Source) (*opened, error) {
 	g, err := cuda.NewGroup(o, n)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func openGroup(o cuda.Options, n int, src model.Source) (*opened, error) {
 
 // openMetal opens an Apple GPU that can hold the weights, in place where they
 // are mapped.
-func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error) {
+func openMetal(m machineOptions, src checkpoint.Source, _ io.Writer) (*opened, error) {
 	largest := 0
 	var types []backend.DType // of matrices
 	for _, name := range src.Names() {
@@ -149,7 +150,7 @@ func openMetal(m machineOptions, src model.Source, _ io.Writer) (*opened, error)
 			}
 		}
 	}
-	b, err := metal.New(metal.Options{Exact: m.exact, Mapped: model.Mappings(src), Largest: largest})
+	b, err := metal.New(metal.Options{Exact: m.exact, Mapped: checkpoint.Mappings(src), Largest: largest})
 	if err != nil {
 		return nil, err
 	}

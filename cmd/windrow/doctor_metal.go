@@ -9,7 +9,7 @@ import (
 	"windrow/backend"
 	checks "windrow/backend/doctor"
 	"windrow/metal"
-	"windrow/model"
+	"windrow/synthetic"
 )
 
 // examinedSteps are models whose steps the doctor times, with random weights.
@@ -58,7 +58,7 @@ func examineStep(ctx context.Context, name, shape string, dtype backend.DType, m
 
 // stepTimes also returns the rate at which a step of one row reads, in GB/s.
 func stepTimes(ctx context.Context, shape string, dtype backend.DType, machine machineOptions) (detail string, rate float64, err error) {
-	config, ok := model.ShapeConfig(shape)
+	config, ok := synthetic.ShapeConfig(shape)
 	if !ok {
 		return "", 0, fmt.Errorf("no shape %s", shape)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"windrow/backend"
-	"windrow/model"
+	"windrow/checkpoint"
 	"windrow/models/tinygsm"
 	"windrow/quant"
 )
@@ -27,31 +27,31 @@ func writeGGUF(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 3 || types[args[1]] == 0 {
 		ts.Fatalf("usage: gguf file type [mask|bare]")
 	}
-	src, err := model.NewCheckpoint(tinygsm.Files())
+	src, err := checkpoint.New(tinygsm.Files())
 	ts.Check(err)
 	c := src.Config()
 	metadata := ggufConfig(c)
 	switch kind := append(args, "")[2]; kind {
 	case "mask":
-		metadata = append(metadata, model.GGUFField{Key: "tokenizer.ggml.mask_token_id", Value: uint32(c.MaskTokenID)})
+		metadata = append(metadata, checkpoint.GGUFField{Key: "tokenizer.ggml.mask_token_id", Value: uint32(c.MaskTokenID)})
 		fallthrough
 	case "":
 		metadata = append(metadata, ggufVocabulary(ts.Check, c.VocabSize)...)
 	}
-	var tensors []model.GGUFTensor
+	var tensors []checkpoint.GGUFTensor
 	for _, name := range src.Names() {
 		t, _ := src.Tensor(name)
 		tensors = append(tensors, ggufTensor(ts, t, types[args[1]]))
 	}
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(model.WriteGGUF(f, metadata, tensors))
+	ts.Check(checkpoint.WriteGGUF(f, metadata, tensors))
 	ts.Check(f.Close())
 }
 
 // ggufConfig is a config as metadata.
-func ggufConfig(c *model.Config) []model.GGUFField {
-	return []model.GGUFField{
+func ggufConfig(c *checkpoint.Config) []checkpoint.GGUFField {
+	return []checkpoint.GGUFField{
 		{Key: "general.architecture", Value: "qwen3"}, {Key: "qwen3.block_count", Value: uint32(c.Layers)},
 		{Key: "qwen3.context_length", Value: uint32(c.MaxPositions)}, {Key: "qwen3.embedding_length", Value: uint32(c.HiddenSize)},
 		{Key: "qwen3.feed_forward_length", Value: uint32(c.IntermediateSize)}, {Key: "qwen3.attention.head_count", Value: uint32(c.Heads)},
@@ -62,7 +62,7 @@ func ggufConfig(c *model.Config) []model.GGUFField {
 }
 
 // tinyGGUF is the embedded model as a GGUF file's metadata and its vectors.
-func tinyGGUF(t *testing.T) (metadata []model.GGUFField, tensors []model.GGUFTensor) {
+func tinyGGUF(t *testing.T) (metadata []checkpoint.GGUFField, tensors []checkpoint.GGUFTensor) {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
@@ -70,12 +70,12 @@ func tinyGGUF(t *testing.T) (metadata []model.GGUFField, tensors []model.GGUFTen
 			t.Fatal(err)
 		}
 	}
-	src, err := model.NewCheckpoint(tinygsm.Files())
+	src, err := checkpoint.New(tinygsm.Files())
 	check(err)
 	c := src.Config()
 	for _, name := range src.Names() {
 		if t, _ := src.Tensor(name); len(t.Shape) == 1 {
-			tensors = append(tensors, model.GGUFTensor{Name: ggufNames.Replace(name), DType: backend.F32, Shape: t.Shape, Data: make([]byte, 4*t.Shape[0])})
+			tensors = append(tensors, checkpoint.GGUFTensor{Name: ggufNames.Replace(name), DType: backend.F32, Shape: t.Shape, Data: make([]byte, 4*t.Shape[0])})
 		}
 	}
 	return append(ggufConfig(c), ggufVocabulary(check, c.VocabSize)...), tensors
@@ -86,7 +86,7 @@ var ggufNames = strings.NewReplacer("model.embed_tokens", "token_embd", "model.n
 	"mlp.", "ffn_", "_proj", "")
 
 // ggufTensor converts a tensor row by row.
-func ggufTensor(ts *testscript.TestScript, t backend.Tensor, d backend.DType) model.GGUFTensor {
+func ggufTensor(ts *testscript.TestScript, t backend.Tensor, d backend.DType) checkpoint.GGUFTensor {
 	in := t.Shape[len(t.Shape)-1]
 	switch {
 	case len(t.Shape) == 1:
@@ -102,12 +102,12 @@ func ggufTensor(ts *testscript.TestScript, t backend.Tensor, d backend.DType) mo
 			ts.Fatalf("%s: cannot write %v", t.Name, d)
 		}
 	}
-	return model.GGUFTensor{Name: ggufNames.Replace(t.Name), DType: d, Shape: t.Shape, Data: data}
+	return checkpoint.GGUFTensor{Name: ggufNames.Replace(t.Name), DType: d, Shape: t.Shape, Data: data}
 }
 
 // ggufVocabulary is the embedded model's tokenizer as metadata. Kinds of
 // tokens: 1 normal, 3 control, 5 unused.
-func ggufVocabulary(check func(error), size int) []model.GGUFField {
+func ggufVocabulary(check func(error), size int) []checkpoint.GGUFField {
 	var file struct {
 		Added []struct {
 			ID      int
@@ -140,7 +140,7 @@ func ggufVocabulary(check func(error), size int) []model.GGUFField {
 		}
 		merges = append(merges, m.(string))
 	}
-	return []model.GGUFField{
+	return []checkpoint.GGUFField{
 		{Key: "tokenizer.ggml.model", Value: "gpt2"}, {Key: "tokenizer.ggml.pre", Value: "qwen2"},
 		{Key: "tokenizer.ggml.tokens", Value: tokens}, {Key: "tokenizer.ggml.token_type", Value: kinds},
 		{Key: "tokenizer.ggml.merges", Value: merges}, {Key: "tokenizer.chat_template", Value: config.Template},

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"windrow/model"
+	"windrow/checkpoint"
 	"windrow/models/tinygsm"
 	"windrow/tokenizer"
 )
@@ -81,7 +81,7 @@ func checkShown(t *testing.T, what, shown string, lines bool) {
 
 // tryModel opens a model from memory with its tokenizer, and looks at all of
 // its tensors; every error and all output must be fit for a terminal.
-func tryModel(t *testing.T, what string, c *model.Checkpoint, err error) {
+func tryModel(t *testing.T, what string, c *checkpoint.Checkpoint, err error) {
 	t.Helper()
 	if err != nil {
 		checkShown(t, what+": error", err.Error(), false)
@@ -153,7 +153,7 @@ func TestHostileFolder(t *testing.T) {
 					}
 					mutant := maps.Clone(files)
 					mutant[name] = wrap(changed)
-					c, err := model.NewCheckpoint(mutant)
+					c, err := checkpoint.New(mutant)
 					tryModel(t, fmt.Sprintf("%s%s: %s", name, at, what), c, err)
 					tried++
 				}
@@ -175,10 +175,10 @@ func TestHostileGGUF(t *testing.T) {
 	try := func(what string) {
 		t.Helper()
 		var b bytes.Buffer
-		if err := model.WriteGGUF(&b, metadata, tensors); err != nil {
+		if err := checkpoint.WriteGGUF(&b, metadata, tensors); err != nil {
 			return // refused by the writer already
 		}
-		c, err := model.NewGGUFCheckpoint(b.Bytes())
+		c, err := checkpoint.NewGGUF(b.Bytes())
 		tryModel(t, what, c, err)
 	}
 	for what, hostile := range hostileTexts {

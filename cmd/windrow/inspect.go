@@ -10,8 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/cpu"
-	"windrow/model"
 )
 
 func inspectCommand() *cli.Command {
@@ -32,7 +32,7 @@ func inspectCommand() *cli.Command {
 // inspection is the object that inspect --json prints.
 type inspection struct {
 	Model string `json:"model"`
-	model.Inspection
+	checkpoint.Inspection
 	Kernels string `json:"kernels"`
 	// QuantizedKernels says, for each type of quantised tensor, what computes
 	// with it; they are kept in their blocks.
@@ -82,12 +82,12 @@ func inspect(c *cli.Context) error {
 			return usagef("the model's name is empty")
 		}
 	}
-	checkpoint, name, err := openCheckpoint(c.Context, folder)
+	source, name, err := openCheckpoint(c.Context, folder)
 	if err != nil {
 		return err
 	}
-	defer checkpoint.Close()
-	in, err := newInspection(checkpoint, name, c.Bool("tensors"))
+	defer source.Close()
+	in, err := newInspection(source, name, c.Bool("tensors"))
 	if err != nil {
 		return err
 	}
@@ -98,16 +98,16 @@ func inspect(c *cli.Context) error {
 }
 
 // newInspection looks at a checkpoint, and lists its tensors if that is wanted.
-func newInspection(checkpoint *model.Checkpoint, name string, tensors bool) (inspection, error) {
+func newInspection(from *checkpoint.Checkpoint, name string, tensors bool) (inspection, error) {
 	b, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		return inspection{}, err
 	}
 	defer b.Close()
 	f := b.Features()
-	in := inspection{Model: name, Inspection: model.Inspect(checkpoint), Kernels: f.Kernels, Exact: f.Exact}
-	for _, n := range checkpoint.Names() {
-		t, _ := checkpoint.Tensor(n)
+	in := inspection{Model: name, Inspection: checkpoint.Inspect(from), Kernels: f.Kernels, Exact: f.Exact}
+	for _, n := range from.Names() {
+		t, _ := from.Tensor(n)
 		if t.DType.Quantized() {
 			path, err := quantizedPath(b, t)
 			if err != nil {

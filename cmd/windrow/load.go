@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/model"
 	"windrow/models/tinygsm"
@@ -23,7 +24,7 @@ var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
 // engine is an open model with what a command needs around it.
 type engine struct {
 	name       string
-	checkpoint *model.Checkpoint
+	checkpoint *checkpoint.Checkpoint
 	backend    *opened
 	model      *model.Model
 	tokens     *tokenizer.Tokenizer
@@ -43,42 +44,42 @@ func embedded(path string) bool {
 
 // openCheckpoint opens a model folder, a GGUF file, or the embedded model, and
 // names it.
-func openCheckpoint(ctx context.Context, path string) (*model.Checkpoint, string, error) {
+func openCheckpoint(ctx context.Context, path string) (*checkpoint.Checkpoint, string, error) {
 	name := filepath.Base(filepath.Clean(path))
 	if embedded(path) {
 		name = tinygsm.Name
 	}
-	c, err := unlessCancelled(ctx, func() (*model.Checkpoint, error) { return readCheckpoint(path) })
+	c, err := unlessCancelled(ctx, func() (*checkpoint.Checkpoint, error) { return readCheckpoint(path) })
 	return c, name, err
 }
 
-func readCheckpoint(path string) (*model.Checkpoint, error) {
+func readCheckpoint(path string) (*checkpoint.Checkpoint, error) {
 	if !embedded(path) {
-		return model.Open(path)
+		return checkpoint.Open(path)
 	}
 	if !tinygsm.Available {
 		return nil, usagef("this binary has no embedded model: name a model folder or a .gguf file")
 	}
-	return model.NewCheckpoint(tinygsm.Files())
+	return checkpoint.New(tinygsm.Files())
 }
 
 // openModel opens a model without its tokenizer.
 func openModel(ctx context.Context, path string, m machineOptions) (*engine, error) {
-	checkpoint, name, err := openCheckpoint(ctx, path)
+	source, name, err := openCheckpoint(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{name: name, checkpoint: checkpoint, machine: m}
+	e := &engine{name: name, checkpoint: source, machine: m}
 	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, false) })
 }
 
 // openEngine opens a model and its tokenizer.
 func openEngine(ctx context.Context, path string, m machineOptions, noThink bool) (*engine, error) {
-	checkpoint, name, err := openCheckpoint(ctx, path)
+	source, name, err := openCheckpoint(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{name: name, checkpoint: checkpoint, machine: m, noThink: noThink}
+	e := &engine{name: name, checkpoint: source, machine: m, noThink: noThink}
 	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, true) })
 }
 
@@ -103,7 +104,7 @@ func (e *engine) load(ctx context.Context, tokens bool) (err error) {
 
 // start starts the backend and hands it the weights, which may have to be
 // converted first.
-func (e *engine) start(ctx context.Context, src model.Source) error {
+func (e *engine) start(ctx context.Context, src checkpoint.Source) error {
 	b, err := openBackend(e.machine, src, os.Stderr)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/model"
 )
@@ -197,7 +198,7 @@ func allRows(n int) []int32 {
 
 // stepBytes is what a one-row step at a context reads: the weights, and the
 // keys and values of all tokens.
-func (s *stopwatch) stepBytes(src model.Source, context int) int64 {
+func (s *stopwatch) stepBytes(src checkpoint.Source, context int) int64 {
 	c := s.engine.model.Config()
 	kv := backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: s.engine.machine.kv}
 	return s.engine.model.WeightBytes(src) + int64(context)*kv.BytesPerToken()

@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"windrow/checkpoint"
+	"windrow/convert"
 	"windrow/eval"
-	"windrow/model"
-	"windrow/quant"
 )
 
 // The headings of quantize's help.
@@ -23,7 +23,7 @@ const (
 )
 
 func quantizeCommand() *cli.Command {
-	d := quant.DefaultPolicy()
+	d := convert.DefaultPolicy()
 	flags := []cli.Flag{
 		&cli.IntFlag{Name: "bits", Category: categoryFormat, Value: d.Bits, Usage: "`BITS` of a weight: 4 or 8"},
 		&cli.IntFlag{Name: "group", Category: categoryFormat, Value: d.Group, Usage: "`WEIGHTS` that share a scale and a bias: 32, 64 or 128"},
@@ -85,16 +85,16 @@ func quantize(c *cli.Context) error {
 	case c.Bool("accept"):
 		return acceptQuantized(c, src, dst, p)
 	}
-	checkpoint, name, err := openCheckpoint(c.Context, src)
+	source, name, err := openCheckpoint(c.Context, src)
 	if err != nil {
 		return err
 	}
-	defer checkpoint.Close()
-	report, err := writeQuantized(c, checkpoint, dst, p)
+	defer source.Close()
+	report, err := writeQuantized(c, source, dst, p)
 	if err != nil {
 		return err
 	}
-	written := quantization{Source: name, Destination: dst, QuantizeReport: report}
+	written := quantization{Source: name, Destination: dst, Report: report}
 	if c.Bool("json") {
 		return writeJSON(c.App.Writer, written)
 	}
@@ -105,7 +105,7 @@ func quantize(c *cli.Context) error {
 type quantization struct {
 	Source      string `json:"source"`
 	Destination string `json:"destination"`
-	model.QuantizeReport
+	convert.Report
 }
 
 func (q quantization) table(c *cli.Context) error {
@@ -118,10 +118,10 @@ func (q quantization) table(c *cli.Context) error {
 }
 
 // writeQuantized quantises to dst under a progress bar.
-func writeQuantized(c *cli.Context, src *model.Checkpoint, dst string, p quant.Policy) (model.QuantizeReport, error) {
+func writeQuantized(c *cli.Context, src *checkpoint.Checkpoint, dst string, p convert.Policy) (convert.Report, error) {
 	bar := newProgress(c.App.ErrWriter, "quantize")
 	defer bar.finish()
-	r, err := model.Quantize(c.Context, src, dst, p, func(q model.QuantizeProgress) {
+	r, err := convert.Quantize(c.Context, src, dst, p, func(q convert.Progress) {
 		bar.update(int(q.Done>>10), max(1, int(q.Total>>10)), "KiB "+q.Tensor)
 	})
 	return r, withoutPrefix(err)
@@ -137,7 +137,7 @@ func withoutPrefix(err error) error {
 }
 
 // acceptQuantized measures first, and writes what is within the limits.
-func acceptQuantized(c *cli.Context, src, dst string, p quant.Policy) error {
+func acceptQuantized(c *cli.Context, src, dst string, p convert.Policy) error {
 	limits := eval.AcceptLimits{AccuracyPoints: c.Float64("max-accuracy-loss"), TokensPerForwardPercent: c.Float64("max-tpf-loss")}
 	// What cannot be written should not come to light after hours.
 	switch _, err := os.Lstat(dst); {
@@ -173,7 +173,7 @@ func acceptQuantized(c *cli.Context, src, dst string, p quant.Policy) error {
 		if err != nil {
 			return err
 		}
-		result.Written = &quantization{Source: m.name, Destination: dst, QuantizeReport: r}
+		result.Written = &quantization{Source: m.name, Destination: dst, Report: r}
 	}
 	switch {
 	case c.Bool("json"):

@@ -5,15 +5,15 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"windrow/convert"
 	"windrow/models/tinygsm"
-	"windrow/quant"
 )
 
 const embeddedName = tinygsm.Name
 
 // parsePolicy reads the flags that say what is quantised, and how.
-func parsePolicy(c *cli.Context) (quant.Policy, error) {
-	p := quant.Policy{Bits: c.Int("bits"), Group: c.Int("group"), Include: c.StringSlice("include"), Exclude: c.StringSlice("exclude")}
+func parsePolicy(c *cli.Context) (convert.Policy, error) {
+	p := convert.Policy{Bits: c.Int("bits"), Group: c.Int("group"), Include: c.StringSlice("include"), Exclude: c.StringSlice("exclude")}
 	switch name := c.String("policy"); name {
 	case "selective":
 		p.Selective = true
@@ -22,7 +22,7 @@ func parsePolicy(c *cli.Context) (quant.Policy, error) {
 		return p, usagef("--policy %q: want selective or all", name)
 	}
 	for _, s := range c.StringSlice("width") {
-		w, err := quant.ParseWidth(s)
+		w, err := convert.ParseWidth(s)
 		if err != nil {
 			return p, usagef("--%w", err)
 		}

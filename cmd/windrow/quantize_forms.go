@@ -7,17 +7,18 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"windrow/checkpoint"
+	"windrow/convert"
 	"windrow/decoder"
 	"windrow/eval"
 	"windrow/model"
-	"windrow/quant"
 )
 
 // namedPolicy is a policy under the name that a table shows. module is the one
 // that a policy of a single class quantises.
 type namedPolicy struct {
 	name, module string
-	policy       quant.Policy
+	policy       convert.Policy
 }
 
 // layerClasses are the kinds of layers that --sensitivity goes through.
@@ -29,8 +30,8 @@ var layerClasses = []struct{ name, module string }{
 
 // sensitivityForms quantise one kind of layer each. A tied head is the
 // embedding: the two are one class.
-func sensitivityForms(p quant.Policy) func(*model.Config) []namedPolicy {
-	return func(config *model.Config) (list []namedPolicy) {
+func sensitivityForms(p convert.Policy) func(*checkpoint.Config) []namedPolicy {
+	return func(config *checkpoint.Config) (list []namedPolicy) {
 		for _, class := range layerClasses {
 			name := class.name
 			if config.TieEmbeddings {
@@ -41,17 +42,17 @@ func sensitivityForms(p quant.Policy) func(*model.Config) []namedPolicy {
 					continue
 				}
 			}
-			list = append(list, namedPolicy{name, class.module, quant.Policy{Bits: p.Bits, Group: p.Group,
-				Widths: []quant.Width{{Pattern: "*", Bits: 16}, {Pattern: class.module, Bits: p.Bits}}}})
+			list = append(list, namedPolicy{name, class.module, convert.Policy{Bits: p.Bits, Group: p.Group,
+				Widths: []convert.Width{{Pattern: "*", Bits: 16}, {Pattern: class.module, Bits: p.Bits}}}})
 		}
 		return list
 	}
 }
 
 // compareForms are the formats of --compare.
-func compareForms(group int) func(*model.Config) []namedPolicy {
-	return func(*model.Config) (list []namedPolicy) {
-		for _, p := range []quant.Policy{{Bits: 4}, {Bits: 4, Selective: true}, {Bits: 8}} {
+func compareForms(group int) func(*checkpoint.Config) []namedPolicy {
+	return func(*checkpoint.Config) (list []namedPolicy) {
+		for _, p := range []convert.Policy{{Bits: 4}, {Bits: 4, Selective: true}, {Bits: 8}} {
 			p.Group = group
 			list = append(list, namedPolicy{p.Name(), "", p})
 		}
@@ -64,7 +65,7 @@ type formMaker struct{ *engine }
 
 // source is the model as it is.
 func (m *formMaker) source() eval.Form {
-	in := model.Inspect(m.checkpoint)
+	in := checkpoint.Inspect(m.checkpoint)
 	name := "source"
 	if len(in.DTypes) > 0 {
 		name = in.DTypes[0].DType
@@ -77,7 +78,7 @@ func (m *formMaker) source() eval.Form {
 // quantized is the model quantised in memory.
 func (m *formMaker) quantized(p namedPolicy) eval.Form {
 	return eval.Form{Name: p.name, Open: func(ctx context.Context) (eval.Variant, eval.Size, error) {
-		src, r, err := model.QuantizeSource(ctx, m.checkpoint, p.policy)
+		src, r, err := convert.Quantized(ctx, m.checkpoint, p.policy)
 		size := eval.Size{Bytes: r.BytesAfter, BitsPerWeight: r.BitsAfter}
 		if err != nil {
 			return nil, size, err
@@ -94,7 +95,7 @@ func (m *formMaker) quantized(p namedPolicy) eval.Form {
 }
 
 // keptReason says why a policy quantised nothing of a module ("": of any).
-func keptReason(r model.QuantizeReport, module string) error {
+func keptReason(r convert.Report, module string) error {
 	for _, k := range r.Kept {
 		if module == "" || strings.HasSuffix(k.Name, "."+module+".weight") || k.Name == module+".weight" {
 			return &eval.KeptError{Reason: k.Name + ": " + k.Reason}
@@ -216,7 +217,7 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 
 // measureForms runs one of eval's comparisons on forms of a model and prints
 // its report.
-func measureForms(c *cli.Context, src string, forms func(*model.Config) []namedPolicy, first string,
+func measureForms(c *cli.Context, src string, forms func(*checkpoint.Config) []namedPolicy, first string,
 	run func(context.Context, eval.Form, []eval.Form, eval.GSM8K) (*eval.FormsReport, error)) error {
 	m, config, err := openForms(c, src)
 	if err != nil {

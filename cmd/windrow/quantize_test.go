@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"windrow/checkpoint"
+	"windrow/convert"
 	"windrow/eval"
-	"windrow/model"
 	"windrow/models/tinygsm"
-	"windrow/quant"
 )
 
 // TestQuantizeInterrupted: a run that ends early leaves nothing behind.
@@ -46,11 +46,11 @@ func TestQuantizeInterrupted(t *testing.T) {
 // TestSensitivityForms: a tied head and the embedding are one class, else two;
 // each class quantises its own matrices only.
 func TestSensitivityForms(t *testing.T) {
-	forms := sensitivityForms(quant.Policy{Bits: 8, Group: 32, Selective: true})
-	if tied, apart := len(forms(&model.Config{TieEmbeddings: true})), len(forms(&model.Config{})); tied != 8 || apart != 9 {
+	forms := sensitivityForms(convert.Policy{Bits: 8, Group: 32, Selective: true})
+	if tied, apart := len(forms(&checkpoint.Config{TieEmbeddings: true})), len(forms(&checkpoint.Config{})); tied != 8 || apart != 9 {
 		t.Errorf("%d classes with a tied head, %d without, want 8 and 9", tied, apart)
 	}
-	for _, f := range forms(&model.Config{}) {
+	for _, f := range forms(&checkpoint.Config{}) {
 		rules, err := f.policy.Rules()
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestSensitivityForms(t *testing.T) {
 }
 
 func TestKeptReason(t *testing.T) {
-	r := model.QuantizeReport{Kept: []model.KeptTensor{
+	r := convert.Report{Kept: []convert.KeptTensor{
 		{Name: "lm_head.weight", Reason: "selective"},
 		{Name: "model.layers.0.self_attn.k_proj.weight", Reason: "16 bits asked for"},
 		{Name: "model.layers.0.mlp.up_proj.weight", Reason: "rows of 48 are no multiple of 64"},

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/model"
 )
 
@@ -91,7 +92,7 @@ func validate(c *cli.Context) error {
 	default:
 		tolerance = roundedTolerance
 	}
-	golden, err := unlessCancelled(c.Context, func() (*model.Safetensors, error) { return readGolden(name) })
+	golden, err := unlessCancelled(c.Context, func() (*checkpoint.Safetensors, error) { return readGolden(name) })
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func validate(c *cli.Context) error {
 // maxGolden bounds a golden file, which is read into memory.
 const maxGolden = 4 << 30
 
-func readGolden(name string) (*model.Safetensors, error) {
+func readGolden(name string) (*checkpoint.Safetensors, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func readGolden(name string) (*model.Safetensors, error) {
 	if err != nil {
 		return nil, err
 	}
-	golden, err := model.ReadSafetensors(data)
+	golden, err := checkpoint.ReadSafetensors(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -1,0 +1,182 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"windrow/backend"
+)
+
+// Quantization is the entry "quantization" of a config.json, as mlx-lm writes
+// it: affine groups, and layers that differ.
+type Quantization struct {
+	AffineFormat
+	// Layers holds, by module name, a format of its own; nil there means that
+	// the module is not quantised.
+	Layers map[string]*AffineFormat
+}
+
+// AffineFormat is a width and a group length.
+type AffineFormat struct {
+	Bits  int // 4 or 8
+	Group int // 32, 64 or 128
+}
+
+func (a AffineFormat) String() string { return fmt.Sprintf("%d bits in groups of %d", a.Bits, a.Group) }
+
+// dtype is the tensor type of the format.
+func (a AffineFormat) DType() backend.DType {
+	if a.Bits == 8 {
+		return backend.Affine8
+	}
+	return backend.Affine4
+}
+
+// Of is the format of a module; false where it is not quantised.
+func (q *Quantization) Of(module string) (AffineFormat, bool) {
+	if q == nil {
+		return AffineFormat{}, false
+	}
+	if layer, ok := q.Layers[module]; ok {
+		if layer == nil {
+			return AffineFormat{}, false
+		}
+		return *layer, true
+	}
+	return q.AffineFormat, true
+}
+
+// readQuantization reads quantization, or quantization_config: MLX's alias of
+// it, or that of another method.
+func readQuantization(f *fields) (*Quantization, *Published) {
+	name := "quantization"
+	o := f.object(name)
+	if o == nil {
+		name = "quantization_config"
+		o = f.object(name)
+	}
+	if o == nil {
+		return nil, nil
+	}
+	method := o.text("quant_method", "affine")
+	if o.has("load_in_4bit") || o.has("load_in_8bit") {
+		method = "bitsandbytes" // which has not always said so
+	}
+	if method != "affine" {
+		return nil, readPublished(f, o, name, method)
+	}
+	q := &Quantization{AffineFormat: o.affine(AffineFormat{}), Layers: map[string]*AffineFormat{}}
+	if o.err != nil {
+		f.fail("%s.%w", name, o.err)
+		return nil, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.raw)) {
+		raw := o.raw[key]
+		switch {
+		case key == "group_size", key == "bits", key == "mode", key == "quant_method":
+			continue
+		case string(raw) == "false":
+			q.Layers[key] = nil
+		case string(raw) == "true", string(raw) == "null":
+			continue // as the rest
+		case raw[0] == '{':
+			layer := o.object(key)
+			format := layer.affine(q.AffineFormat)
+			if layer.err != nil {
+				f.fail("%s.%.80s: %w", name, key, layer.err)
+				return nil, nil
+			}
+			q.Layers[key] = &format
+		case strings.Contains(key, "."), key == "lm_head":
+			o.mismatch(key, "false, or group_size and bits")
+			f.fail("%s.%w", name, o.err)
+			return nil, nil
+		}
+	}
+	return q, nil
+}
+
+// affine reads group_size and bits; missing ones are taken from fallback,
+// where that has them.
+func (f *fields) affine(fallback AffineFormat) AffineFormat {
+	orRequired := func(n int) int {
+		if n == 0 {
+			return required
+		}
+		return n
+	}
+	a := AffineFormat{
+		Bits:  f.integer("bits", 1, 32, orRequired(fallback.Bits)),
+		Group: f.integer("group_size", 1, 1<<20, orRequired(fallback.Group)),
+	}
+	if mode := f.text("mode", "affine"); mode != "affine" {
+		f.fail("mode: found %.40q, want affine", mode)
+	}
+	if f.err == nil && a.Bits != 4 && a.Bits != 8 {
+		f.fail("bits: found %d, want 4 or 8", a.Bits)
+	}
+	if f.err == nil && a.Group != 32 && a.Group != 64 && a.Group != 128 {
+		f.fail("group_size: found %d, want 32, 64 or 128", a.Group)
+	}
+	return a
+}
+
+// joinAffine makes each packed X.weight one tensor with its X.scales and
+// X.biases, which may lie in another shard. Nothing is copied.
+func (c *Checkpoint) joinAffine() error {
+	taken := map[string]bool{}
+	for _, name := range c.names {
+		packed, ok := c.packed[name]
+		if !ok {
+			continue
+		}
+		module := strings.TrimSuffix(name, ".weight")
+		t, err := c.affineTensor(module, packed.RawTensor)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.files.path(packed.file), err)
+		}
+		c.tensors[name] = t
+		taken[module+".scales"], taken[module+".biases"] = true, true
+	}
+	c.names = slices.DeleteFunc(c.names, func(name string) bool { return taken[name] })
+	for name := range taken {
+		delete(c.tensors, name)
+	}
+	c.packed = nil
+	return nil
+}
+
+// affineTensor holds the three parts against each other and the config.
+func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tensor, error) {
+	none := backend.Tensor{}
+	format, ok := c.config.Quantization.Of(module)
+	switch {
+	case c.config.Quantization == nil:
+		return none, fmt.Errorf("tensor %.80q has dtype U32, and %s has no quantization that says bits and group_size: want F32, F16, BF16 or that entry", packed.Name, ConfigFile)
+	case !ok:
+		return none, fmt.Errorf("tensor %.80q has dtype U32, and the quantization of %s leaves it out", packed.Name, ConfigFile)
+	case len(packed.Shape) != 2:
+		return none, fmt.Errorf("tensor %.80q: shape %v, want [out, words]", packed.Name, packed.Shape)
+	}
+	// A word is 4 bytes that are there: out · in cannot overflow.
+	out, in := packed.Shape[0], packed.Shape[1]*32/format.Bits
+	parts := [2][]byte{}
+	for i, suffix := range []string{".scales", ".biases"} {
+		t, ok := c.tensors[module+suffix]
+		if !ok {
+			return none, fmt.Errorf("tensor %.80q is packed, and %s%s is missing", packed.Name, module, suffix)
+		}
+		if t.DType != backend.BF16 {
+			return none, fmt.Errorf("tensor %.80q: found %v, want bf16: take the model in bf16, its GGUF form, or MLX groups with scales in bf16", t.Name, t.DType)
+		}
+		if len(t.Shape) != 2 || t.Shape[0] != out || t.Shape[1]*format.Group != in {
+			return none, fmt.Errorf("tensor %.80q: shape %v, want [%d, %d/%d] for %d words a row of %v", t.Name, t.Shape, out, in, format.Group, packed.Shape[1], format)
+		}
+		parts[i] = t.Data
+	}
+	t := backend.Tensor{Name: packed.Name, DType: format.DType(), Shape: []int{out, in}, Data: packed.Data,
+		Group: format.Group, Scales: parts[0], Biases: parts[1]}
+	return t, t.Check()
+}

@@ -1,0 +1,245 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"windrow/backend"
+	"windrow/rope"
+)
+
+// Config is the shape of a model, as its config.json gives it. Whether there
+// are q/k norms and biases is told by the tensors, not here.
+type Config struct {
+	// Architecture is "qwen3", "qwen2" or "wedlm" (either of the two, trained
+	// to fill windows).
+	Architecture     string
+	HiddenSize       int
+	Layers           int
+	Heads            int // of queries
+	KVHeads          int // of keys and values; divides Heads
+	HeadDim          int // even; independent of HiddenSize/Heads
+	IntermediateSize int
+	VocabSize        int // rows of the embedding and the head
+	RMSNormEps       float32
+	// MaxPositions is the context length, stretched by YaRN where that is set.
+	MaxPositions  int
+	TieEmbeddings bool
+	Rope          rope.Config
+	// MaskTokenID is fed at mask slots; -1: none. A wedlm model of Qwen's
+	// vocabularies (151936, 152064) that names none has 151665.
+	MaskTokenID int32
+	// EOSTokenIDs are those of config.json; generation_config.json may add to
+	// them.
+	EOSTokenIDs []int32
+	// DType is torch_dtype (dtype since transformers 5), as written.
+	DType string
+	// Quantization says how weights in MLX's groups are read; nil: there are none.
+	Quantization *Quantization
+	// Published says how the weights of another method are read; nil: there are
+	// none.
+	Published *Published
+}
+
+// Bounds on a config's sizes: about eight times the largest published dense
+// models, and small enough that no product of three overflows 63 bits.
+const (
+	maxHiddenSize       = 1 << 17
+	maxLayers           = 1024
+	maxHeads            = 1024
+	maxIntermediateSize = 1 << 20
+	maxVocabSize        = 1 << 23
+	maxTokenIDs         = 1024
+)
+
+// defaultMaskTokenID is WeDLM's mask in Qwen's vocabularies: an id without a
+// string there.
+const DefaultMaskTokenID = 151665
+
+// architectures maps the class names of config.json to model types.
+var architectures = map[string]string{
+	"Qwen3ForCausalLM": "qwen3",
+	"Qwen2ForCausalLM": "qwen2",
+	"WeDLMForCausalLM": "wedlm",
+}
+
+// ParseConfig reads a config.json of one of the architectures qwen3, qwen2
+// and wedlm, and checks every size. An error names the field, what was found
+// and what is wanted.
+func ParseConfig(data []byte) (*Config, error) {
+	f, err := parseFields(data)
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{}
+	c.Architecture = architecture(f)
+	if f.err != nil {
+		return nil, f.err // another architecture's sizes have other names
+	}
+	c.HiddenSize = f.integer("hidden_size", 1, maxHiddenSize, required)
+	c.Layers = f.integer("num_hidden_layers", 1, maxLayers, required)
+	c.Heads = f.integer("num_attention_heads", 1, maxHeads, required)
+	c.KVHeads = f.integer("num_key_value_heads", 1, maxHeads, c.Heads)
+	c.IntermediateSize = f.integer("intermediate_size", 1, maxIntermediateSize, required)
+	c.VocabSize = f.integer("vocab_size", 1, maxVocabSize, required)
+	c.RMSNormEps = float32(f.number("rms_norm_eps", 1e-12, 0.1, 1e-6))
+	c.MaxPositions = f.integer("max_position_embeddings", 1, math.MaxInt32, 32768)
+	c.TieEmbeddings = f.boolean("tie_word_embeddings", false)
+	c.DType = f.text("dtype", f.text("torch_dtype", ""))
+	if f.err != nil {
+		return nil, f.err
+	}
+	if c.Heads%c.KVHeads != 0 {
+		return nil, fmt.Errorf("num_key_value_heads: found %d, want a divisor of num_attention_heads %d", c.KVHeads, c.Heads)
+	}
+	if !f.has("head_dim") && c.HiddenSize%c.Heads != 0 {
+		return nil, fmt.Errorf("head_dim: missing, and hidden_size %d is no multiple of num_attention_heads %d", c.HiddenSize, c.Heads)
+	}
+	c.HeadDim = f.integer("head_dim", 2, rope.MaxHeadDim, c.HiddenSize/c.Heads)
+	if f.err == nil && (c.HeadDim%2 != 0 || c.HeadDim > rope.MaxHeadDim) {
+		return nil, fmt.Errorf("head_dim: found %d, want an even number from 2 to %d", c.HeadDim, rope.MaxHeadDim)
+	}
+	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
+	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, c.impliedMask()))
+	c.refuseUnsupported(f)
+	c.Quantization, c.Published = readQuantization(f)
+	c.readRope(f)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return c, nil
+}
+
+// architecture settles on a model type. Either name may be missing, and a
+// WeDLM model may keep its base model's name in one of the two.
+func architecture(f *fields) string {
+	const want = "want qwen3, qwen2 or wedlm (dense text models; no mixture of experts, no linear attention, no images)"
+	modelType := f.text("model_type", "")
+	classes := f.texts("architectures")
+	if f.err != nil {
+		return ""
+	}
+	class := ""
+	if len(classes) > 0 {
+		class = classes[0]
+	}
+	byClass, known := architectures[class]
+	switch {
+	case modelType == "" && class == "":
+		f.fail("model_type: missing: unknown architecture: %s", want)
+	case modelType != "" && modelType != "qwen3" && modelType != "qwen2" && modelType != "wedlm":
+		f.fail("model_type: unknown architecture %.60q: %s", modelType, want)
+	case class != "" && !known:
+		f.fail("architectures: unknown architecture %.60q: want Qwen3ForCausalLM, Qwen2ForCausalLM or WeDLMForCausalLM", class)
+	case modelType == "wedlm" || byClass == "wedlm":
+		return "wedlm"
+	case modelType != "" && byClass != "" && modelType != byClass:
+		f.fail("architectures: found %s, want the one of model_type %q", class, modelType)
+	case modelType == "":
+		return byClass
+	}
+	return modelType
+}
+
+func (c *Config) impliedMask() int {
+	if c.Architecture == "wedlm" && (c.VocabSize == 151936 || c.VocabSize == 152064) {
+		return DefaultMaskTokenID
+	}
+	return -1
+}
+
+// refuseUnsupported names what would silently change the model's output.
+func (c *Config) refuseUnsupported(f *fields) {
+	if act := f.text("hidden_act", "silu"); act != "silu" {
+		f.fail("hidden_act: found %.40q, want silu", act)
+	}
+	if f.boolean("use_sliding_window", false) {
+		f.fail("use_sliding_window: found true, want false: sliding-window attention is not supported")
+	}
+	for _, kind := range f.texts("layer_types") {
+		if kind != "full_attention" {
+			f.fail("layer_types: found %.40q, want full_attention in every layer", kind)
+		}
+	}
+}
+
+// readRope reads rope_parameters (transformers 5), or else rope_scaling and
+// rope_theta.
+func (c *Config) readRope(f *fields) {
+	source := "rope_parameters"
+	p := f.object(source)
+	if p == nil {
+		source = "rope_scaling"
+		p = f.object(source)
+	}
+	if p == nil {
+		p = &fields{}
+	}
+	unbounded := math.MaxFloat64
+	theta := f.number("rope_theta", -unbounded, unbounded, 10000)
+	r := rope.Config{
+		HeadDim:              c.HeadDim,
+		Type:                 p.text("rope_type", p.text("type", rope.Default)),
+		Theta:                p.number("rope_theta", -unbounded, unbounded, theta),
+		Factor:               p.number("factor", -unbounded, unbounded, 0),
+		OriginalMaxPositions: p.number("original_max_position_embeddings", -unbounded, unbounded, 0),
+		BetaFast:             p.number("beta_fast", -unbounded, unbounded, 0),
+		BetaSlow:             p.number("beta_slow", -unbounded, unbounded, 0),
+		AttentionFactor:      p.number("attention_factor", -unbounded, unbounded, 0),
+		Mscale:               p.number("mscale", -unbounded, unbounded, 0),
+		MscaleAllDim:         p.number("mscale_all_dim", -unbounded, unbounded, 0),
+		NoTruncate:           !p.boolean("truncate", true),
+	}
+	rotated := p.number("partial_rotary_factor", -unbounded, unbounded, f.number("partial_rotary_factor", -unbounded, unbounded, 1))
+	if p.err != nil {
+		f.fail("%s: %w", source, p.err)
+	}
+	if rotated != 1 {
+		f.fail("partial_rotary_factor: found %g, want 1: every element of a head rotates in the supported models", rotated)
+	}
+	if p.has("full_attention") || p.has("sliding_attention") {
+		f.fail("%s: found a rotation for each layer type, want one for all layers", source)
+	}
+	if p.has("mrope_section") { // Qwen2-VL writes it beside the type "default"
+		r.Type = "mrope"
+	}
+	if r.Type == rope.YaRN {
+		if r.OriginalMaxPositions == 0 {
+			r.OriginalMaxPositions = float64(c.MaxPositions)
+		}
+		if r.Factor == 0 {
+			r.Factor = float64(c.MaxPositions) / r.OriginalMaxPositions
+		}
+	}
+	if f.err != nil {
+		return
+	}
+	if _, err := rope.New(r); err != nil {
+		f.fail("%s: %w", source, err)
+		return
+	}
+	// Qwen's advice for YaRN adds rope_scaling and leaves
+	// max_position_embeddings as it was.
+	if stretched := r.Factor * r.OriginalMaxPositions; r.Type == rope.YaRN && stretched > float64(c.MaxPositions) {
+		c.MaxPositions = int(min(stretched, math.MaxInt32))
+	}
+	c.Rope = r
+}
+
+// KVBytesPerToken is what one token's keys and values take in every layer
+// together: 2 · layers · KV heads · head dim · bytes, and scales for int8.
+func (c *Config) KVBytesPerToken(t backend.KVType) int64 {
+	return backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.BytesPerToken()
+}
+
+// String is one line: the architecture and its sizes.
+func (c *Config) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d layers, hidden %d, %d heads, %d kv heads of %d, mlp %d, vocab %d",
+		c.Architecture, c.Layers, c.HiddenSize, c.Heads, c.KVHeads, c.HeadDim, c.IntermediateSize, c.VocabSize)
+	if c.TieEmbeddings {
+		b.WriteString(", tied")
+	}
+	return b.String()
+}

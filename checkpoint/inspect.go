@@ -1,0 +1,135 @@
+package checkpoint
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"windrow/backend"
+)
+
+// Inspection is what a checkpoint holds and what running it takes.
+type Inspection struct {
+	Architecture     string  `json:"architecture"`
+	HiddenSize       int     `json:"hidden_size"`
+	Layers           int     `json:"layers"`
+	Heads            int     `json:"heads"`
+	KVHeads          int     `json:"kv_heads"`
+	HeadDim          int     `json:"head_dim"`
+	IntermediateSize int     `json:"intermediate_size"`
+	VocabSize        int     `json:"vocab_size"`
+	MaxPositions     int     `json:"max_positions"`
+	TieEmbeddings    bool    `json:"tie_embeddings"`
+	RopeType         string  `json:"rope_type"`
+	RopeTheta        float64 `json:"rope_theta"`
+	RopeFactor       float64 `json:"rope_factor,omitempty"`
+	MaskTokenID      int32   `json:"mask_token_id"` // -1: none
+	EOSTokenIDs      []int32 `json:"eos_token_ids"`
+	QKNorm           bool    `json:"qk_norm"`
+	QKVBias          bool    `json:"qkv_bias"`
+	// Quantization names the form of weights that are converted when they are
+	// loaded; what follows counts what they become.
+	Quantization string `json:"quantization,omitempty"`
+
+	Tensors    int   `json:"tensors"`
+	Parameters int64 `json:"parameters"` // as stored: a tied head counts once
+	Bytes      int64 `json:"bytes"`
+	// BitsPerWeight is over all tensors, scales and biases included.
+	BitsPerWeight float64      `json:"bits_per_weight"`
+	DTypes        []DTypeUse   `json:"dtypes"` // most bytes first
+	KV            []KVUse      `json:"kv"`     // by KV dtype: f32, bf16, int8
+	Memory        []MemoryNeed `json:"memory"` // weights and KV at some contexts
+}
+
+// DTypeUse counts the tensors of one dtype; affine types by their group, too:
+// "affine4 g64".
+type DTypeUse struct {
+	DType      string `json:"dtype"`
+	Tensors    int    `json:"tensors"`
+	Parameters int64  `json:"parameters"`
+	Bytes      int64  `json:"bytes"`
+}
+
+// KVUse is what one token's keys and values take in one KV dtype.
+type KVUse struct {
+	DType         string `json:"dtype"`
+	BytesPerToken int64  `json:"bytes_per_token"`
+}
+
+// MemoryNeed is what one sequence of Context tokens needs, in bytes: weights
+// and KV. Activations come on top.
+type MemoryNeed struct {
+	Context int    `json:"context"`
+	KVDType string `json:"kv_dtype"`
+	KV      int64  `json:"kv_bytes"`
+	Total   int64  `json:"total_bytes"`
+}
+
+// kvTypes are those that differ in what they take: f16 takes what bf16 does.
+var kvTypes = []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8}
+
+// Inspect counts a model's tensors and works out its memory. It reads no
+// weights. Memory is given for 4,096 tokens and for the model's whole context.
+func Inspect(src Source) Inspection {
+	c := src.Config()
+	in := Inspection{
+		Architecture: c.Architecture, HiddenSize: c.HiddenSize, Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads,
+		HeadDim: c.HeadDim, IntermediateSize: c.IntermediateSize, VocabSize: c.VocabSize, MaxPositions: c.MaxPositions,
+		TieEmbeddings: c.TieEmbeddings, RopeType: c.Rope.Type, RopeTheta: c.Rope.Theta, RopeFactor: c.Rope.Factor,
+		MaskTokenID: c.MaskTokenID, EOSTokenIDs: append([]int32{}, c.EOSTokenIDs...),
+	}
+	_, in.QKNorm = src.Tensor("model.layers.0.self_attn.q_norm.weight")
+	_, in.QKVBias = src.Tensor("model.layers.0.self_attn.q_proj.bias")
+	if c.Published != nil {
+		in.Quantization = c.Published.String()
+	}
+	in.countTensors(src)
+	for _, t := range kvTypes {
+		in.KV = append(in.KV, KVUse{t.String(), c.KVBytesPerToken(t)})
+	}
+	contexts := []int{c.MaxPositions}
+	if c.MaxPositions > 4096 {
+		contexts = []int{4096, c.MaxPositions}
+	}
+	for _, context := range contexts {
+		for _, kv := range in.KV {
+			bytes := kv.BytesPerToken * int64(context)
+			in.Memory = append(in.Memory, MemoryNeed{context, kv.DType, bytes, in.Bytes + bytes})
+		}
+	}
+	return in
+}
+
+func (in *Inspection) countTensors(src Source) {
+	uses := map[string]*DTypeUse{}
+	for _, name := range src.Names() {
+		t, ok := src.Tensor(name)
+		if !ok {
+			continue
+		}
+		label := t.DType.String()
+		if t.Group != 0 {
+			label = fmt.Sprintf("%s g%d", label, t.Group)
+		}
+		use := uses[label]
+		if use == nil {
+			use = &DTypeUse{DType: label}
+			uses[label] = use
+		}
+		bytes, parameters := int64(t.Bytes()), int64(t.Elements())
+		use.Tensors++
+		use.Bytes += bytes
+		use.Parameters += parameters
+		in.Tensors++
+		in.Bytes += bytes
+		in.Parameters += parameters
+	}
+	for _, label := range slices.Sorted(maps.Keys(uses)) {
+		in.DTypes = append(in.DTypes, *uses[label])
+	}
+	slices.SortStableFunc(in.DTypes, func(a, b DTypeUse) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	if in.Parameters > 0 {
+		in.BitsPerWeight = 8 * float64(in.Bytes) / float64(in.Parameters)
+	}
+}

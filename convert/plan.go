@@ -1,0 +1,167 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+)
+
+// maxShardBytes is where a quantised checkpoint is cut into several files; as
+// mlx-lm's.
+const maxShardBytes = 5 << 30
+
+// quantizeStep says what becomes of one tensor.
+type quantizeStep struct {
+	source backend.Tensor
+	module string // the name without its ending
+	out    int    // rows; 1 for vectors
+	in     int
+	format checkpoint.AffineFormat // zero Bits: kept, in bf16
+	reason string                  // why it is kept; "" for vectors and where it is not
+	vector bool
+	shard  int
+	// Where data, scales and biases go in the shard's data section.
+	at [3]int64
+}
+
+// quantized tells a step that packs from one that keeps.
+func (s *quantizeStep) quantized() bool { return s.format.Bits != 0 }
+
+// rowBytes is what one row takes: data, scales, biases.
+func (s *quantizeStep) rowBytes() [3]int64 {
+	if !s.quantized() {
+		return [3]int64{int64(2 * s.in)}
+	}
+	groups := int64(2 * (s.in / s.format.Group))
+	return [3]int64{int64(s.in * s.format.Bits / 8), groups, groups}
+}
+
+func (s *quantizeStep) bytes() (n int64) {
+	for _, b := range s.rowBytes() {
+		n += b * int64(s.out)
+	}
+	return n
+}
+
+// planQuantize decides on each tensor, in the order of the source.
+func planQuantize(src checkpoint.Source, p Policy) ([]*quantizeStep, error) {
+	rules, err := p.Rules()
+	if err != nil {
+		return nil, err
+	}
+	var steps []*quantizeStep
+	for _, name := range src.Names() {
+		t, ok := src.Tensor(name)
+		if !ok || (name == "lm_head.weight" && src.Config().TieEmbeddings) { // the embedding's copy
+			continue
+		}
+		if t.DType.Quantized() {
+			return nil, fmt.Errorf("tensor %s: is %v already: want a model in bf16, f16 or f32", name, t.DType)
+		}
+		if err := t.Check(); err != nil {
+			return nil, err
+		}
+		s := &quantizeStep{source: t, out: 1, in: t.Elements()}
+		var isWeight bool
+		s.module, isWeight = strings.CutSuffix(name, ".weight")
+		if s.vector = len(t.Shape) != 2; !s.vector {
+			s.out, s.in = t.Shape[0], t.Shape[1]
+			var bits int
+			bits, s.reason = rules.Bits(s.module, s.in)
+			switch {
+			case !isWeight:
+				s.reason = "not named .weight"
+			case bits != 16:
+				s.format = checkpoint.AffineFormat{Bits: bits, Group: p.Group}
+			}
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == 0 {
+		return nil, errors.New("the model has no weights")
+	}
+	return steps, nil
+}
+
+// layShards assigns the tensors to files of at most limit bytes (or one
+// tensor), and returns each file's tensors in the order of their data.
+//
+// Packed words come first, then matrices, scales and biases, vectors: all
+// sizes up to the last kind are multiples of 64 bytes in published models, so
+// that what kernels read stays aligned.
+func layShards(steps []*quantizeStep, limit int64) [][]checkpoint.RawTensor {
+	var shards [][]*quantizeStep
+	size := limit
+	for _, s := range steps {
+		if n := s.bytes(); size+n > limit {
+			shards, size = append(shards, nil), 0
+		}
+		size += s.bytes()
+		s.shard = len(shards) - 1
+		shards[s.shard] = append(shards[s.shard], s)
+	}
+	type piece struct {
+		checkpoint.RawTensor
+		step *quantizeStep
+		part int
+		kind int
+		size int64
+	}
+	var files [][]checkpoint.RawTensor
+	for _, shard := range shards {
+		var pieces []piece
+		for _, s := range shard {
+			name, rows := s.source.Name, s.rowBytes()
+			add := func(name, dtype string, part, kind int, shape ...int) {
+				pieces = append(pieces, piece{checkpoint.RawTensor{Name: name, DType: dtype, Shape: shape}, s, part, kind, rows[part] * int64(s.out)})
+			}
+			switch {
+			case s.quantized():
+				groups := s.in / s.format.Group
+				add(name, "U32", 0, 0, s.out, s.in*s.format.Bits/32)
+				add(s.module+".scales", "BF16", 1, 2, s.out, groups)
+				add(s.module+".biases", "BF16", 2, 2, s.out, groups)
+			case s.vector:
+				add(name, "BF16", 0, 3, s.source.Shape...)
+			default:
+				add(name, "BF16", 0, 1, s.out, s.in)
+			}
+		}
+		slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.kind, b.kind) })
+		at := int64(0)
+		var list []checkpoint.RawTensor
+		for _, p := range pieces {
+			p.step.at[p.part] = at
+			at += p.size
+			list = append(list, p.RawTensor)
+		}
+		files = append(files, list)
+	}
+	return files
+}
+
+// quantization is the entry for config.json; nil where nothing is packed.
+// Matrices that are kept stand there as false, so that no reader need guess.
+func quantizationEntry(steps []*quantizeStep, p Policy) map[string]any {
+	entry := map[string]any{"bits": p.Bits, "group_size": p.Group}
+	packed := false
+	for _, s := range steps {
+		packed = packed || s.quantized()
+		switch {
+		case s.vector, s.quantized() && s.format.Bits == p.Bits:
+		case s.quantized():
+			entry[s.module] = map[string]int{"bits": s.format.Bits, "group_size": s.format.Group}
+		default:
+			entry[s.module] = false
+		}
+	}
+	if !packed {
+		return nil
+	}
+	return entry
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package model
-
-// openWithoutWaiting is nothing where folders hold no pipes.
-const openWithoutWaiting = 0

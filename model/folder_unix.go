@@ -1,9 +1,0 @@
-//go:build unix
-
-package model
-
-import "syscall"
-
-// openWithoutWaiting makes the opening of a pipe end at once, should one have
-// taken a regular file's place; for a regular file it has no effect.
-const openWithoutWaiting = syscall.O_NONBLOCK

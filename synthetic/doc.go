@@ -1,0 +1,3 @@
+// Package synthetic invents weights in published shapes, random or empty, for
+// benchmarks and tests.
+package synthetic

@@ -1,0 +1,92 @@
+package synthetic
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/edsrzf/mmap-go"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+)
+
+// floatBeside is the type of the embedding, the head and the norms beside
+// projections of a dtype.
+func floatBeside(dt backend.DType) backend.DType {
+	if dt.Quantized() {
+		return backend.BF16
+	}
+	return dt
+}
+
+// quantized tells whether the selective policy quantises a weight to dt.
+func (w weightShape) quantized(dt backend.DType) bool {
+	return dt.Quantized() && strings.HasSuffix(w.name, "proj.weight")
+}
+
+// emptySource is a model without weights.
+type emptySource struct {
+	config  *checkpoint.Config
+	names   []string
+	tensors map[string]backend.Tensor
+}
+
+// EmptySource makes the tensors of RandomSource without their values: all of
+// them are zero and share one piece of memory, which nothing has to touch. It
+// is for backends that only count.
+func EmptySource(c *checkpoint.Config, dt backend.DType) checkpoint.Source {
+	s := &emptySource{config: c, tensors: map[string]backend.Tensor{}}
+	most := 0
+	for _, w := range weightShapes(c) {
+		t := backend.Tensor{Name: w.name, DType: floatBeside(dt), Shape: w.shape}
+		if w.quantized(dt) {
+			t.DType = dt
+		}
+		if t.DType.Affine() {
+			t.Group = affineRandomGroup
+		}
+		s.names = append(s.names, w.name)
+		s.tensors[w.name] = t
+		most = max(most, w.elements()/t.DType.BlockSize()*t.DType.BlockBytes())
+	}
+	zero := zeros(most)
+	for name, t := range s.tensors {
+		t.Data = zero[:t.Elements()/t.DType.BlockSize()*t.DType.BlockBytes()]
+		if t.DType.Affine() {
+			n := 2 * t.Elements() / t.Group
+			t.Scales, t.Biases = zero[:n], zero[:n]
+		}
+		s.tensors[name] = t
+	}
+	return s
+}
+
+var (
+	zeroMemory []byte
+	zeroMutex  sync.Mutex
+)
+
+// zeros returns n zero bytes, which may not be written to. They are address
+// space alone, and kept: the garbage collector would write to memory that it
+// gives a second time.
+func zeros(n int) []byte {
+	zeroMutex.Lock()
+	defer zeroMutex.Unlock()
+	if len(zeroMemory) < n {
+		memory, err := mmap.MapRegion(nil, n, mmap.RDONLY, mmap.ANON, 0)
+		if err != nil {
+			return make([]byte, n)
+		}
+		zeroMemory = memory
+	}
+	return zeroMemory[:n]
+}
+
+func (s *emptySource) Config() *checkpoint.Config { return s.config }
+
+func (s *emptySource) Tensor(name string) (backend.Tensor, bool) {
+	t, ok := s.tensors[name]
+	return t, ok
+}
+
+func (s *emptySource) Names() []string { return s.names }

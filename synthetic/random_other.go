@@ -1,0 +1,5 @@
+//go:build !linux
+
+package synthetic
+
+func adviseHugePages([]byte) {}
