@@ -19,6 +19,18 @@ func TestConvert(t *testing.T) {
 			continue
 		}
 		x := backend.Tensor{Name: "x", DType: d, Shape: []int{out, in}, Data: anyBlocks(d, splitMix(d), out*in/d.BlockSize()), Split: backend.SplitOutputs}
+		if d == backend.F8_E4M3 { // with groups that leave a shorter one at a row's end
+			x.Group = 100
+			x.Scales = make([]byte, 4*out*x.Groups())
+			for i := 0; i < len(x.Scales); i += 4 {
+				Blocks(x.Scales[i:], backend.F32, []float32{0.01 * float32(i+1)})
+			}
+			for i, b := range x.Data {
+				if b&0x7f == 0x7f {
+					x.Data[i] = 0 // it is NaN
+				}
+			}
+		}
 		for _, exact := range []bool{false, true} {
 			y := Convert(x, exact)
 			if err := y.Check(); err != nil {

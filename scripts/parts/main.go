@@ -35,7 +35,7 @@ func main() {
 	code := 2
 	switch args := os.Args[1:]; {
 	case len(args) > 2 && args[0] == "run":
-		code = run(dir, args[1], args[2:])
+		code = run(dir, args[1], args[2:], os.Stdout)
 	case len(args) > 1 && args[0] == "gotest":
 		code = runTests(dir, args[1:])
 	case len(args) == 1 && args[0] == "report" && dir != "":
@@ -46,9 +46,9 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs a part with this process's streams. Lines of its output that begin
-// with "left out: " are noted.
-func run(dir, name string, command []string) int {
+// run runs a part, whose output goes to a writer. Lines that begin with "left out: "
+// are noted.
+func run(dir, name string, command []string, to io.Writer) int {
 	r := record{Name: name, Started: time.Now()}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
@@ -61,7 +61,7 @@ func run(dir, name string, command []string) int {
 		in := bufio.NewReader(out)
 		for {
 			line, end := in.ReadString('\n')
-			fmt.Print(line)
+			fmt.Fprint(to, line)
 			if reason, ok := strings.CutPrefix(strings.TrimSpace(line), leftOut); ok {
 				note(dir, omission{Part: name, Reason: reason})
 			}

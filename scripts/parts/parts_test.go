@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ func TestGotestAndReport(t *testing.T) {
 	if code := gotest(dir, strings.NewReader(events), &out); code != 0 || out.String() != "ok  \twindrow/a\t0.01s\n" {
 		t.Fatalf("%d, %q", code, out.String())
 	}
-	if code := run(dir, "unit", []string{"sh", "-c", "echo left out: no qemu"}); code != 0 {
+	if code := run(dir, "unit", []string{"sh", "-c", "echo left out: no qemu"}, io.Discard); code != 0 {
 		t.Fatal(code)
 	}
 	out.Reset()
@@ -82,10 +83,10 @@ func TestRunTests(t *testing.T) {
 
 func TestRunFails(t *testing.T) {
 	dir := t.TempDir()
-	if code := run(dir, "bad", []string{"sh", "-c", "exit 3"}); code != 3 {
+	if code := run(dir, "bad", []string{"sh", "-c", "exit 3"}, io.Discard); code != 3 {
 		t.Error(code)
 	}
-	if code := run(dir, "none", []string{filepath.Join(dir, "no such program")}); code != 1 {
+	if code := run(dir, "none", []string{filepath.Join(dir, "no such program")}, io.Discard); code != 1 {
 		t.Error(code)
 	}
 	var out strings.Builder
