@@ -26,13 +26,13 @@ func TestRandomControlsEqualAR(t *testing.T) {
 		_, rows := CacheSize(len(prompt), o)
 		cache := model.NewCountingCache(len(prompt) + o.MaxTokens)
 		m.keys, m.forwards, m.maxRows = nil, 0, 0
-		s, err := newSequence(cache, prompt, o, nil, Hooks{})
+		s, err := NewSequence(cache, prompt, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		control := &randomControl{r: r}
 		s.stepper.(*verified).control = control
-		got, err := s.run(context.Background(), m)
+		got, err := s.run(context.Background(), m, Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,9 +85,8 @@ type Detokenizer interface {
 
 // Hooks are called as a generation goes on; each may be nil.
 type Hooks struct {
-	// Text is given what a committed token adds to the visible text (may be
-	// empty while a character or a possible stop string is incomplete). Its
-	// error ends the generation and is returned.
+	// Text is given what committed tokens add to the visible text. Its error
+	// ends the generation and is returned.
 	Text func(piece string) error
 	// Token is called for every generated token, in order, stop ids included.
 	Token func(id int32)

@@ -84,14 +84,14 @@ func sample(t *testing.T, m *toy, prompt []int32, o Options, n int, spoil func(s
 		o.Sampling.Seed = uint64(seed)
 		cache := model.NewCountingCache(64)
 		m.keys = nil
-		s, err := newSequence(cache, prompt, o, nil, Hooks{})
+		s, err := NewSequence(cache, prompt, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if spoil != nil {
 			s.stepper = spoil(s.stepper)
 		}
-		sum, err := s.run(context.Background(), m)
+		sum, err := s.run(context.Background(), m, Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,9 +42,10 @@ type rows struct {
 	base, mask int32
 	batch      *model.Batch
 	// slots and at are the rows' slots and their numbers; wanted counts wants.
-	slots  []Slot
-	at     []int
-	wanted int
+	slots    []Slot
+	at       []int
+	wanted   int
+	wantedAt []int32 // logical positions
 }
 
 // add appends the row of slot number i, at logical position base + i.
@@ -56,6 +57,7 @@ func (r *rows) add(i int, s Slot, want bool) {
 	if want {
 		r.batch.Want.Rows = append(r.batch.Want.Rows, int32(len(r.batch.Tokens)))
 		r.wanted++
+		r.wantedAt = append(r.wantedAt, r.base+int32(i))
 	}
 	r.batch.Tokens = append(r.batch.Tokens, token)
 	r.batch.Positions = append(r.batch.Positions, r.base+int32(i))

@@ -33,22 +33,18 @@ func TestCancelledStepLeavesNoTrace(t *testing.T) {
 		want := generate(t, m, prompt, o, Hooks{})
 
 		cache := model.NewCountingCache(len(prompt) + o.MaxTokens)
-		s, err := newSequence(cache, prompt, o, nil, Hooks{})
+		s, err := NewSequence(cache, prompt, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		failAt := 1 + r.IntN(m.forwards)
 		m.keys, m.forwards, m.failAt = nil, 0, failAt
 		failed := false
-		for err = s.prefill(t.Context(), m); err == nil && !s.ended() || errors.Is(err, errToy); {
-			if errors.Is(err, errToy) {
+		for err == nil && !s.Done() {
+			if _, err = s.forward(t.Context(), m); errors.Is(err, errToy) {
 				m.verifyEnd(cache, prompt, s.sum.Tokens)
-				if failed = true; cache.Base() < len(prompt) {
-					err = s.prefill(t.Context(), m)
-					continue
-				}
+				failed, err = true, nil
 			}
-			err = s.step(t.Context(), m)
 		}
 		if err != nil || !failed {
 			t.Fatalf("seed %d: error %v, failed %v at forward %d of %d", seed, err, failed, failAt, m.forwards)

@@ -1,0 +1,338 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"windrow/model"
+)
+
+// Sequence is one generation that its owner drives: Plan appends the rows of
+// its next forward to a batch, which may hold rows of other sequences, and
+// Absorb takes the results. [Generate] is such a loop over one.
+//
+// A sequence holds no clock and starts nothing by itself. Plan changes nothing:
+// after a forward that failed or was cancelled, or whose batch was never run,
+// it may be called again, then or much later. It is not safe for concurrent use.
+type Sequence struct {
+	cache   *model.Cache
+	prompt  []int32
+	o       Options
+	detok   Detokenizer
+	sampler *sampler
+	stepper stepper
+	rows    rows // of the last Plan
+	started bool // the prompt is permanent and the stepper has begun
+	sum     Summary
+	text    strings.Builder
+	stops   stopMatcher
+	emitted []emission // since the last call of events
+	flushed bool
+}
+
+// emission is a token for the owner, with the text that it makes visible.
+type emission struct {
+	token  int32
+	piece  string
+	hidden bool // a stop id
+}
+
+// An Event is what happened to a sequence: [Prefilled], [Token], [Text], [Step]
+// or [Finished].
+type Event interface{ event() }
+
+// Prefilled says that Done of the Total prompt tokens that the cache lacked are
+// permanent.
+type Prefilled struct{ Done, Total int }
+
+// Token is a generated token, stop ids included.
+type Token int32
+
+// Text is what committed tokens add to the visible text; never half a character,
+// nor what may be the beginning of a stop string.
+type Text string
+
+// Finished is the last event.
+type Finished struct{ Reason FinishReason }
+
+func (Prefilled) event() {}
+func (Token) event()     {}
+func (Text) event()      {}
+func (Step) event()      {}
+func (Finished) event()  {}
+
+// NewSequence begins a generation that continues prompt by up to o.MaxTokens
+// tokens. The cache's permanent tokens must be prompt[:cache.Base()]: only the
+// rest is prefilled. Where the whole prompt is there and the mode needs the
+// result of its last row, that row is computed again.
+//
+// detok may be nil: then there is no text, and no stop string is possible.
+//
+// Errors: *OptionError for an option out of range or an empty prompt,
+// *ContextError where prompt and MaxTokens exceed the cache, or the cache's own.
+func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenizer) (*Sequence, error) {
+	if err := o.check(prompt, cache.Base(), cache.Capacity(), cache.MaxRows(), detok != nil); err != nil {
+		return nil, err
+	}
+	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}}
+	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
+	switch o.Mode {
+	case WeDLM:
+		s.stepper = newWeDLM(o, s.sampler)
+	case Verified:
+		s.stepper = newVerified(o, s.sampler)
+	default:
+		s.stepper = &autoregressive{s: s.sampler}
+	}
+	if s.stepper.needsPrompt() && cache.Base() == len(prompt) {
+		if err := cache.Truncate(len(prompt) - 1); err != nil {
+			return nil, fmt.Errorf("rerun the prompt's last token: %w", err)
+		}
+	}
+	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
+	return s, nil
+}
+
+// Done reports whether the generation has ended.
+func (s *Sequence) Done() bool { return s.sum.FinishReason != "" }
+
+// Prefilling reports whether the next forward is one of the prompt's.
+func (s *Sequence) Prefilling() bool { return s.cache.Base() < len(s.prompt) }
+
+// Cache is the sequence's cache.
+func (s *Sequence) Cache() *model.Cache { return s.cache }
+
+// Summary is what was generated so far. Its times are the owner's to fill in.
+func (s *Sequence) Summary() Summary {
+	sum := s.sum
+	sum.Stats.Tokens = len(sum.Tokens)
+	sum.Text = s.text.String()
+	return sum
+}
+
+// Plan appends one span to b: the next chunk of the prompt, of at most that many
+// rows (0: as many as the options and the cache allow), or the rows of the next
+// step, which is never cut. It adds what the sequence wants of b's rows to
+// b.Want; all sequences of a batch must have the same Vocabulary. A sequence
+// that is done appends nothing.
+func (s *Sequence) Plan(b *model.Batch, most int) error {
+	if s.Done() {
+		return nil
+	}
+	want := model.Want{Limit: s.o.Vocabulary.Size, Except: max(s.o.Vocabulary.MaskID, -1)}
+	if len(b.Spans) == 0 {
+		b.Want.Limit, b.Want.Except = want.Limit, want.Except
+	} else if b.Want.Limit != want.Limit || b.Want.Except != want.Except {
+		return &OptionError{"vocabulary", fmt.Sprintf("%+v", s.o.Vocabulary), "that of the batch's other sequences"}
+	}
+	first := len(b.Tokens)
+	if s.Prefilling() {
+		s.planPrompt(b, most)
+	} else {
+		if err := s.begin(model.Result{}); err != nil {
+			return err
+		}
+		s.rows = rows{base: int32(s.cache.Base()), mask: s.o.Vocabulary.MaskID, batch: b}
+		s.stepper.plan(&s.rows)
+	}
+	b.Want.Logits = b.Want.Logits || s.rows.wanted > 0 && s.sampler.needsLogits()
+	b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: first, Rows: len(b.Tokens) - first})
+	return nil
+}
+
+// planPrompt appends the next chunk of the prompt.
+func (s *Sequence) planPrompt(b *model.Batch, most int) {
+	from := s.cache.Base()
+	n := min(s.o.prefillRows(), s.cache.MaxRows(), len(s.prompt)-from)
+	if most > 0 {
+		n = min(n, most)
+	}
+	s.rows = rows{base: int32(from), batch: b}
+	for i, token := range s.prompt[from : from+n] {
+		s.rows.add(i, Slot{Token: token, Filled: true}, s.stepper.needsPrompt() && from+i == len(s.prompt)-1)
+	}
+}
+
+// begin starts the stepper, once.
+func (s *Sequence) begin(last model.Result) error {
+	if s.started {
+		return nil
+	}
+	s.started = true
+	return s.stepper.start(last, s.emit)
+}
+
+// Wanted is how many results the last Plan asked for.
+func (s *Sequence) Wanted() int { return s.rows.wanted }
+
+// Absorb takes the results of the forward of the last Plan's rows, as many as
+// it wanted and in their order, makes permanent what follows from them, and
+// returns what happened. Beside an error the events before it are returned;
+// results that cannot be used change nothing.
+func (s *Sequence) Absorb(results []model.Result) ([]Event, error) {
+	if err := s.usable(results); err != nil {
+		return nil, err
+	}
+	var step *Step
+	var events []Event
+	var err error
+	if s.Prefilling() {
+		events, err = s.absorbPrompt(results)
+	} else {
+		step, err = s.absorbStep(results)
+	}
+	events = s.takeEvents(events)
+	if step != nil && err == nil {
+		events = append(events, *step)
+	}
+	if s.Done() {
+		events = append(s.flush(events), Finished{s.sum.FinishReason})
+	}
+	return events, err
+}
+
+// absorbPrompt makes a chunk of the prompt permanent.
+func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err error) {
+	if err := s.cache.Commit(len(s.rows.slots)); err != nil {
+		return nil, err
+	}
+	cached := s.sum.Stats.CachedTokens
+	events = append(events, Prefilled{s.cache.Base() - cached, len(s.prompt) - cached})
+	if s.Prefilling() {
+		return events, nil
+	}
+	var last model.Result
+	if len(results) > 0 {
+		last = results[0]
+	}
+	return events, s.begin(last)
+}
+
+// absorbStep commits a step's rows.
+func (s *Sequence) absorbStep(results []model.Result) (*Step, error) {
+	base := s.cache.Base()
+	s.count()
+	out, err := s.stepper.absorb(results, s.emit)
+	if bad := s.cache.Commit(out.commit); bad != nil {
+		return nil, bad
+	}
+	s.sum.Stats.Drafts += out.drafts
+	s.sum.Stats.Accepted += out.accepted
+	window := s.rows.window()
+	committed := make([]int32, out.commit)
+	for i := range committed {
+		committed[i] = window[i].Token
+	}
+	return &Step{
+		Slots: window, Base: base, Committed: committed,
+		Entropy: out.entropy, Filled: out.filled, Drafts: out.drafts, Accepted: out.accepted,
+	}, err
+}
+
+// count adds the forward of s.rows to the counters.
+func (s *Sequence) count() {
+	masks := 0
+	for _, slot := range s.rows.slots {
+		if !slot.Filled {
+			masks++
+		}
+	}
+	t := &s.sum.Stats
+	if t.Forwards == 0 {
+		t.LeastMasks = masks
+	}
+	t.LeastMasks, t.MostMasks = min(t.LeastMasks, masks), max(t.MostMasks, masks)
+	t.Masks += masks
+	t.Rows += len(s.rows.slots)
+	t.Forwards++
+}
+
+// usable checks results before anything depends on them.
+func (s *Sequence) usable(results []model.Result) error {
+	if len(results) != s.rows.wanted {
+		return fmt.Errorf("forward of %d rows at %d: %d results, want %d", len(s.rows.slots), s.cache.Base(), len(results), s.rows.wanted)
+	}
+	for i, r := range results {
+		if math.IsNaN(float64(r.Entropy)) || r.Argmax < 0 {
+			return fmt.Errorf("position %d: the model's logits are not numbers (entropy %v, argmax %d)", s.rows.wantedAt[i], r.Entropy, r.Argmax)
+		}
+	}
+	return nil
+}
+
+// Stop ends the generation from outside, with a reason or, beside an error of
+// the owner's, none: text that waited for the end of a character or of a
+// possible stop string becomes visible. What was planned is forgotten.
+func (s *Sequence) Stop(reason FinishReason) []Event {
+	if s.Done() {
+		return nil
+	}
+	events := s.flush(s.takeEvents(nil))
+	if s.sum.FinishReason == "" {
+		s.sum.FinishReason = reason
+	}
+	if s.Done() {
+		events = append(events, Finished{s.sum.FinishReason})
+	}
+	return events
+}
+
+// emit is the stepper's emitter: it decides whether the generation ends here.
+func (s *Sequence) emit(token int32) bool {
+	if s.Done() {
+		return false
+	}
+	s.sum.Tokens = append(s.sum.Tokens, token)
+	s.sampler.observe(token)
+	e := emission{token: token, hidden: slices.Contains(s.o.StopIDs, token)}
+	var stopped bool
+	if !e.hidden && s.detok != nil {
+		e.piece, stopped = s.stops.push(s.detok.Push(token))
+	}
+	switch {
+	case e.hidden || stopped:
+		s.sum.FinishReason = FinishStop
+	case len(s.sum.Tokens) >= s.o.MaxTokens:
+		s.sum.FinishReason = FinishLength
+	}
+	s.emitted = append(s.emitted, e)
+	if stopped {
+		s.detok = nil // what follows the stop string is not shown
+	}
+	return !s.Done()
+}
+
+// takeEvents appends what was emitted, which is permanent now or right by
+// construction.
+func (s *Sequence) takeEvents(events []Event) []Event {
+	for _, e := range s.emitted {
+		s.text.WriteString(e.piece)
+		events = append(events, Token(e.token))
+		if e.piece != "" && !e.hidden {
+			events = append(events, Text(e.piece))
+		}
+	}
+	s.emitted = s.emitted[:0]
+	return events
+}
+
+// flush appends the text that waited, once.
+func (s *Sequence) flush(events []Event) []Event {
+	if s.detok == nil || s.flushed {
+		return events
+	}
+	s.flushed = true
+	piece, stopped := s.stops.push(s.detok.Flush())
+	if stopped {
+		s.sum.FinishReason = FinishStop
+	} else {
+		piece += s.stops.flush()
+	}
+	s.text.WriteString(piece)
+	if piece == "" {
+		return events
+	}
+	return append(events, Text(piece))
+}

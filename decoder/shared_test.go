@@ -1,0 +1,186 @@
+package decoder_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/conformance/decodertest"
+	"windrow/cpu"
+	"windrow/decoder"
+	"windrow/model"
+	"windrow/models/tinygsm"
+)
+
+// told collects a sequence's events.
+type told struct {
+	tokens   []int32
+	text     strings.Builder
+	steps    []decoder.Step
+	finished []decoder.FinishReason
+}
+
+func (l *told) take(t *testing.T, events []decoder.Event) {
+	for _, e := range events {
+		if len(l.finished) > 0 {
+			t.Fatalf("%T behind the end", e)
+		}
+		switch e := e.(type) {
+		case decoder.Token:
+			l.tokens = append(l.tokens, int32(e))
+		case decoder.Text:
+			l.text.WriteString(string(e))
+		case decoder.Step:
+			l.steps = append(l.steps, e)
+		case decoder.Finished:
+			l.finished = append(l.finished, e.Reason)
+		}
+	}
+}
+
+// TestSharedForwards drives 32 sequences of mixed modes through one loop: each
+// forward takes some of them, in any order, with chunks of prompts of any size;
+// some batches are planned and never run. Each sequence gets to the bit what it
+// gets alone: tokens, text, entropies, counters.
+func TestSharedForwards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the real model: leave -short out")
+	}
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
+	b, err := cpu.New(cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	source, err := checkpoint.New(tinygsm.Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.Load(b, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sequences = 32
+	r := rand.New(rand.NewPCG(13, 2))
+	problems := decodertest.Problems(t)
+	type running struct {
+		*decoder.Sequence
+		told
+		alone *told
+		want  decoder.Summary
+	}
+	var all []*running
+	for i := range sequences {
+		o := decoder.DefaultOptions()
+		o.Mode = []decoder.Mode{decoder.AR, decoder.WeDLM, decoder.Verified}[i%3]
+		o.MaxTokens, o.Window = 10+r.IntN(40), 1+r.IntN(16)
+		o.Vocabulary = decoder.Vocabulary{Size: int32(source.Config().VocabSize), MaskID: int32(source.Config().MaskTokenID)}
+		o.StopIDs = source.Config().EOSTokenIDs
+		if i%4 == 3 {
+			o.Sampling = decoder.Sampling{Temperature: 0.9, TopP: 0.9, RepetitionPenalty: 1.1, Seed: uint64(i)}
+		}
+		prompt := problems[i%len(problems)].Prompt
+		cache := func() *model.Cache {
+			capacity, rows := decoder.CacheSize(len(prompt), o)
+			c, err := m.NewCache(model.CacheOptions{Capacity: capacity, MaxRows: rows, DType: backend.KVBF16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		alone := &told{}
+		want, err := decoder.Generate(t.Context(), m, cache(), prompt, o, &ids{}, decoder.Hooks{
+			Token: func(id int32) { alone.tokens = append(alone.tokens, id) },
+			Text:  func(s string) error { alone.text.WriteString(s); return nil },
+			Step:  func(s decoder.Step) { alone.steps = append(alone.steps, s) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := decoder.NewSequence(cache(), prompt, o, &ids{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &running{Sequence: s, alone: alone, want: want})
+	}
+	forwards, shared, dropped := 0, 0, 0
+	for left := slices.Clone(all); len(left) > 0; {
+		r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		batch := &model.Batch{}
+		taken := left[:1+r.IntN(min(8, len(left)))]
+		for _, s := range taken {
+			if err := s.Plan(batch, r.IntN(30)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r.IntN(8) == 0 {
+			dropped++
+			continue // something else came up
+		}
+		results, err := m.Forward(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if forwards++; len(taken) > 1 {
+			shared++
+		}
+		for _, s := range taken {
+			n := s.Wanted()
+			events, err := s.Absorb(results[:n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			results = results[n:]
+			s.take(t, events)
+		}
+		left = slices.DeleteFunc(left, func(s *running) bool { return s.Done() })
+	}
+	for i, s := range all {
+		got, want := s.Summary(), s.want
+		want.Stats.PrefillSeconds, want.Stats.DecodeSeconds = 0, 0
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("sequence %d: among others %+v, alone %+v", i, got, want)
+		}
+		if !reflect.DeepEqual(s.steps, s.alone.steps) || !slices.Equal(s.tokens, s.alone.tokens) || s.text.String() != s.alone.text.String() {
+			t.Errorf("sequence %d: other steps, tokens or text among others than alone", i)
+		}
+		if !slices.Equal(s.finished, []decoder.FinishReason{want.FinishReason}) || s.text.String() != want.Text {
+			t.Errorf("sequence %d: ended %v with text %q, want %v and %q", i, s.finished, s.text.String(), want.FinishReason, want.Text)
+		}
+	}
+	if shared < 50 || dropped < 10 {
+		t.Errorf("%d of %d forwards were shared, %d dropped: nothing is shown", shared, forwards, dropped)
+	}
+}
+
+// ids shows ids as text.
+type ids struct{}
+
+func (*ids) Push(id int32) string { return string(rune('a' + id%26)) }
+func (*ids) Flush() string        { return "." }
+
+// A batch has one vocabulary.
+func TestPlanRefusesAnotherVocabulary(t *testing.T) {
+	b := &model.Batch{}
+	for i, mask := range []int32{99, 98} {
+		o := decoder.DefaultOptions()
+		o.Mode, o.Vocabulary.MaskID = decoder.WeDLM, mask
+		s, err := decoder.NewSequence(model.NewCountingCache(1000), []int32{1, 2}, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Plan(b, 0); (err != nil) != (i == 1) {
+			t.Errorf("mask %d: %v", mask, err)
+		}
+		if len(b.Spans) != 1 {
+			t.Errorf("%d spans after sequence %d", len(b.Spans), i)
+		}
+	}
+}
