@@ -20,7 +20,7 @@ func (a *autoregressive) start(last model.Result, emit emitter) error {
 	if err != nil {
 		return err
 	}
-	a.next = a.s.draw(p)
+	a.next = a.s.draw(p, 0)
 	emit(a.next)
 	return nil
 }

@@ -5,7 +5,8 @@
 // It is pure Go over two contracts: an [Engine] that runs packed rows and a
 // [model.Cache] that counts what is permanent. It plans rows and absorbs
 // results, so it runs on scripted engines in tests as it does on a model.
-// [Generate] is the entry; [CacheSize] tells how large a cache it needs.
+// [Sequence] is one generation that its owner drives, alone or among others;
+// [Generate] drives one to its end; [CacheSize] tells how large a cache it needs.
 //
 // # One step
 //
@@ -38,10 +39,12 @@
 // Every mode maps a row's raw logits to a distribution by one function, in
 // one order: repetition, presence and frequency penalties; logit bias; barred
 // ids; top-k; top-p and min-p on the untempered probabilities of what is left;
-// temperature. So sampled verified has ar's distribution whatever the
-// parameters (Leviathan et al., arXiv 2211.17192). Temperature 0 takes the
-// largest adjusted logit, the lowest id on a tie. Entropies, which decide the
-// fills, are of the raw logits.
+// temperature. Temperature 0 takes the largest adjusted logit, the lowest id on
+// a tie. Entropies, which decide the fills, are of the raw logits.
+//
+// A token is drawn by variables made of the seed, its logical position and the
+// token ids alone (draw.go). So sampled verified gives ar's very tokens under
+// one seed, at any window and across pauses.
 //
 // The repetition penalty counts prompt and output, presence and frequency
 // count the output, as vLLM has it. For a mask row of wedlm the output is what

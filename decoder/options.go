@@ -65,7 +65,9 @@ type Sampling struct {
 	PresencePenalty   float32
 	FrequencyPenalty  float32
 	LogitBias         map[int32]float32
-	Seed              uint64
+	// Seed makes the draws: one seed gives one output, the same in ar and in
+	// verified, at any window.
+	Seed uint64
 }
 
 // Vocabulary tells which ids may be chosen.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -100,25 +101,101 @@ func sample(t *testing.T, m *toy, prompt []int32, o Options, n int, spoil func(s
 	return counts
 }
 
-// forgetful is verified with a wrong rule: it does not know what its drafts
-// were drawn from and takes q for uniform.
+// forgetful is verified that draws with the keys of the first tokens again and
+// again: what it draws depends on what it drew.
 type forgetful struct{ *verified }
 
 func (f forgetful) absorb(results []model.Result, emit emitter) (outcome, error) {
-	for i := range f.fill {
-		f.fill[i].q = distribution{probs: []float32{1, 1, 1, 1, 1, 1, 1}, total: 7}
-	}
+	f.s.next = 0
 	return f.verified.absorb(results, emit)
 }
 
-// credulous accepts every draft: it takes q for 0.
+// credulous accepts every draft: its rows are made certain of them.
 type credulous struct{ *verified }
 
 func (c credulous) absorb(results []model.Result, emit emitter) (outcome, error) {
-	for i := range c.fill {
-		c.fill[i].q = distribution{}
+	results = slices.Clone(results)
+	for i, d := range c.fill[1:] {
+		results[i].Logits = slices.Clone(results[i].Logits)
+		results[i].Logits[d.token] = 1e6
 	}
 	return c.verified.absorb(results, emit)
+}
+
+// TestSampledVerifiedEqualsAR: under one seed sampled verified gives ar's very
+// tokens, at any window, fixed or adaptive, with any filters and penalties.
+func TestSampledVerifiedEqualsAR(t *testing.T) {
+	t.Parallel()
+	var drafts, accepted int
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 21))
+		m := newToy(t, seed)
+		o := randomOptions(r, AR, m)
+		o.Sampling = Sampling{Temperature: 0.1 + 1.5*r.Float32(), Seed: r.Uint64()}
+		if r.IntN(2) == 0 {
+			o.Sampling.TopP, o.Sampling.TopK, o.Sampling.MinP = 0.5+r.Float32()/2, r.IntN(12), r.Float32()/10
+		}
+		if r.IntN(2) == 0 {
+			o.Sampling.RepetitionPenalty, o.Sampling.FrequencyPenalty = 1+r.Float32(), r.Float32()-0.5
+		}
+		prompt := randomPrompt(r)
+		want := generate(t, m, prompt, o, Hooks{})
+		for range 3 {
+			o.Mode, o.Window, o.Cost = Verified, 1+r.IntN(16), nil
+			if r.IntN(2) == 0 {
+				o.Cost = costs(t, CostPoint{1, 1}, CostPoint{8, 1 + r.Float64()}, CostPoint{32, 2 + 3*r.Float64()})
+			}
+			got := generate(t, m, prompt, o, Hooks{})
+			if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
+				t.Fatalf("seed %d, options %+v:\nverified %v %s\nar       %v %s", seed, o, got.Tokens, got.FinishReason, want.Tokens, want.FinishReason)
+			}
+			drafts, accepted = drafts+got.Stats.Drafts, accepted+got.Stats.Accepted
+		}
+	}
+	if accepted < 1000 || accepted == drafts {
+		t.Errorf("%d of %d drafts were accepted: nothing is shown", accepted, drafts)
+	}
+}
+
+// TestDraw: a draw has its distribution, over positions as over seeds, and
+// draws of neighbouring positions are independent.
+func TestDraw(t *testing.T) {
+	d := distribution{ids: []int32{0, 3, 4, 100, 151000}, probs: []float32{0.5, 0.25, 0.15, 0.0999, 0.0001}, total: 1}
+	const n = 200_000
+	for name, key := range map[string]func(i int) drawKey{
+		"positions": func(i int) drawKey { return keyOf(7, i) },
+		"seeds":     func(i int) drawKey { return keyOf(uint64(i), 7) },
+	} {
+		counts, pairs := map[string]int{}, map[string]int{}
+		probs, pairProbs := map[string]float64{}, map[string]float64{}
+		for i, p := range d.probs {
+			probs[fmt.Sprint(d.ids[i])] = float64(p)
+			for j, q := range d.probs {
+				pairProbs[fmt.Sprint(d.ids[i], d.ids[j])] = float64(p) * float64(q)
+			}
+		}
+		last := key(0).draw(d)
+		for i := range n {
+			next := key(i + 1).draw(d)
+			counts[fmt.Sprint(next)]++
+			if i%2 == 0 {
+				pairs[fmt.Sprint(last, next)]++
+			}
+			last = next
+		}
+		if z := chiSquared(counts, n, probs); math.Abs(z) > 4 {
+			t.Errorf("%s: %.1f standard deviations from the distribution: %v", name, z, counts)
+		}
+		if z := chiSquared(pairs, n/2, pairProbs); math.Abs(z) > 4 {
+			t.Errorf("%s: pairs are %.1f standard deviations from independence: %v", name, z, pairs)
+		}
+	}
+	// A token without weight is never drawn, and a certain one always.
+	for i := range 1000 {
+		if id := keyOf(uint64(i), i).draw(distribution{probs: []float32{0, 1e-30, 0}, total: 1e-30}); id != 1 {
+			t.Fatalf("drew %d, which has no weight", id)
+		}
+	}
 }
 
 func TestSampledVerifiedHasARsDistribution(t *testing.T) {
@@ -153,7 +230,7 @@ func TestSampledVerifiedHasARsDistribution(t *testing.T) {
 			}
 			// The test has teeth: wrong rules stand out.
 			if z := chiSquared(sample(t, m, prompt, o, n, func(s stepper) stepper { return forgetful{s.(*verified)} }), n, probs); z < 8 {
-				t.Errorf("accepting by a wrong q is only %.1f standard deviations off: the test is blind", z)
+				t.Errorf("drawing with keys used before is only %.1f standard deviations off: the test is blind", z)
 			}
 			if z := chiSquared(sample(t, m, prompt, o, n, func(s stepper) stepper { return credulous{s.(*verified)} }), n, probs); z < 8 {
 				t.Errorf("accepting all is only %.1f standard deviations off: the test is blind", z)

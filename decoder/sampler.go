@@ -3,7 +3,6 @@ package decoder
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"windrow/model"
@@ -14,16 +13,14 @@ import (
 type sampler struct {
 	o      Sampling
 	vocab  Vocabulary
-	random *rand.Rand
+	next   int                // the logical position of the next token to be emitted
 	prompt map[int32]struct{} // kept for the repetition penalty only
 	output map[int32]int      // how often each id stands in the output
 	z      []float32          // scratch: the adjusted logits of one row
 }
 
 func newSampler(o Sampling, vocab Vocabulary, prompt []int32) *sampler {
-	s := &sampler{o: o, vocab: vocab, output: map[int32]int{}, prompt: map[int32]struct{}{}}
-	// The second word only has to differ from zero-extended seeds.
-	s.random = rand.New(rand.NewPCG(o.Seed, 0x9e3779b97f4a7c15))
+	s := &sampler{o: o, vocab: vocab, next: len(prompt), output: map[int32]int{}, prompt: map[int32]struct{}{}}
 	if s.repetition() != 1 {
 		for _, id := range prompt {
 			s.prompt[id] = struct{}{}
@@ -33,7 +30,10 @@ func newSampler(o Sampling, vocab Vocabulary, prompt []int32) *sampler {
 }
 
 // observe adds an emitted token to the output that penalties count.
-func (s *sampler) observe(token int32) { s.output[token]++ }
+func (s *sampler) observe(token int32) {
+	s.output[token]++
+	s.next++
+}
 
 // needsLogits tells whether the result's argmax is not enough.
 func (s *sampler) needsLogits() bool {
@@ -51,21 +51,10 @@ func (s *sampler) repetition() float32 {
 	return s.o.RepetitionPenalty
 }
 
-// draw takes a token. A certain one takes no randomness.
-func (s *sampler) draw(d distribution) int32 {
-	if len(d.probs) == 1 {
-		return d.id(0)
-	}
-	return d.at(s.random.Float64())
-}
-
-// accept tells whether a draft stands against p: with probability min(1, p/q).
-func (s *sampler) accept(p distribution, d draft) bool {
-	px, qx := p.prob(d.token), d.q.prob(d.token)
-	if px >= qx {
-		return px > 0
-	}
-	return px > 0 && s.random.Float64()*qx < px
+// draw takes the token that stands that many places behind the next one to be
+// emitted (see drawKey).
+func (s *sampler) draw(d distribution, ahead int) int32 {
+	return keyOf(s.o.Seed, s.next+ahead).draw(d)
 }
 
 // distribution is what a row says of its next token. The output that

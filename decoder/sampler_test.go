@@ -127,18 +127,6 @@ func TestGreedyNeedsNoLogits(t *testing.T) {
 	}
 }
 
-func TestResidual(t *testing.T) {
-	p := distribution{probs: []float32{.5, .3, .2}, total: 1}
-	q := distribution{ids: []int32{0, 2}, probs: []float32{.7, .3}, total: 1}
-	r := residual(p, q)
-	if r.prob(0) != 0 || math.Abs(r.prob(1)-1) > 1e-6 || r.prob(2) != 0 {
-		t.Errorf("residual %+v, want id 1 alone", r)
-	}
-	if same := residual(p, p); !slices.Equal(same.probs, p.probs) {
-		t.Errorf("an empty residual is %+v, want p", same)
-	}
-}
-
 // TestNucleusEqualsSorting holds the heap against sorting everything.
 func TestNucleusEqualsSorting(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

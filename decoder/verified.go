@@ -8,18 +8,18 @@ import (
 )
 
 // verified lets the window draft and the same weights check: the output is
-// ar's, token for token (greedy) or in distribution (sampled).
+// ar's, token for token.
 //
 //	start: prefill gives g, the causal token after the prompt. fill = [g]
 //	step:  rows = fill, then min(W, what max tokens leaves) masks
 //	       p_r = the causal distribution of row r
-//	       ok = 1; while draft fill[ok] is accepted against p_{ok-1}: ok++
+//	       ok = 1; while draft fill[ok] is what is drawn from p_{ok-1}: ok++
 //	       commit fill[0..ok)
-//	       fill' = [a], drawn from p_{ok-1}, or from the residual after a rejection
+//	       fill' = [a], a drawn from p_{ok-1}
 //	       if nothing was rejected: append drafts of masks 1, 2, … while H_j + λ·j < τ
 //
-// Greedy distributions are points, for which accept and residual mean "equal"
-// and "the causal argmax": one code serves both forms.
+// A draw depends on the seed, the token's position and the distribution alone
+// (drawKey), so a is ar's token, greedy or sampled, whatever was drafted.
 //
 // With an adaptive window, masks draft whatever their entropy: a control, which
 // learns what drafts of which entropy are worth, drops drafts from the right
@@ -39,10 +39,9 @@ type verified struct {
 	left    int     // tokens that may still be emitted: never fewer than fill
 }
 
-// draft is a token with the distribution q that it was drawn from.
+// draft is a token and the entropy of the row that proposed it.
 type draft struct {
 	token   int32
-	q       distribution
 	entropy float32
 }
 
@@ -75,7 +74,7 @@ func (v *verified) start(last model.Result, _ emitter) error {
 	if err != nil {
 		return err
 	}
-	v.fill = []draft{{token: v.s.draw(p)}}
+	v.fill = []draft{{token: v.s.draw(p, 0)}}
 	v.choose()
 	return nil
 }
@@ -121,13 +120,11 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 		if err != nil {
 			return out, err
 		}
+		next := v.s.draw(p, 0)
 		all := out.commit == len(checked)
-		if all || !v.s.accept(p, checked[out.commit]) {
-			if !all {
-				p = residual(p, checked[out.commit].q)
-			}
+		if all || checked[out.commit].token != next {
 			v.left -= out.commit
-			v.fill = []draft{{token: v.s.draw(p)}}
+			v.fill = []draft{{token: next}}
 			if all {
 				out.entropy = entropies(mask)
 				err = v.draft(mask)
@@ -162,7 +159,7 @@ func (v *verified) draft(mask []model.Result) error {
 		if err != nil {
 			return err
 		}
-		d := draft{v.s.draw(q), q, mask[j].Entropy}
+		d := draft{v.s.draw(q, j), mask[j].Entropy}
 		v.fill = append(v.fill, d)
 		ahead = append(ahead, d.token)
 	}

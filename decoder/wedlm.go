@@ -111,7 +111,7 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 		if err != nil {
 			return out, err
 		}
-		out.filled = append(out.filled, Fill{masks[m], w.s.draw(x)})
+		out.filled = append(out.filled, Fill{masks[m], w.s.draw(x, masks[m])})
 	}
 	for _, f := range out.filled {
 		w.slots[f.Slot] = Slot{Token: f.Token, Filled: true}

@@ -107,13 +107,11 @@ type windowChoice struct {
 }
 
 // adaptive reports whether the window adapts. Where nothing was asked for,
-// greedy verified's does, as its text stays the same. A sampled text keeps its
-// distribution, but which one a seed draws depends on the window, and so on
-// the time that was measured; wedlm's text may depend on it even when greedy.
+// verified's does, as its text stays the same; wedlm's may depend on it.
 func (w *windowChoice) adaptive(o decoder.Options) bool {
 	switch o.Mode {
 	case decoder.Verified:
-		return w.auto || !w.given && o.Sampling.Temperature == 0
+		return w.auto || !w.given
 	case decoder.WeDLM:
 		return w.auto
 	}

@@ -227,7 +227,7 @@ func TestWindowChoice(t *testing.T) {
 		want        bool
 	}{
 		{windowChoice{}, decoder.Verified, 0, true},
-		{windowChoice{}, decoder.Verified, 1, false},
+		{windowChoice{}, decoder.Verified, 1, true},
 		{windowChoice{given: true, auto: true}, decoder.Verified, 1, true},
 		{windowChoice{}, decoder.WeDLM, 0, false},
 		{windowChoice{}, decoder.AR, 0, false},

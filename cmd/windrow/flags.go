@@ -95,7 +95,7 @@ func decodeFlags(mode cli.Flag) []cli.Flag {
 		&cli.Float64Flag{Name: "presence-penalty", Category: categorySampling, Usage: "subtract `P` from the logits of generated tokens"},
 		&cli.Float64Flag{Name: "frequency-penalty", Category: categorySampling, Usage: "subtract `P` times its count from a token's logit"},
 		&cli.StringSliceFlag{Name: "logit-bias", Category: categorySampling, Usage: "add to a token's logit, `ID=BIAS` (repeatable)"},
-		&cli.Uint64Flag{Name: "seed", Category: categorySampling, Usage: "`SEED`: the same seed gives the same output"},
+		&cli.Uint64Flag{Name: "seed", Category: categorySampling, Usage: "`SEED`: the same seed gives the same output; ar and verified give the same, at any window"},
 	}
 }
 
@@ -104,11 +104,8 @@ func adaptiveFlags(mode cli.Flag) []cli.Flag {
 	flags := decodeFlags(mode)
 	for _, f := range flags {
 		if s, ok := f.(*cli.StringFlag); ok && s.Name == "window" {
-			s.Value, s.DefaultText = "", fmt.Sprintf("auto in greedy verified, else %d", defaultWindow)
+			s.Value, s.DefaultText = "", fmt.Sprintf("auto in verified, else %d", defaultWindow)
 			s.Usage = "W, the window's `SLOTS`; auto: as many, step by step, as promise the most tokens per second"
-		}
-		if s, ok := f.(*cli.Uint64Flag); ok && s.Name == "seed" {
-			s.Usage += " (sampled with --window auto: until this machine's speed is measured anew)"
 		}
 	}
 	return flags
