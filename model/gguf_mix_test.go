@@ -123,8 +123,14 @@ func readMixes(t testing.TB) (mixes map[string]map[string]mix) {
 // as its widened weights, bit for bit; else within what rounding activations to 8
 // bits costs, and with the same bits however many rows ride along.
 func TestMixes(t *testing.T) {
+	if testing.Short() {
+		t.Log("left out: mixes other than Q4_K's: leave -short out")
+	}
 	for shape, mixes := range readMixes(t) {
 		for name, m := range mixes {
+			if testing.Short() && !strings.HasPrefix(name, "Q4_K") {
+				continue
+			}
 			t.Run(shape+" "+name, func(t *testing.T) {
 				c, err := checkpoint.NewGGUF(mixGGUF(t, shape, m, []int{0, 3, mixLayers - 1}))
 				if err != nil {

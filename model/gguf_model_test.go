@@ -171,6 +171,9 @@ func relativeNorm(got []model.Result, want [][]float64) float64 {
 // tiny-gsm as a GGUF in each block type gives, bit for bit, the logits of the
 // same weights widened to f32, and in bf16 those of the original.
 func TestTinyGGUF(t *testing.T) {
+	if testing.Short() {
+		t.Skip("answers of the whole model: leave -short out")
+	}
 	src := tiny(t)
 	tokens := ids(2, 6)
 	run := func(src checkpoint.Source) []model.Result {

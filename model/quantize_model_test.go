@@ -20,6 +20,9 @@ import (
 // float64 forward on the same weights; how far they are from those in bf16 is
 // held against what was measured.
 func TestTinyQuantized(t *testing.T) {
+	if testing.Short() {
+		t.Skip("answers of the whole model: leave -short out")
+	}
 	src := tiny(t).(*checkpoint.Checkpoint)
 	tokens := ids(2, 3)
 	exact := reference(t, widen(src), tokens, positions(len(tokens)))
