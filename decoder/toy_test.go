@@ -176,7 +176,8 @@ func (m *toy) Forward(ctx context.Context, b *model.Batch) ([]model.Result, erro
 	return results, nil
 }
 
-// verify holds the permanent keys against a fresh causal prefill: fact 3.
+// verify compares the permanent keys with a fresh causal prefill: fact 3 of
+// docs/decoding.md.
 func (m *toy) verify(cache *model.Cache) {
 	m.t.Helper()
 	base := cache.Base()

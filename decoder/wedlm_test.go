@@ -110,8 +110,8 @@ func reference(m *toy, prompt []int32, o Options) (output []int32, steps []Step)
 	}
 }
 
-// TestWeDLMWithoutCache is fact 8, and by the oracle in toy and the checks
-// below facts 1 to 7 of the decoding rule, on random models and options.
+// TestWeDLMWithoutCache is fact 8 of docs/decoding.md, and by the oracle in toy
+// and the checks below facts 1 to 7, on random models and options.
 func TestWeDLMWithoutCache(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1500) {
@@ -132,6 +132,7 @@ func TestWeDLMWithoutCache(t *testing.T) {
 	}
 }
 
+// checkFacts checks what a summary and its steps show of docs/decoding.md's facts.
 func checkFacts(t *testing.T, m *toy, o Options, sum Summary, steps []Step) {
 	t.Helper()
 	// Fact 1: one forward per step (generate has compared it with the engine).
@@ -302,7 +303,7 @@ func TestWeDLMFallbackAndPenalty(t *testing.T) {
 }
 
 // TestStopDeeper: a stop id in slot 2 does nothing until it leads; then the
-// token behind it is dropped (fact 6).
+// token behind it is dropped (docs/decoding.md, fact 6).
 func TestStopDeeper(t *testing.T) {
 	s := &script{
 		steps:  []map[int32]float32{{2: .1, 3: .1}, {0: .1}, {1: .1}, {}},

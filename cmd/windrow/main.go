@@ -1,6 +1,7 @@
 // Command windrow runs Qwen3-style language models and decodes several tokens
-// per forward. Each command has its file here; what they call lives in the
-// packages decoder, model, tokenizer, eval and cpu.
+// per forward. Each command has its file here; what they share opens a model on
+// a device, measures what rows cost, and prints. The rest is in the packages
+// that docs/architecture.md lists.
 package main
 
 import (

@@ -127,7 +127,7 @@ func writeQuantized(c *cli.Context, src *checkpoint.Checkpoint, dst string, p co
 	return r, withoutPrefix(err)
 }
 
-// withoutPrefix takes off the "quantize: " of package model, which is the
+// withoutPrefix takes off the "quantize: " of package convert, which is the
 // command's prefix, too.
 func withoutPrefix(err error) error {
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "quantize: ") {

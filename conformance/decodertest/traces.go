@@ -14,9 +14,8 @@ import (
 	"windrow/decoder"
 )
 
-// The golden traces: 16 problems decoded greedily by a reference in another
-// language, without a cache, on tiny-gsm in float32.
-// Problem is one of them.
+// Problem is one of the golden traces: 16 problems decoded greedily by a
+// reference in another language, without a cache, on tiny-gsm in float32.
 type Problem struct {
 	Question         string
 	Prompt           []int32
