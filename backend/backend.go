@@ -182,7 +182,7 @@ type Want struct {
 	Limit, Except int32
 }
 
-// Check holds the wanted rows against a pass of rows rows, and returns the
+// Check compares the wanted rows with a pass of rows rows, and returns the
 // limit of ids in a vocabulary of that size: at least one id must be left.
 func (w *Want) Check(rows, vocabulary int) (limit int, err error) {
 	limit = int(w.Limit)

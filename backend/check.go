@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// What every backend holds the operations of a pass against, with one wording.
+// What every backend checks the operations of a pass against, with one wording.
 
-// CheckEmbed holds tokens, one a row, against their table [out, in] and the
+// CheckEmbed compares tokens, one a row, with their table [out, in] and the
 // target's width.
 func CheckEmbed(rows, width int, table Matrix, tokens []int32) error {
 	if width != table.In() || len(tokens) != rows {
@@ -23,7 +23,7 @@ func CheckEmbed(rows, width int, table Matrix, tokens []int32) error {
 	return nil
 }
 
-// Check holds the widths of queries, keys and values, and the angles, against
+// Check compares the widths of queries, keys and values, and the angles, with
 // the rows of a pass and their storage.
 func (h *Heads) Check(rows, q, k, v int, l KVLayout) error {
 	if k != l.KVHeads*l.HeadDim || v != k || q%k != 0 || len(h.Cos) != rows*l.HeadDim/2 || len(h.Sin) != len(h.Cos) {
@@ -32,7 +32,7 @@ func (h *Heads) Check(rows, q, k, v int, l KVLayout) error {
 	return nil
 }
 
-// CheckAttend holds the widths of attention's buffers against its storage.
+// CheckAttend compares the widths of attention's buffers with its storage.
 func CheckAttend(dst, q int, l KVLayout) error {
 	if dst != q || q%(l.KVHeads*l.HeadDim) != 0 {
 		return fmt.Errorf("attend: widths %d and %d for %d kv heads of %d", dst, q, l.KVHeads, l.HeadDim)

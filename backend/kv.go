@@ -105,7 +105,7 @@ func (l KVLayout) Visible(index int) (from int) {
 	return max(l.Keep, index+1-(l.Window-l.Keep))
 }
 
-// CheckSpans holds the spans of a pass of rows rows against their storage:
+// CheckSpans compares the spans of a pass of rows rows with their storage:
 // they cover the rows in order, and fit.
 func CheckSpans(rows int, spans []Span, layer int) error {
 	next := 0

@@ -30,7 +30,7 @@ func (t Tensor) Outputs(first, n int) Tensor {
 	return y
 }
 
-// CheckInputs tells whether a matrix can be cut into n parts of equal inputs:
+// CheckInputs reports whether a matrix can be cut into n parts of equal inputs:
 // whole groups or blocks each.
 func (t Tensor) CheckInputs(n int) error {
 	unit, what := max(t.DType.BlockSize(), t.Group), "blocks"

@@ -197,7 +197,7 @@ func (t Tensor) BitsPerWeight() float64 {
 	return 0
 }
 
-// Check holds the sizes of Data, Scales and Biases against type, shape and
+// Check compares the sizes of Data, Scales and Biases with type, shape and
 // group. Backends call it on each tensor that they are given: after it every
 // row is there.
 func (t Tensor) Check() error {

@@ -148,7 +148,7 @@ func (c *Checkpoint) joinAffine() error {
 	return nil
 }
 
-// affineTensor holds the three parts against each other and the config.
+// affineTensor checks the three parts against each other and the config.
 func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tensor, error) {
 	none := backend.Tensor{}
 	format, ok := c.config.Quantization.Of(module)

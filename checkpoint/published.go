@@ -200,7 +200,7 @@ func (j *joiner) grouped() (backend.Tensor, error) {
 	return t, nil
 }
 
-// logicalShape holds compressed-tensors' weight_shape against the words.
+// logicalShape checks compressed-tensors' weight_shape against the words.
 func (j *joiner) logicalShape(out, in int) {
 	t := j.needed(".weight_shape", []int{2}, "I64", "I32")
 	if j.err != nil {

@@ -61,7 +61,7 @@ type Verdicts interface {
 // life of the process.
 type blasChooser struct {
 	open func() (sgemm, error)
-	// faster tells whether theirs is faster than ours, by enough.
+	// faster reports whether theirs is faster than ours, by enough.
 	faster func(ours, theirs func()) bool
 	mutex  sync.Mutex
 	chosen map[blasKey]blas
@@ -163,7 +163,7 @@ func agrees(product sgemm) bool {
 	return true
 }
 
-// verdict tells whether the BLAS is faster: what was found at an earlier start,
+// verdict reports whether the BLAS is faster: what was found at an earlier start,
 // else what is measured now.
 func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
 	if kept == nil {
@@ -216,7 +216,7 @@ const (
 	measureGain = 1.25
 )
 
-// measuredFaster tells whether theirs takes less than ours by measureGain. They
+// measuredFaster reports whether theirs takes less than ours by measureGain. They
 // alternate, and the least time of each counts.
 func measuredFaster(now func() time.Time, ours, theirs func()) bool {
 	var best [2]time.Duration

@@ -24,7 +24,7 @@ type blasPanel struct {
 	after func(row int) // what is left to do with a row of y; nil: nothing
 }
 
-// accelerates tells whether the BLAS multiplies with weights of that projector
+// accelerates reports whether the BLAS multiplies with weights of that projector
 // in this pass: those that meet activations in f32. Nothing but the rows of the
 // pass may count here, as Features says.
 func (p *pass) accelerates(proj projector) bool {

@@ -50,7 +50,7 @@ func (p *pass) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer
 	clear(s.pages) // nothing here keeps a closed cache alive
 }
 
-// turns tells whether a cache of this layout keeps its values by dimension, for
+// turns reports whether a cache of this layout keeps its values by dimension, for
 // attendPages.
 func (b *Backend) turns(l backend.KVLayout) bool {
 	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.HeadDim%32 == 0

@@ -104,7 +104,7 @@ func (b *Backend) Features() backend.Features {
 	return f
 }
 
-// Arithmetic names the kernels that would multiply a weight, and tells whether
+// Arithmetic names the kernels that would multiply a weight, and reports whether
 // they round activations, to bf16 or to int8. Errors are those of Matrix, for a
 // tensor that is made already.
 func (b *Backend) Arithmetic(t backend.Tensor) (kernels string, rounds bool, err error) {

@@ -89,7 +89,7 @@ type vectorKernels struct {
 // projector is one arithmetic of y = x·wᵀ.
 type projector interface {
 	name() string
-	// takes tells whether a weight of this dtype and row length is in its
+	// takes reports whether a weight of this dtype and row length is in its
 	// reach; what is not goes to the next arithmetic, for all row counts.
 	takes(dt backend.DType, in int) bool
 	// packSize is what the packed form of rows × in activations needs.
@@ -166,14 +166,14 @@ func kernelsByName(name string) (*kernels, error) {
 	return make(), nil
 }
 
-// RoundsActivations tells whether a kernel table has an arithmetic that rounds
+// RoundsActivations reports whether a kernel table has an arithmetic that rounds
 // activations, so that its default differs from exact.
 func RoundsActivations(table string) bool {
 	k, err := kernelsByName(table)
 	return err == nil && k.rounds()
 }
 
-// rounds tells whether some weights meet rounded activations.
+// rounds reports whether some weights meet rounded activations.
 func (k *kernels) rounds() bool { return k.fast != nil || k.quant != nil }
 
 // KernelTables lists the kernel tables that this machine can run.

@@ -209,7 +209,7 @@ func spanOf(spans []backend.Span, row int) *backend.Span {
 	return &spans[len(spans)-1]
 }
 
-// checkSpans holds the spans against the pass and the storage.
+// checkSpans compares the spans with the pass and the storage.
 func (p *pass) checkSpans(op string, spans []backend.Span, layer int) bool {
 	for i, s := range spans {
 		if c, ok := s.KV.(*kv); !ok || c.pages == nil {

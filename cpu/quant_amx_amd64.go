@@ -165,7 +165,7 @@ func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs, rows int,
 	m.d, m.buf, m.w, m.bias, m.c, m.decoded = cut(4096), cut(1024), cut(blocks*m.table), cut(blocks*m.table), cut(sums), cut(decoded)
 }
 
-// alone tells whether n rows that are packed together, of a forward of that many,
+// alone reports whether n rows that are packed together, of a forward of that many,
 // go by quantAlone: one row that no tile of others waits for.
 func (q quantTiles) alone(rows, n int) bool { return q.span == 1 || n == 1 && !q.takesMany(rows) }
 

@@ -47,7 +47,7 @@ type quantManyCall struct {
 //go:noescape
 func quantMany(t *quantManyCall)
 
-// takesMany tells whether that many rows go through many.
+// takesMany reports whether that many rows go through many.
 func (q quantTiles) takesMany(rows int) bool { return q.span == tileSpan && rows >= quantManyFrom }
 
 // many multiplies rows r0 to r1 with whole blocks.

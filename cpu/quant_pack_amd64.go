@@ -9,7 +9,7 @@ func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, g
 //go:noescape
 func permuteBytes(q *int8, order *[quantStep]uint8, blocks int)
 
-// split tells whether 64 elements are decoded to the even ones and the odd
+// split reports whether 64 elements are decoded to the even ones and the odd
 // ones: two instructions instead of three.
 func (q quantTiles) split() bool { return q.format == formatAffine4 && q.group >= 64 }
 

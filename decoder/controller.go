@@ -63,7 +63,7 @@ func newLedger(dearest float64) ledger {
 	return ledger{balance: credit, most: max(credit, 2*dearest)}
 }
 
-// allows tells whether a step may cost extra more than one row.
+// allows reports whether a step may cost extra more than one row.
 func (l *ledger) allows(extra float64) bool { return extra <= l.balance }
 
 func (l *ledger) book(tokens int, cost float64) {

@@ -150,7 +150,7 @@ func machines(t *testing.T) map[string]*CostModel {
 	}
 }
 
-// TestAdaptiveVerified holds the adaptive window against ar and against the
+// TestAdaptiveVerified compares the adaptive window with ar and with the
 // best fixed window, in time by the table.
 func TestAdaptiveVerified(t *testing.T) {
 	half := func(pos int) float64 { return float64(1 - pos/200%2) } // 200 tokens easy, 200 hard
@@ -191,7 +191,7 @@ func TestAdaptiveVerified(t *testing.T) {
 	}
 }
 
-// TestAdaptiveWeDLM holds the adaptive window against every fixed one.
+// TestAdaptiveWeDLM compares the adaptive window with every fixed one.
 func TestAdaptiveWeDLM(t *testing.T) {
 	for _, text := range []struct {
 		name  string

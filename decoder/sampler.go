@@ -35,7 +35,7 @@ func (s *sampler) observe(token int32) {
 	s.next++
 }
 
-// needsLogits tells whether the result's argmax is not enough.
+// needsLogits reports whether the result's argmax is not enough.
 func (s *sampler) needsLogits() bool {
 	return s.o.Temperature > 0 || s.penalises() || len(s.o.LogitBias) > 0
 }

@@ -127,7 +127,7 @@ func TestGreedyNeedsNoLogits(t *testing.T) {
 	}
 }
 
-// TestNucleusEqualsSorting holds the heap against sorting everything.
+// TestNucleusEqualsSorting compares the heap with sorting everything.
 func TestNucleusEqualsSorting(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {

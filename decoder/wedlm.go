@@ -141,7 +141,7 @@ func newFillRule(o Options) fillRule {
 	return r
 }
 
-// below tells whether a mask at that distance from the first passes τ.
+// below reports whether a mask at that distance from the first passes τ.
 func (r fillRule) below(entropy float32, distance int) bool {
 	return !r.single && float64(entropy)+r.lambda*float64(distance) < r.tau
 }

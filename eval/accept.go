@@ -28,7 +28,7 @@ type Acceptance struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// Accept compares a form with its source and holds what it loses against the
+// Accept compares a form with its source and checks what it loses against the
 // limits: the paired difference in accuracy, and tokens per forward. c is as in
 // [CompareForms]; an interrupted run accepts nothing.
 func Accept(ctx context.Context, source, candidate Form, limits AcceptLimits, c GSM8K) (*Acceptance, error) {

@@ -108,7 +108,7 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	})
 }
 
-// attendTuned tells whether a kernel was made for the types and the head
+// attendTuned reports whether a kernel was made for the types and the head
 // dimension, and which slice of it a threadgroup has. The kernel of any others
 // multiplies in f32.
 func attendTuned(q view, kv kvView, headDim int) (tuned bool, slice int) {

@@ -104,7 +104,7 @@ func (s *attendSpan) tolerance() float64 {
 }
 
 // run gives the attention of n rows from row skip on, as a span of their own,
-// and holds what lies after dst against being written.
+// and checks that nothing after dst is written.
 func (s *attendSpan) run(b *bed, q view, kv kvView, skip, n int, decode bool) (got []float32, err error) {
 	base, row := s.context-s.rows+skip, s.width()*s.queries.size()
 	dst, scratch := b.empty((n+1)*s.width(), s.queries), view{}
@@ -117,7 +117,7 @@ func (s *attendSpan) run(b *bed, q view, kv kvView, skip, n int, decode bool) (g
 	return b.read(dst, n*s.width()), untouched(dst.at(n * row).bytes()[:row])
 }
 
-// near holds the rows of the whole span against the reference.
+// near compares the rows of the whole span with the reference.
 func (s *attendSpan) near(got []float32) error {
 	for i := 0; i < len(got); i += s.dim {
 		if err := vectors.Near(got[i:i+s.dim], s.want[i:i+s.dim], s.tolerance()); err != nil {
@@ -138,8 +138,8 @@ func checkPrefill(b *bed, s *attendSpan) error {
 	return s.near(got)
 }
 
-// checkDecode also holds rows in spans of other numbers of blocks, in storage of
-// another capacity, against the bits that they had.
+// checkDecode also compares rows in spans of other numbers of blocks, in storage of
+// another capacity, with the bits that they had.
 func checkDecode(b *bed, s *attendSpan) error {
 	q := b.values(s.q, s.queries)
 	got, err := s.run(b, q, s.store(b, s.capacity()), 0, s.rows, true)

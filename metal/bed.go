@@ -139,7 +139,7 @@ func (b *bed) weight(t *backend.Tensor) weight {
 	return w
 }
 
-// each holds every element against want by its own relative error.
+// each compares every element with want by its own relative error.
 func each(got []float32, want []float64, tolerance float64) error {
 	for i, w := range want {
 		if d := math.Abs(float64(got[i]) - w); !(d <= tolerance*math.Abs(w)) {

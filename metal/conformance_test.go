@@ -22,7 +22,7 @@ import (
 // goldenDir has the golden models.
 const goldenDir = "../model/testdata/golden"
 
-// slow tells whether the long tiers run: the emulator takes minutes for what a
+// slow reports whether the long tiers run: the emulator takes minutes for what a
 // GPU does at once.
 var slow = os.Getenv("WINDROW_SLOW") != "" || runtime.GOOS == "darwin"
 
@@ -75,8 +75,8 @@ func openBackend(t *testing.T, exact bool) backend.Backend {
 }
 
 // TestConformance runs the suite: briefly in the default arithmetic, and with
-// WINDROW_SLOW in both with the golden models. Exact arithmetic is held against
-// golden tensors by TestBatchedPrefillEqualsPerToken and TestTraces besides.
+// WINDROW_SLOW in both with the golden models. Exact arithmetic is compared
+// with golden tensors by TestBatchedPrefillEqualsPerToken and TestTraces besides.
 func TestConformance(t *testing.T) {
 	if !slow {
 		t.Log("left out: the suite in exact arithmetic and the golden models, minutes on the emulator: set WINDROW_SLOW=1")
@@ -142,7 +142,7 @@ func generate(ctx context.Context, m *model.Model, prompt []int32, o decoder.Opt
 	return decoder.Generate(ctx, m, c, prompt, o, nil, decoder.Hooks{})
 }
 
-// TestVerified holds verified against ar in the default arithmetic, where
+// TestVerified compares verified with ar in the default arithmetic, where
 // batch invariance has to make them equal.
 func TestVerified(t *testing.T) {
 	if testing.Short() {

@@ -42,7 +42,7 @@ func checkEmbed(d *device) error {
 	return nil
 }
 
-// checkTable holds rows of a table of 7 against package quant: floats bit for
+// checkTable compares rows of a table of 7 with package quant: floats bit for
 // bit; the others within the rounding of a product and a sum, which a compiler
 // may fuse.
 func checkTable(d *device, t *backend.Tensor) error {

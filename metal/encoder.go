@@ -47,7 +47,7 @@ func (e *deviceEncoder) dispatch(d dispatch) {
 	e.list.Dispatch(d.groups.metal(), d.threads.metal())
 }
 
-// check holds a dispatch against the limits of Metal and of its kernel; memory
+// check compares a dispatch with the limits of Metal and of its kernel; memory
 // is the device's threadgroup memory.
 func (d *dispatch) check(p *driver.Pipeline, memory int) error {
 	fail := func(format string, a ...any) error {

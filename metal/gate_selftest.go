@@ -12,7 +12,7 @@ func init() {
 	registerSelfTest("gate", checkGate)
 }
 
-// checkGate holds the gate against float64, at sizes that are no multiple of 4
+// checkGate compares the gate with float64, at sizes that are no multiple of 4
 // and at gates whose exponential leaves f32.
 func checkGate(d *device) error {
 	r := rand.New(rand.NewPCG(1, 1))

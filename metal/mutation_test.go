@@ -35,12 +35,12 @@ type fault struct {
 	often   bool // planted where not all are, too
 }
 
-// allFaults tells whether TestMutations plants all faults, or a few.
+// allFaults reports whether TestMutations plants all faults, or a few.
 func allFaults() bool {
 	return os.Getenv("WINDROW_SLOW") != "" || os.Getenv("WINDROW_MUTATIONS") == "all"
 }
 
-// plant puts the fault in the text of a library, and tells whether the library
+// plant puts the fault in the text of a library, and reports whether the library
 // has the file.
 func (f *fault) plant(source string) (planted string, has bool, err error) {
 	if !strings.Contains(source, `"`+f.file+`.metal"`) {

@@ -170,7 +170,7 @@ func (p *pass) RMSNorm(dst, x backend.Buffer, weight backend.Vector, eps float32
 		run: func(e encoder, dst, src []view, _ view) { rmsNorm(e, dst[0], src[0], w.data, p.rows, w.n, eps) }})
 }
 
-// linearOf holds a projection's shapes against its buffers.
+// linearOf checks a projection's shapes against its buffers.
 func (p *pass) linearOf(what string, dst, x *buffer, w backend.Linear) (y linear, ok bool) {
 	m := w.Weight.(*matrix)
 	y.weight = m.weight
@@ -350,7 +350,7 @@ func (p *pass) RotateStore(q, k, v backend.Buffer, h backend.Heads, spans []back
 		}})
 }
 
-// same tells whether two slices are one.
+// same reports whether two slices are one.
 func same(a, b []float32) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

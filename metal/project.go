@@ -60,7 +60,7 @@ func gatedProject(e encoder, dst, x view, rows int, gate, up linear, decode bool
 	projection{dst: []view{dst}, x: x, rows: rows, w: []linear{gate, up}, gated: true, decode: decode}.encode(e)
 }
 
-// sharesDispatch tells whether one dispatch can take both.
+// sharesDispatch reports whether one dispatch can take both.
 func (w *linear) sharesDispatch(v linear) bool {
 	return w.dtype == v.dtype && w.in == v.in && w.group == v.group
 }
@@ -101,7 +101,7 @@ func (p projection) encode(e encoder) {
 	}
 }
 
-// ragged tells whether rows of floats or their places are no whole multiples of
+// ragged reports whether rows of floats or their places are no whole multiples of
 // what is loaded at once: they have a kernel of their own. Quantised rows never
 // are, in memory of passes; of other places it would be a mistake.
 func (p projection) ragged() bool {

@@ -230,7 +230,7 @@ func checkMatvec(d *device, f projectFormat, x elem) error {
 	return nil
 }
 
-// checkRowBits holds the bits of each row of a decode pass against those of
+// checkRowBits compares the bits of each row of a decode pass with those of
 // the row in a pass of windowRows, whatever tile takes it.
 func checkRowBits(d *device, f projectFormat, x elem) error {
 	const out, rows = 20, 2*windowRows + 6

@@ -103,7 +103,7 @@ func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
 }
 
 // check runs the case in one element type of rotated queries and one of keys
-// and values. All storage of the layer is held against what is to be in it.
+// and values. All storage of the layer is compared with what is to be in it.
 func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	lines, groups := t.kvHeads*t.capacity, (t.dim+backend.KVGroup-1)/backend.KVGroup
 	kv.capacity, kv.slots, kv.window, kv.keep = t.capacity, t.slots, t.window, t.keep
@@ -171,7 +171,7 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	return nil
 }
 
-// nearRounded holds a vector, rounded to an element type, against float64.
+// nearRounded compares a vector, rounded to an element type, with float64.
 func nearRounded(got []float32, want []float64, e elem) error {
 	largest := 0.0
 	for _, w := range want {
@@ -198,7 +198,7 @@ func int8Line(part, scales view, line, dim, groups int) (q []int8, s []float32) 
 	return q, s
 }
 
-// checkKey holds a stored key against float64.
+// checkKey compares a stored key with float64.
 func checkKey(b *bed, kv kvView, line, groups int, want []float64) error {
 	dim := len(want)
 	if kv.dtype != backend.KVInt8 {
@@ -224,7 +224,7 @@ func checkKey(b *bed, kv kvView, line, groups int, want []float64) error {
 	return nil
 }
 
-// checkValue holds a stored value against package quant, bit for bit.
+// checkValue compares a stored value with package quant, bit for bit.
 func checkValue(b *bed, kv kvView, line, groups int, want []float32) error {
 	dim := len(want)
 	if kv.dtype == backend.KVF16 {

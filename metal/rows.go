@@ -36,7 +36,7 @@ func (e elem) name() string {
 	return "bytes"
 }
 
-// wide tells whether rows of that width can be taken 4 elements at a time:
+// wide reports whether rows of that width can be taken 4 elements at a time:
 // each row of each view then starts at a multiple of 4 elements.
 func wide(width int, views ...view) uint32 {
 	ok := width%4 == 0

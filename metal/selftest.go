@@ -1,6 +1,6 @@
 package metal
 
-// selfTest holds kernels against float64 on test vectors.
+// selfTest compares kernels with float64 on test vectors.
 type selfTest struct {
 	name string
 	run  func(d *device) error

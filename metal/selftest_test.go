@@ -79,7 +79,7 @@ func TestSelfTests(t *testing.T) {
 	}
 }
 
-// TestLint holds every source against what Apple's compiler is known to refuse.
+// TestLint checks every source against what Apple's compiler is known to refuse.
 func TestLint(t *testing.T) {
 	emulator.Available(t)
 	for _, name := range kernels.Names() {

@@ -101,7 +101,7 @@ func TestBindingsAreTheKernels(t *testing.T) {
 	}
 }
 
-// checkBindings holds a dispatch against what its kernel declares.
+// checkBindings compares a dispatch with what its kernel declares.
 func checkBindings(d dispatch, bindings []emulator.Binding) error {
 	buffers, threadgroup := map[int]emulator.Binding{}, false
 	for _, b := range bindings {

@@ -129,7 +129,7 @@ func (m *Model) showHidden(b *Batch, p backend.Pass, i int, x backend.Buffer) {
 	}
 }
 
-// check holds a batch against the model and its caches.
+// check compares a batch with the model and its caches.
 func (m *Model) check(b *Batch) error {
 	rows := len(b.Tokens)
 	if rows == 0 || len(b.Positions) != rows || len(b.Spans) == 0 {

@@ -18,7 +18,7 @@ import (
 
 // tiny-gsm quantised and read back from disk gives the logits of the naive
 // float64 forward on the same weights; how far they are from those in bf16 is
-// held against what was measured.
+// compared with what was measured.
 func TestTinyQuantized(t *testing.T) {
 	if testing.Short() {
 		t.Skip("answers of the whole model: leave -short out")

@@ -38,7 +38,7 @@ type layer struct {
 }
 
 // Load hands src's weights to a backend. Which tensors are there decides on
-// q/k norms and biases; the config is held against it.
+// q/k norms and biases; the config is checked against them.
 //
 // The source must stay open for the model's life: a backend may keep its bytes.
 func Load(b backend.Backend, src checkpoint.Source) (*Model, error) {

@@ -33,7 +33,7 @@ func splitOf(name string) backend.Split {
 	return backend.SplitNone
 }
 
-// checkDevices tells whether n devices can share a model: whole heads, and
+// checkDevices reports whether n devices can share a model: whole heads, and
 // whole groups or blocks of what o and down take.
 func checkDevices(src checkpoint.Source, n int) error {
 	if n <= 1 {

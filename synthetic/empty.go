@@ -19,7 +19,7 @@ func floatBeside(dt backend.DType) backend.DType {
 	return dt
 }
 
-// quantized tells whether the selective policy quantises a weight to dt.
+// quantized reports whether the selective policy quantises a weight to dt.
 func (w weightShape) quantized(dt backend.DType) bool {
 	return dt.Quantized() && strings.HasSuffix(w.name, "proj.weight")
 }

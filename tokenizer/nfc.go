@@ -57,7 +57,7 @@ func nfc(s string) string {
 	return norm.NFC.String(s)
 }
 
-// needsSlowNFC tells whether x/text and the reference may differ on s.
+// needsSlowNFC reports whether x/text and the reference may differ on s.
 func needsSlowNFC(s string) bool {
 	marks := 0
 	for i, r := range s {

@@ -93,7 +93,7 @@ func (e *Examination) next(patience time.Duration) (Check, bool) {
 	return Check{}, false
 }
 
-// Wanted tells whether a check of that name was asked for.
+// Wanted reports whether a check of that name was asked for.
 func (e *Examination) Wanted(name string) bool { return e.only == nil || e.only.MatchString(name) }
 
 // Fact tells something about the machine.
@@ -101,7 +101,7 @@ func (e *Examination) Fact(name, detail string) {
 	e.events <- event{check: Check{Name: name, Status: StatusFact, Detail: detail}}
 }
 
-// Test runs one check, wanted or not, which may add a detail or a rate, and tells
+// Test runs one check, wanted or not, which may add a detail or a rate, and reports
 // whether it passed. A panic is a failure.
 func (e *Examination) Test(name string, run func(c *Check) error) bool {
 	e.events <- event{begins: name}

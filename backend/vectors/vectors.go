@@ -27,7 +27,7 @@ func Tensor(r *rand.Rand, dt backend.DType, out, in, group int) *backend.Tensor 
 	return &t
 }
 
-// Near holds got against want by relative norm, and each element by 10 times
+// Near compares got with want by relative norm, and each element by 10 times
 // that of the largest.
 func Near(got []float32, want []float64, tolerance float64) error {
 	var diff, norm, worst, largest float64
@@ -51,7 +51,7 @@ func Near(got []float32, want []float64, tolerance float64) error {
 	return nil
 }
 
-// Equal holds bits against bits; a NaN equals any.
+// Equal compares bits with bits; a NaN equals any.
 func Equal(got, want []float32) error {
 	for i, w := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {

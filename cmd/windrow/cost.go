@@ -26,7 +26,7 @@ const (
 )
 
 // costRows are the points of a round, those first that matter most where time
-// is short; all others are held against one row, which is taken most often.
+// is short; all others are compared with one row, which is taken most often.
 var costRows = []int{1, 16, 8, 4, 1, 32, 2, 24, 12, 1, 6, 3, 20, 10, 1, 48}
 
 // measureCost measures a step's time by its rows, all results wanted, in less

@@ -62,7 +62,7 @@ func places(v any, at string, visit func(at string, set func(string), undo func(
 	}
 }
 
-// checkShown holds what a terminal would get against what it should.
+// checkShown compares what a terminal would get with what it should.
 func checkShown(t *testing.T, what, shown string, lines bool) {
 	t.Helper()
 	for i, r := range shown {

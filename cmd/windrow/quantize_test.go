@@ -86,7 +86,7 @@ func TestKeptReason(t *testing.T) {
 	}
 }
 
-// TestQuantizedQuality holds 4-bit selective against bf16 on all held-out
+// TestQuantizedQuality compares 4-bit selective with bf16 on all held-out
 // problems: at most a point of accuracy and 5 % of the tokens per forward may
 // be lost.
 func TestQuantizedQuality(t *testing.T) {

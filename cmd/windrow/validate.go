@@ -64,7 +64,7 @@ type validationEntry struct {
 	Pass bool `json:"pass"`
 }
 
-// within tells whether the relative norm, and the largest difference as a
+// within reports whether the relative norm, and the largest difference as a
 // share of the largest golden value, are at most the tolerance. NaN never is.
 func within(d model.Deviation, tolerance float64) bool {
 	return d.RelativeNorm <= tolerance && d.MaxDifference <= tolerance*d.MaxReference

@@ -95,7 +95,7 @@ func (r recording) frames() []frame {
 	return frames
 }
 
-// TestWatchPicture holds docs/watch.svg and the terminal frames against the
+// TestWatchPicture compares docs/watch.svg and the terminal frames with the
 // recorded steps; -update records them anew from the embedded model.
 func TestWatchPicture(t *testing.T) {
 	if *update && tinygsm.Available {

@@ -11,7 +11,7 @@ import (
 // companions are the row counts among which a row must keep its bits.
 var companions = []int{2, 7, 16, 33, 512}
 
-// testInvariance holds a row's bits alone against the same row among others,
+// testInvariance compares a row's bits alone with the same row among others,
 // through a whole block: norm, projections, rotation, attention over a cached
 // prefix, gated MLP, residuals, head.
 func testInvariance(t *testing.T, b backend.Backend) {

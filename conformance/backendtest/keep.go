@@ -7,7 +7,7 @@ import (
 	"windrow/backend"
 )
 
-// testKeep holds forwards of kept operations against the same ones listed, over
+// testKeep compares forwards of kept operations with the same ones listed, over
 // storages of their own: their bits are equal, whatever values and rows come in what order.
 func testKeep(t *testing.T, b backend.Backend) {
 	const hidden, qHeads, kvHeads, dim, vocab = 64, 2, 1, 32, 600

@@ -17,7 +17,7 @@ type array struct {
 	values []float64
 }
 
-// fits tells whether rows of that length can be of a dtype.
+// fits reports whether rows of that length can be of a dtype.
 func fits(dt backend.DType, in int) bool {
 	if dt.Affine() {
 		return in%32 == 0

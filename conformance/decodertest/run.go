@@ -72,7 +72,7 @@ func (m *margins) generate(t *testing.T, prompt []int32, o decoder.Options, kv b
 	return sum
 }
 
-// some tells whether problem i is among those to run; none means all.
+// some reports whether problem i is among those to run; none means all.
 func some(problems []int, i int) bool {
 	return len(problems) == 0 || slices.Contains(problems, i)
 }
@@ -192,7 +192,7 @@ func (c *comparison) fills(s decoder.Step, want Step) {
 	}
 }
 
-// RunVerified holds verified against ar on the traces' problems, token by
+// RunVerified compares verified with ar on the traces' problems, token by
 // token. With exact arithmetic and f32 keys and values, ar's tokens and
 // verified's forwards are those of the reference, too.
 func RunVerified(t *testing.T, b backend.Backend, problems []int, kv backend.KVType) {

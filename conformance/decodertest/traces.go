@@ -88,7 +88,7 @@ func (tr Trace) Name() string {
 	return fmt.Sprintf("W=%d,τ=%s,λ=%v", tr.Window, tau, tr.PosPenalty)
 }
 
-// CheckTotals holds a summary against the trace.
+// CheckTotals compares a summary with the trace.
 func CheckTotals(t *testing.T, sum decoder.Summary, tr Trace) {
 	t.Helper()
 	if !slices.Equal(sum.Tokens, tr.Output) {

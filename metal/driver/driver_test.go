@@ -153,7 +153,7 @@ func commands(t *testing.T, d *driver.Device) *driver.CommandBuffer {
 	return c
 }
 
-// TestSelectors holds the spelling of all messages and classes against the
+// TestSelectors compares the spelling of all messages and classes with the
 // fake's, which was written from Apple's headers.
 func TestSelectors(t *testing.T) {
 	for i, name := range driver.SelectorNames {

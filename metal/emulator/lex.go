@@ -91,7 +91,7 @@ func (s stream) at(i int) string {
 	return s.tokens[i].text
 }
 
-// name tells whether a token is an identifier or a keyword.
+// name reports whether a token is an identifier or a keyword.
 func (s stream) name(i int) bool {
 	t := s.at(i)
 	return t != "" && word(t[0]) && !digit(t[0])

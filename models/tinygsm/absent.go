@@ -11,7 +11,7 @@ import (
 // that a small binary is copied to set it.
 var folder = os.Getenv("WINDROW_TINYGSM")
 
-// Available tells whether the model is there.
+// Available reports whether the model is there.
 var Available = folder != ""
 
 // Files returns the model's Hugging Face files by name: those of the folder

@@ -4,7 +4,7 @@ package tinygsm
 
 import _ "embed"
 
-// Available tells whether the model was built in.
+// Available reports whether the model was built in.
 const Available = true
 
 // A []byte each, not an embed.FS: reading from an FS copies the weights.
