@@ -18,6 +18,8 @@ type attendBench struct {
 	layers int
 	kv     driver.Ptr // random numbers
 	q, out driver.Ptr
+	k, v   driver.Ptr // rows that are to be stored
+	norm   driver.Ptr // weights of a head
 }
 
 // attendTypes are the types of keys and values that are measured.
@@ -32,6 +34,8 @@ func newAttendBench(m meter, layers, slots, rows int) *attendBench {
 	normalsBF16(data, rand.New(rand.NewPCG(1, 1)), 1)
 	n := 4 * rows * a.qHeads * a.dim
 	b.q, b.out = m.filled(n, data), m.alloc(n)
+	b.norm = m.filled(4*a.dim, data)
+	b.k, b.v = m.filled(4*rows*a.kvHeads*a.dim, data), m.filled(4*rows*a.kvHeads*a.dim, data)
 	pages := slots / pageSlots
 	b.kv = m.filled(pages*pageBytes(backend.KVLayout{Layers: a.layers, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv}), data)
 	m.Cleanup(func() {
@@ -163,8 +167,8 @@ func BenchmarkRotateStore(b *testing.B) {
 func (b *attendBench) rotate(m meter, t backend.KVType, rows int) {
 	a := b.shape(t)
 	step, shape := b.step(m, a, 1, 0, rows)
-	h := rotation{qHeads: a.qHeads, kvHeads: a.kvHeads, dim: a.dim, qNorm: b.q, kNorm: b.q, eps: 1e-6, kv: a.kv, layers: a.layers}
-	m.graph(b.layers, func(layer int) { m.d.rotateStore(b.q, b.q, b.q, b.out, h, step, layer, shape.bucket) })
+	h := rotation{qHeads: a.qHeads, kvHeads: a.kvHeads, dim: a.dim, qNorm: b.norm, kNorm: b.norm, eps: 1e-6, kv: a.kv, layers: a.layers}
+	m.graph(b.layers, func(layer int) { m.d.rotateStore(b.q, b.k, b.v, b.out, h, step, layer, shape.bucket) })
 }
 
 // tinyAttention is the turn of all three in [TestBenchmarks].

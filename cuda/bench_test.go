@@ -10,6 +10,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/synthetic"
 )
 
 // meter measures for a benchmark, or, in a test, makes sure that a benchmark's
@@ -252,4 +253,12 @@ func TestBenchmarks(t *testing.T) {
 	t.Run("step", func(t *testing.T) { steps(t, tinyShape, []backend.DType{backend.Affine4}, []int{16}, 100) })
 	t.Run("batch step", func(t *testing.T) { batchSteps(t, tinyShape, true, 2, 10, batchParts[:2]) })
 	t.Run("prefill", func(t *testing.T) { prefills(t, tinyShape, []backend.DType{backend.Affine4}, []int{64}) })
+	t.Run("host", func(t *testing.T) {
+		config := small(true)
+		config.MaxPositions = 4096
+		for _, listed := range []bool{true, false} {
+			hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), listed, []int{1}, 2)
+		}
+	})
+	t.Run("group exchange", func(t *testing.T) { exchanges(t, openGroup(t, false), 1, 64, 2) })
 }

@@ -97,6 +97,10 @@ func hostSteps(t testing.TB, src checkpoint.Source, listed bool, rowCounts []int
 	}
 	for _, rows := range rowCounts {
 		newMeter(t, b.device).run("rows", fmt.Sprint(rows), func(m meter) {
+			first := hostTimes{t: m, m: loaded, c: c}
+			if first.run(rows, 1); b.graphs.last == nil {
+				m.Fatal("a step made no graph")
+			}
 			m.run("of", "step", func(m meter) {
 				h := hostTimes{t: m, m: loaded, c: c}
 				for m.loop() {
