@@ -166,13 +166,6 @@ func kernelsByName(name string) (*kernels, error) {
 	return make(), nil
 }
 
-// RoundsActivations reports whether a kernel table has an arithmetic that rounds
-// activations, so that its default differs from exact.
-func RoundsActivations(table string) bool {
-	k, err := kernelsByName(table)
-	return err == nil && k.rounds()
-}
-
 // rounds reports whether some weights meet rounded activations.
 func (k *kernels) rounds() bool { return k.fast != nil || k.quant != nil }
 

@@ -16,7 +16,7 @@ const goldenDir = "../model/testdata/golden"
 // for what a GPU does at once.
 var onDevice = os.Getenv("WINDROW_CUDA_DEVICE") != ""
 
-func openBackend(t *testing.T, exact bool) backend.Backend {
+func openBackend(t testing.TB, exact bool) backend.Backend {
 	t.Helper()
 	b, err := New(Options{Exact: exact, Library: testLibrary(t)})
 	if err != nil {
@@ -88,12 +88,4 @@ func testLibrary(t testing.TB) string {
 		return ""
 	}
 	return emulatedLibrary(t)
-}
-
-// TestAttentionTimes prints what benchAttention measures on a GPU.
-func TestAttentionTimes(t *testing.T) {
-	if !onDevice {
-		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
-	}
-	testDevice(t).benchAttention(os.Stdout)
 }

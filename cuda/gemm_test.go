@@ -2,8 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -86,29 +84,5 @@ func TestPrefillUnprepared(t *testing.T) {
 	d.prefillProject([]target{{}}, 0, w, 512)
 	if err := d.take(); !errors.Is(err, errUnprepared) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestBenchGEMM prints what benchGEMM measures, on the device that
-// WINDROW_CUDA_DEVICE names. WINDROW_BENCH_GEMM is "all", or parts of names of variants, separated by commas.
-func TestBenchGEMM(t *testing.T) {
-	names := os.Getenv("WINDROW_BENCH_GEMM")
-	if names == "" {
-		t.Skip("a benchmark: set WINDROW_BENCH_GEMM")
-	}
-	d := testDevice(t)
-	d.findBLAS()
-	defer func() {
-		if err := d.blas.close(); err != nil {
-			t.Error(err)
-		}
-		d.blas = nil
-	}()
-	var only []string
-	if names != "all" {
-		only = strings.Split(names, ",")
-	}
-	if err := d.benchGEMM(os.Stdout, []int{64, 128, 256, 512, 1024, 2048, 8192}, only...); err != nil {
-		t.Fatal(err)
 	}
 }

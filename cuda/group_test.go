@@ -27,7 +27,7 @@ const groupSize = 2
 
 // groupLibrary is the driver's library for tests of several GPUs: the machine's
 // own, or the emulated one with as many devices and an NCCL, which is part of it.
-func groupLibrary(t *testing.T, devices int) string {
+func groupLibrary(t testing.TB, devices int) string {
 	t.Helper()
 	library := testLibrary(t)
 	if !onDevice {
@@ -37,12 +37,12 @@ func groupLibrary(t *testing.T, devices int) string {
 	return library
 }
 
-func openGroup(t *testing.T, exact bool) *Group {
+func openGroup(t testing.TB, exact bool) *Group {
 	t.Helper()
 	return openGroupOf(t, exact, groupSize)
 }
 
-func openGroupOf(t *testing.T, exact bool, devices int) *Group {
+func openGroupOf(t testing.TB, exact bool, devices int) *Group {
 	t.Helper()
 	g, err := NewGroup(Options{Exact: exact, Library: groupLibrary(t, devices)}, devices)
 	if err != nil {

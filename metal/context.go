@@ -5,8 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-
-	"windrow/metal/driver"
 )
 
 // gpu is a device with the one goroutine, on a thread of its own, that sends it
@@ -54,11 +52,6 @@ func shareGPU(open func() (*device, error)) (*gpu, error) {
 		shared.gpu.users++
 	}
 	return shared.gpu, nil
-}
-
-// newGPU opens the GPU of a runtime, for its caller alone.
-func newGPU(rt *driver.Runtime) (*gpu, error) {
-	return startGPU(func() (*device, error) { return newDevice(rt) })
 }
 
 // startGPU opens a device on the goroutine that will use it.

@@ -228,3 +228,8 @@ func TestGPUOfNoDevice(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// newGPU opens the GPU of a runtime, for its caller alone.
+func newGPU(rt *driver.Runtime) (*gpu, error) {
+	return startGPU(func() (*device, error) { return newDevice(rt) })
+}

@@ -4,43 +4,38 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"windrow/backend"
 	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
-// speed is what a launch took, and what it moved.
+// speed is the memory of benchmarks of kernels that tensor cores have no part in.
 type speed struct {
-	d *device
+	meter
 	b *bed
-	t *testing.T
 	// scale divides sizes where the device is emulated: the figures mean
 	// nothing there, but the launches are made.
 	scale int
 }
 
+func newSpeed(m meter, scale int) *speed {
+	s := &speed{m, &bed{d: m.d}, scale}
+	m.Cleanup(s.b.free)
+	return s
+}
+
 // spread is how much memory launches rotate over, so that L2 does not hold it.
 const spread = 256 << 20
 
-// launches times body in graphs of 20, and reports the bytes each moves.
-func (s *speed) launches(what string, bytes int, body func(i int)) {
-	s.t.Helper()
-	n, rounds := 20, 10
+// launches measures body in graphs of 20, and reports the bytes each moves.
+func (s *speed) launches(key, value string, bytes int, body func(i int)) {
+	s.Helper()
+	n := 20
 	if s.scale > 1 {
-		n, rounds = 2, 1
+		n = 2
 	}
-	least, err := s.d.timeGraph(rounds, func() {
-		for i := range n {
-			body(i)
-		}
-	})
-	if err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
-	each := least / time.Duration(n)
-	s.t.Logf("%-44s %9.2f µs %8.0f GB/s", what, float64(each.Nanoseconds())/1e3, float64(bytes)/max(each.Seconds(), 1e-9)/1e9)
+	s.run(key, value, func(m meter) { m.moved(bytes, m.graph(n, body)) })
 }
 
 // copies reserves memory of that many bytes several times over, and returns
@@ -48,41 +43,34 @@ func (s *speed) launches(what string, bytes int, body func(i int)) {
 func (s *speed) copies(bytes int) func(i int) driver.Ptr {
 	n := max(1, spread/bytes/s.scale/s.scale)
 	p, err := s.d.ctx.Alloc(n * bytes)
-	s.b.check(err)
+	s.check(err)
 	s.b.owned = append(s.b.owned, p)
-	s.b.check(s.d.stream.Zero(p, n*bytes))
+	s.check(s.d.stream.Zero(p, n*bytes))
 	return func(i int) driver.Ptr { return p + driver.Ptr(i%n*bytes) }
 }
 
-// TestRowsSpeed prints what the kernels of rows.cu, simt.cu, simt_attend.cu
-// and results.cu take: for a GPU (WINDROW_CUDA_DEVICE=0).
-func TestRowsSpeed(t *testing.T) {
-	for _, p := range []struct {
-		name string
-		run  func(*speed)
-	}{{"rows", (*speed).rows}, {"projections", (*speed).projections}, {"attention", (*speed).attention}, {"results", (*speed).results}} {
-		t.Run(p.name, func(t *testing.T) {
-			d := testDevice(t)
-			s := &speed{d: d, b: &bed{d: d}, t: t, scale: 1}
-			defer s.b.free()
-			if !onDevice {
-				s.scale = 64
-			}
-			p.run(s)
-		})
-	}
-}
+// BenchmarkRows measures the kernels of rows.cu at the 8B model's widths.
+func BenchmarkRows(b *testing.B) { newSpeed(benchDevice(b), 1).rows() }
+
+// BenchmarkExactProjections measures simt.cu.
+func BenchmarkExactProjections(b *testing.B) { newSpeed(benchDevice(b), 1).projections() }
+
+// BenchmarkExactAttention measures simt_attend.cu.
+func BenchmarkExactAttention(b *testing.B) { newSpeed(benchDevice(b), 1).attention() }
+
+// BenchmarkResults measures results.cu over a vocabulary of 151,936.
+func BenchmarkResults(b *testing.B) { newSpeed(benchDevice(b), 1).results() }
 
 func (s *speed) rows() {
 	width, inner := 4096/s.scale, 12288/s.scale
 	weight := s.copies(4 * width)(0)
 	for _, rows := range []int{1, 16, 8192 / s.scale} {
 		x, y := s.copies(4*rows*inner), s.copies(2*rows*inner)
-		s.launches(fmt.Sprintf("rms norm %d x %d, f32 to bf16", rows, width), 6*rows*width, func(i int) {
+		s.launches("op", fmt.Sprintf("rms-norm-%dx%d", rows, width), 6*rows*width, func(i int) {
 			s.d.rmsNorm(0, y(i), x(i), weight, width, rows, 1e-6)
 		})
-		s.launches(fmt.Sprintf("to bf16 %d x %d", rows, width), 6*rows*width, func(i int) { s.d.toBF16(y(i), x(i), rows*width) })
-		s.launches(fmt.Sprintf("gated activation %d x %d, bf16", rows, inner), 6*rows*inner, func(i int) {
+		s.launches("op", fmt.Sprintf("to-bf16-%dx%d", rows, width), 6*rows*width, func(i int) { s.d.toBF16(y(i), x(i), rows*width) })
+		s.launches("op", fmt.Sprintf("gated-act-%dx%d", rows, inner), 6*rows*inner, func(i int) {
 			s.d.gatedAct(0, y(i), x(i), x(i)+driver.Ptr(2*rows*inner), true, rows*inner)
 		})
 	}
@@ -106,7 +94,7 @@ func (s *speed) projections() {
 			}
 			for _, rows := range []int{1, 8, 16, 128} {
 				x, y := s.copies(4*rows*in)(0), s.copies(4*rows*out)(0)
-				s.launches(fmt.Sprintf("%v [%d, %d], %d rows", dt, out, in, rows), bytes, func(i int) {
+				s.launches("type", fmt.Sprintf("%v/out=%d/in=%d/rows=%d", dt, out, in, rows), bytes, func(i int) {
 					m := *w
 					m.raw = raw(i)
 					s.d.simtProject(y, x, &m, 0, false, rows)
@@ -131,7 +119,7 @@ func (s *speed) attention() {
 				v := &stepValues{rows: rows, spans: []backend.Span{{KV: c, Base: l.Slots - rows, Rows: rows}}}
 				step := s.b.step(v, stepShape{bucket: rows, spans: 1, pages: len(c.pages)})
 				q, out := s.copies(4*rows*4096)(0), s.copies(4*rows*4096)(0)
-				s.launches(fmt.Sprintf("attention %v, context %d, %d rows", t, l.Slots, rows), pageBytes(l)/layers*l.Slots/pageSlots, func(i int) {
+				s.launches("kv", fmt.Sprintf("%v/context=%d/rows=%d", t, l.Slots, rows), pageBytes(l)/layers*l.Slots/pageSlots, func(i int) {
 					s.d.simtAttend(out, q, a, step, i%layers, rows)
 				})
 				s.b.free()
@@ -155,7 +143,7 @@ func (s *speed) results() {
 			partials, size := statsBytes(vocab, rows, top)
 			out, scratch := s.b.empty(size), s.b.empty(partials)
 			step := s.b.step(&stepValues{want: make([]int32, rows), top: top, except: -1}, stepShape{bucket: rows})
-			s.launches(fmt.Sprintf("results %d x %d, best %d", rows, vocab, top), 4*rows*vocab, func(i int) {
+			s.launches("rows", fmt.Sprintf("%d/vocab=%d/best=%d", rows, vocab, top), 4*rows*vocab, func(i int) {
 				s.d.rowStats(out, logits, vocab, rows, top, step, scratch)
 			})
 		}

@@ -1,0 +1,8 @@
+package cpu
+
+// RoundsActivations reports whether a kernel table has an arithmetic that rounds
+// activations, so that its default differs from exact.
+func RoundsActivations(table string) bool {
+	k, err := kernelsByName(table)
+	return err == nil && k.rounds()
+}

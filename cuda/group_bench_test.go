@@ -1,0 +1,154 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/cuda/driver"
+	"windrow/model"
+	"windrow/synthetic"
+)
+
+// BenchmarkGroupExchange measures how long the GPUs take to join partial sums of rows
+// of 4096, 72 times one behind the other: gathered and added in a graph, as decode
+// passes do, and added by NCCL, as prefill does. ns/op is the median over the rounds
+// of the first GPU's time of one, as the host sees it.
+func BenchmarkGroupExchange(b *testing.B) {
+	needsGPU(b)
+	g := openGroup(b, false)
+	for _, rows := range []int{1, 8, 16, 32, 128} {
+		exchanges(b, g, rows, 4096, 72)
+	}
+}
+
+func exchanges(t testing.TB, g *Group, rows, width, times int) {
+	t.Helper()
+	n := rows * width
+	dst, graphs := make([]driver.Ptr, len(g.shards)), make([]*driver.Graph, len(g.shards))
+	joined := func(d *device, i int) error {
+		for range times {
+			d.joinPartials(dst[i], n, true)
+		}
+		return d.take()
+	}
+	step := func(f func(i int, d *device) error) {
+		t.Helper()
+		if err := g.together(func(i int, b *Backend) error {
+			b.device.ctx.Enter()
+			defer b.device.ctx.Leave()
+			return f(i, b.device)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(func(i int, d *device) (err error) {
+		if _, err = d.preparePartials(n, true); err == nil {
+			dst[i], err = d.ctx.Alloc(4 * n)
+		}
+		d.dry = true
+		err = errors.Join(err, joined(d, i))
+		d.dry = false
+		return err
+	})
+	step(func(i int, d *device) (err error) {
+		if err = d.stream.BeginCapture(); err == nil {
+			err = joined(d, i)
+			var ended error
+			graphs[i], ended = d.stream.EndCapture()
+			err = errors.Join(err, ended)
+		}
+		if err == nil {
+			err = graphs[i].Upload(d.stream)
+		}
+		return err
+	})
+	measure := func(by string, rows int, queue func(i int, d *device) error) {
+		newMeter(t, g.shards[0].device).run("by", fmt.Sprintf("%s/rows=%d", by, rows), func(m meter) {
+			var took []time.Duration
+			for m.loop() {
+				m.check(g.together(func(i int, b *Backend) error {
+					b.device.ctx.Enter()
+					defer b.device.ctx.Leave()
+					start := time.Now()
+					err := errors.Join(queue(i, b.device), b.device.stream.Synchronize())
+					if i == 0 {
+						took = append(took, time.Since(start)/time.Duration(times))
+					}
+					return err
+				}))
+			}
+			m.report(median(took), "ns/op")
+		})
+	}
+	measure("gather", rows, func(i int, d *device) error { return graphs[i].Launch(d.stream) })
+	big := 16 * n
+	step(func(i int, d *device) error {
+		_, err := d.preparePartials(big, false)
+		return err
+	})
+	measure("nccl", 16*rows, func(i int, d *device) error {
+		for range times {
+			if err := d.rank.reduce(d.stream, d.partials.data, big); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	step(func(i int, d *device) error {
+		return errors.Join(graphs[i].Close(), d.ctx.Free(dst[i]))
+	})
+}
+
+// BenchmarkGroupModel measures forwards of a model of 8 billion random weights, as
+// a caller sees them, on one GPU and on two.
+func BenchmarkGroupModel(b *testing.B) {
+	needsGPU(b)
+	config, _ := synthetic.ShapeConfig("qwen3-8b")
+	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
+		src := synthetic.RandomSource(config, dt, 1)
+		b.Run("gpus=1/type="+dt.String(), func(b *testing.B) {
+			one := openBackend(b, false)
+			defer one.Close()
+			modelTimes(b, one, src)
+		})
+		b.Run("gpus=2/type="+dt.String(), func(b *testing.B) { modelTimes(b, openGroup(b, false), src) })
+	}
+}
+
+// modelTimes measures forwards of a model from an empty context on.
+func modelTimes(b *testing.B, use backend.Backend, src checkpoint.Source) {
+	m, err := model.Load(use, src)
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := m.NewCache(model.CacheOptions{Capacity: 4096, MaxRows: 4096, DType: backend.KVBF16})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	for _, rows := range []int{1, 16, 32, 512, 2048} {
+		batch := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}, Want: model.Want{Except: -1}}
+		for r := range rows {
+			batch.Positions[r] = int32(r)
+			if rows <= invariantRows || r == rows-1 {
+				batch.Want.Rows = append(batch.Want.Rows, int32(r))
+			}
+		}
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			forward := func() {
+				if _, err := m.Forward(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			forward() // kernels are loaded
+			forward() // and graphs are made
+			for b.Loop() {
+				forward()
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/cuda/driver"
+	"windrow/model"
+	"windrow/models/tinygsm"
+	"windrow/synthetic"
+)
+
+// clock is a backend that notes when recordings start and have their results.
+type clock struct {
+	backend.Backend
+	called, started, done time.Time // Start is called and returns, Wait returns
+}
+
+type clockedPass struct {
+	backend.Keeper
+	c *clock
+}
+
+type clockedRecording struct {
+	backend.Recording
+	c *clock
+}
+
+func (c *clock) Begin(rows int) (backend.Pass, error) {
+	p, err := c.Backend.Begin(rows)
+	if err != nil {
+		return nil, err
+	}
+	return clockedPass{p.(backend.Keeper), c}, nil
+}
+
+func (p clockedPass) Keep() (backend.Recording, error) {
+	r, err := p.Keeper.Keep()
+	if r == nil {
+		return nil, err
+	}
+	return clockedRecording{r, p.c}, err
+}
+
+func (r clockedRecording) Start(v backend.Values) error {
+	r.c.called = time.Now()
+	defer func() { r.c.started = time.Now() }()
+	return r.Recording.Start(v)
+}
+
+func (r clockedRecording) Wait() ([]backend.Result, error) {
+	defer func() { r.c.done = time.Now() }()
+	return r.Recording.Wait()
+}
+
+// BenchmarkHost measures what the host adds to steps on a GPU from context 512 on,
+// each of whose first row is committed. ns/op is the median of what a caller sees
+// of a step; of the metrics, "longest-ns" is the longest, "between-ns", "start-ns"
+// and "wait-ns" are the medians of its parts (results to start, start, start to
+// results), which a recording that is kept has. A round is 601 steps.
+func BenchmarkHost(b *testing.B) {
+	needsGPU(b)
+	tiny, err := checkpoint.New(tinygsm.Files())
+	if err != nil {
+		b.Fatal(err)
+	}
+	config, _ := synthetic.ShapeConfig("qwen3-8b")
+	for _, model := range []struct {
+		name string
+		src  checkpoint.Source
+	}{{"tiny-gsm", tiny}, {"qwen3-8b-4bit", synthetic.RandomSource(config, backend.Affine4, 1)}} {
+		for _, listed := range []bool{true, false} {
+			b.Run(fmt.Sprintf("model=%s/listed=%t", model.name, listed), func(b *testing.B) { hostSteps(b, model.src, listed, []int{1, 16}, 601) })
+		}
+	}
+}
+
+func hostSteps(t testing.TB, src checkpoint.Source, listed bool, rowCounts []int, steps int) {
+	b := openCUDA(t)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &clock{Backend: b}
+	var use backend.Backend = c
+	if listed {
+		use = lister{b}
+	}
+	loaded, err := model.Load(use, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rows := range rowCounts {
+		newMeter(t, b.device).run("rows", fmt.Sprint(rows), func(m meter) {
+			first := hostTimes{t: m, m: loaded, c: c}
+			if first.run(rows, 1); b.graphs.last == nil {
+				m.Fatal("a step made no graph")
+			}
+			m.run("of", "step", func(m meter) {
+				h := hostTimes{t: m, m: loaded, c: c}
+				for m.loop() {
+					h.run(rows, steps)
+				}
+				m.report(float64(slices.Max(h.whole)), "longest-ns")
+				m.report(median(h.whole), "ns/op")
+				if !listed {
+					m.report(median(h.between), "between-ns")
+					m.report(median(h.start), "start-ns")
+					m.report(median(h.wait), "wait-ns")
+				}
+			})
+			m.run("of", "graph", func(m meter) {
+				m.replay(b.graphs.last, 10, 10)
+				m.report(float64(b.graphs.last.Nodes()), "nodes")
+			})
+			m.run("of", "launch", func(m meter) { launchTimes(m, b.graphs.last) })
+		})
+	}
+}
+
+// launchTimes measures one launch of a graph up to its end as the host sees it,
+// and the call, "call-ns".
+func launchTimes(m meter, g *driver.Graph) {
+	var call, end []time.Duration
+	for m.loop() {
+		start := time.Now()
+		m.check(g.Launch(m.d.stream))
+		call = append(call, time.Since(start))
+		m.check(m.d.stream.Synchronize())
+		end = append(end, time.Since(start))
+	}
+	m.report(median(call), "call-ns")
+	m.report(median(end), "ns/op")
+}
+
+// median is that of times in nanoseconds.
+func median(times []time.Duration) float64 {
+	slices.Sort(times)
+	return float64(times[len(times)/2])
+}
+
+// hostTimes are those of one shape of step.
+type hostTimes struct {
+	t                           testing.TB
+	m                           *model.Model
+	c                           *clock
+	whole, between, start, wait []time.Duration
+}
+
+// run takes steps: 601 go over the border at 1024, where graphs for longer contexts begin.
+func (h *hostTimes) run(rows, steps int) {
+	c, err := h.m.NewCache(model.CacheOptions{Capacity: 2048, MaxRows: 512, DType: backend.KVBF16})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	forward := func(rows, commit int) {
+		b := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}, Want: model.Want{TopK: 1, Except: -1}}
+		for r := range rows {
+			b.Positions[r] = int32(c.Base() + r)
+			if rows <= invariantRows {
+				b.Want.Rows = append(b.Want.Rows, int32(r))
+			}
+		}
+		if _, err := h.m.Forward(h.t.Context(), b); err != nil {
+			h.t.Fatal(err)
+		}
+		if err := c.Commit(commit); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	forward(512, 512)
+	for range 3 {
+		forward(rows, 1)
+	}
+	for range steps {
+		before := h.c.done
+		start := time.Now()
+		forward(rows, 1)
+		h.whole = append(h.whole, time.Since(start))
+		h.between = append(h.between, h.c.called.Sub(before))
+		h.start = append(h.start, h.c.started.Sub(h.c.called))
+		h.wait = append(h.wait, h.c.done.Sub(h.c.started))
+	}
+}

@@ -1,0 +1,92 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"windrow/backend"
+)
+
+// prefillParts are the kinds of operations that BenchmarkPrefill measures alone.
+var prefillParts = []struct {
+	name string
+	kind opKind
+}{
+	{"norms", opRMSNorm},
+	{"qkv", opProject},
+	{"rotation", opRotate},
+	{"attention", opAttend},
+	{"o-down", opProjectAdd},
+	{"gate-up", opGated},
+}
+
+// BenchmarkPrefill measures a prefill of the 8B model: "of=prefill" is what a
+// caller sees, "of=all" the device's time of all operations enqueued at once, the
+// others that of each kind alone. Weights in bf16 are normal, as random models
+// have them: products of other values take another power, and so another time.
+func BenchmarkPrefill(b *testing.B) {
+	needsGPU(b)
+	size := shape8B
+	size.noise = 18 << 30
+	prefills(b, size, []backend.DType{backend.BF16, backend.Affine4}, []int{512, 2048, 8192})
+}
+
+func prefills(t testing.TB, size toyShape, types []backend.DType, rowCounts []int) {
+	b, m := backendMeter(t, Options{})
+	s := size.slab(m)
+	data := make([]byte, min(16<<20, s.bytes))
+	normalsBF16(data, rand.New(rand.NewPCG(1, 1)), 0.02)
+	m.fill(s.data, s.bytes, data)
+	for _, dt := range types {
+		y := noiseToy(b, s, size, dt)
+		y.layout.Slots = 1 << 14
+		m.run("type", dt.String(), func(m meter) {
+			for _, rows := range rowCounts {
+				m.run("rows", fmt.Sprint(rows), func(m meter) { prefillTimes(m, y, rows) })
+			}
+		})
+	}
+}
+
+func prefillTimes(m meter, y *toy, rows int) {
+	kv := y.kv(m)
+	defer kv.Close()
+	y.angles(rows, 0)
+	tokens, spans := make([]int32, rows), []backend.Span{{KV: kv, Rows: rows}}
+	record := func() *pass {
+		p, err := y.b.Begin(rows)
+		m.check(err)
+		y.begin(p)
+		y.record(p, tokens, spans, nil)
+		return p.(*pass)
+	}
+	m.check(record().End())
+	m.run("of", "prefill", func(m meter) {
+		for m.loop() {
+			m.check(record().End())
+		}
+	})
+	p := record()
+	defer func() {
+		p.forget()
+		p.open = false
+	}()
+	p.plan.geometry = p.geometry(p.values.spans)
+	m.check(p.make(nil))
+	enqueued := func(name string, takes func(opKind) bool) {
+		m.run("of", name, func(m meter) {
+			part := p.plan
+			part.actions = slices.DeleteFunc(slices.Clone(part.actions), func(a action) bool { return !takes(a.kind) })
+			m.rounds(1, func() error {
+				y.b.emit(&part)
+				return m.d.take()
+			})
+		})
+	}
+	enqueued("all", func(opKind) bool { return true })
+	for _, part := range prefillParts {
+		enqueued(part.name, func(k opKind) bool { return k == part.kind })
+	}
+}
