@@ -66,6 +66,9 @@ func TestHostTimes(t *testing.T) {
 	if !onDevice {
 		t.Skip("a benchmark: set WINDROW_CUDA_DEVICE")
 	}
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
 	tiny, err := model.NewCheckpoint(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)
