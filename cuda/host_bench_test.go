@@ -64,6 +64,9 @@ func (r clockedRecording) Wait() ([]backend.Result, error) {
 // results), which a recording that is kept has. A round is 601 steps.
 func BenchmarkHost(b *testing.B) {
 	needsGPU(b)
+	if !tinygsm.Available {
+		b.Skip("built without the embedded model")
+	}
 	tiny, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		b.Fatal(err)

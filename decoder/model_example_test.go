@@ -62,7 +62,7 @@ func ExampleGenerate_verified() {
 // "." for a mask, and what became of them.
 func trace(mode decoder.Mode, question string) {
 	m, tokens, vocabulary := open()
-	prompt, err := tokens.EncodeChat([]tokenizer.Message{{Role: "user", Content: question}},
+	prompt, err := tokens.EncodeChat(context.Background(), []tokenizer.Message{{Role: "user", Content: question}},
 		tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
 		log.Fatal(err)

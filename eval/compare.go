@@ -13,7 +13,7 @@ import (
 type Variant interface {
 	Runner
 	// Encode returns the ids of a prompt and of the answer that follows it.
-	Encode(p Prompt, answer string) ([]int32, error)
+	Encode(ctx context.Context, p Prompt, answer string) ([]int32, error)
 	// Force begins a text of n tokens.
 	Force(n int) (ForcedText, error)
 	// Close frees the weights.
@@ -262,7 +262,7 @@ func (run *formsRun) problem(ctx context.Context, i int, p Problem, sourceName s
 			return err
 		}
 	}
-	tokens, err := run.source.Encode(asked, p.Answer)
+	tokens, err := run.source.Encode(ctx, asked, p.Answer)
 	if err != nil {
 		return err
 	}

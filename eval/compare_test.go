@@ -39,7 +39,7 @@ func (f *scriptedForm) Run(ctx context.Context, p Prompt, o decoder.Options) (de
 	return sum, err
 }
 
-func (f *scriptedForm) Encode(p Prompt, answer string) ([]int32, error) {
+func (f *scriptedForm) Encode(_ context.Context, p Prompt, answer string) ([]int32, error) {
 	return make([]int32, len(p.Messages[0].Content)+len(answer)), f.broken
 }
 

@@ -28,7 +28,7 @@ func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (deco
 	for _, m := range p.Messages {
 		messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
 	}
-	prompt, err := r.tokens.EncodeChat(messages, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	prompt, err := r.tokens.EncodeChat(ctx, messages, tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
 		return decoder.Summary{}, err
 	}

@@ -159,7 +159,7 @@ func (ev *evaluator) attribute(obj value, name string) value {
 		if commonDunders[name] {
 			return ev.noAttribute(obj, name)
 		}
-		fail("%s", u.message)
+		fail("%s", u.says())
 	}
 	if v, ok := ev.named(obj, name); ok {
 		return v
@@ -177,8 +177,8 @@ func (ev *evaluator) attribute(obj value, name string) value {
 var commonDunders = map[string]bool{"__class__": true, "__doc__": true, "__init__": true, "__module__": true, "__eq__": true, "__str__": true, "__repr__": true, "__hash__": true, "__len__": true, "__iter__": true, "__slots__": true}
 
 func (ev *evaluator) noAttribute(obj value, name string) value {
-	ev.alloc(128)
-	return undef("%s object has no attribute %s", quote(typeName(obj)), quote(name))
+	ev.alloc(48)
+	return &undefined{object: typeName(obj), missing: name}
 }
 
 // shown is a short repr for errors.

@@ -73,7 +73,7 @@ func wantInt(v value) int64 {
 
 func wrongType(v value, want string) {
 	if u, ok := v.(*undefined); ok {
-		fail("%s", u.message)
+		fail("%s", u.says())
 	}
 	fail("%s is expected, not %s", want, quote(typeName(v)))
 }

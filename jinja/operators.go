@@ -12,7 +12,7 @@ func runeCount(s string) int { return utf8.RuneCountInString(s) }
 func needDefined(values ...value) {
 	for _, v := range values {
 		if u, ok := v.(*undefined); ok {
-			fail("%s", u.message)
+			fail("%s", u.says())
 		}
 	}
 }

@@ -38,8 +38,19 @@ type list struct {
 	group bool // of groupby: items are also named grouper and list
 }
 
+// undefined has a message for errors, or is the attribute that an object of a
+// type lacks: templates ask for such by the thousand, for each letter of a text
+// that they take for parts, and only an error needs it in words.
 type undefined struct {
-	message string // what an error says
+	message         string
+	object, missing string
+}
+
+func (u *undefined) says() string {
+	if u.message != "" {
+		return u.message
+	}
+	return fmt.Sprintf("%s object has no attribute %s", quote(u.object), quote(u.missing))
 }
 
 type rangeValue struct{ start, stop, step, n int64 }

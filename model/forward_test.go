@@ -32,6 +32,9 @@ func open(t testing.TB, src checkpoint.Source, o cpu.Options) *model.Model {
 
 func tiny(t testing.TB) checkpoint.Source {
 	t.Helper()
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
 	c, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)

@@ -222,7 +222,7 @@ func TestGGUFTokenizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chat, err := got.RenderChat([]tokenizer.Message{{Role: "user", Content: "A box holds 12 pens."}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	chat, err := got.RenderChat(t.Context(), []tokenizer.Message{{Role: "user", Content: "A box holds 12 pens."}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
 		t.Fatal(err)
 	}

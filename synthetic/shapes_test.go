@@ -166,6 +166,9 @@ func TestRandomSourceOfPublishedSize(t *testing.T) {
 
 // The built-in shape of tiny-gsm is that of the model.
 func TestTinyShape(t *testing.T) {
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
 	c, err := checkpoint.New(tinygsm.Files())
 	if err != nil {
 		t.Fatal(err)

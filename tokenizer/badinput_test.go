@@ -195,7 +195,7 @@ func TestConfig(t *testing.T) {
 	if _, ok := tok.Pad(); ok {
 		t.Error("Pad is known; the file says null")
 	}
-	if got, err := tok.RenderChat(nil, ChatOptions{}); err != nil || got != "yes" {
+	if got, err := tok.RenderChat(t.Context(), nil, ChatOptions{}); err != nil || got != "yes" {
 		t.Errorf("RenderChat = %q, %v; want the default template", got, err)
 	}
 }
@@ -222,7 +222,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := tok.RenderChat([]Message{{Role: "user"}}, ChatOptions{}); err != nil || got != "new 1" {
+	if got, err := tok.RenderChat(t.Context(), []Message{{Role: "user"}}, ChatOptions{}); err != nil || got != "new 1" {
 		t.Errorf("RenderChat = %q, %v; want that of chat_template.jinja", got, err)
 	}
 	write("tokenizer_config.json", []byte(`{`))

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,22 +50,23 @@ func (t *Tokenizer) ChatTemplate() string { return t.template.source }
 // RenderChat renders a conversation with the model's chat template, as
 // transformers' apply_chat_template does; Encode turns the text into ids.
 // It fails with [ErrNoChatTemplate] where there is no template, with the
-// template's own message where it raises one, and after two seconds.
+// template's own message where it raises one, after two seconds, and with ctx's
+// error when ctx is done before.
 //
 // The text of messages goes in as it is: "<|im_end|>" in a user's message will
 // end the turn once encoded. Programs that take text from strangers should
 // encode with [Tokenizer.EncodeChat].
-func (t *Tokenizer) RenderChat(messages []Message, o ChatOptions) (string, error) {
-	return t.renderChat(messages, o, func(s string) string { return s })
+func (t *Tokenizer) RenderChat(ctx context.Context, messages []Message, o ChatOptions) (string, error) {
+	return t.renderChat(ctx, messages, o, func(s string) string { return s })
 }
 
 // EncodeChat renders a conversation and returns its ids. Special tokens come
 // only from the template: their text in messages, tools and variables is
 // encoded as ordinary text, so that no message can end its own turn or begin
 // another's. For messages without such text the ids are those of
-// Encode(RenderChat(…)).
-func (t *Tokenizer) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
-	text, err := t.renderChat(messages, o, t.guardSpecial)
+// Encode(RenderChat(…)). It fails as RenderChat does.
+func (t *Tokenizer) EncodeChat(ctx context.Context, messages []Message, o ChatOptions) ([]int32, error) {
+	text, err := t.renderChat(ctx, messages, o, t.guardSpecial)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func (t *Tokenizer) EncodeChat(messages []Message, o ChatOptions) ([]int32, erro
 }
 
 // renderChat renders; each text of the caller's goes through onText first.
-func (t *Tokenizer) renderChat(messages []Message, o ChatOptions, onText func(string) string) (string, error) {
+func (t *Tokenizer) renderChat(ctx context.Context, messages []Message, o ChatOptions, onText func(string) string) (string, error) {
 	if !t.HasChatTemplate() {
 		return "", ErrNoChatTemplate
 	}
@@ -85,7 +87,7 @@ func (t *Tokenizer) renderChat(messages []Message, o ChatOptions, onText func(st
 	if err != nil {
 		return "", err
 	}
-	return t.template.render(variables, given)
+	return t.template.render(ctx, variables, given)
 }
 
 // chatVariables are the variables that transformers gives to a template.

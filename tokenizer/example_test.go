@@ -3,6 +3,7 @@
 package tokenizer_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
@@ -66,7 +67,7 @@ func ExampleTokenizer_NewStream() {
 }
 
 func ExampleTokenizer_RenderChat() {
-	text, err := tiny().RenderChat([]tokenizer.Message{
+	text, err := tiny().RenderChat(context.Background(), []tokenizer.Message{
 		{Role: "user", Content: "How many chairs are there?"},
 	}, tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
@@ -84,7 +85,7 @@ func ExampleTokenizer_RenderChat() {
 func ExampleTokenizer_EncodeChat() {
 	t := tiny()
 	messages := []tokenizer.Message{{Role: "user", Content: "<|im_end|>"}}
-	text, err := t.RenderChat(messages, tokenizer.ChatOptions{})
+	text, err := t.RenderChat(context.Background(), messages, tokenizer.ChatOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func ExampleTokenizer_EncodeChat() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	guarded, err := t.EncodeChat(messages, tokenizer.ChatOptions{})
+	guarded, err := t.EncodeChat(context.Background(), messages, tokenizer.ChatOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func FuzzTemplate(f *testing.F) {
 	messages := []Message{{Role: "user", Content: "a</think>b"}, {Role: "assistant", ToolCalls: json.RawMessage(`[{"function": {"name": "f", "arguments": {"x": 1.0}}}]`)}}
 	f.Fuzz(func(t *testing.T, source string) {
 		tok := &Tokenizer{template: chatTemplate{source: source}}
-		_, err := tok.RenderChat(messages, ChatOptions{Tools: json.RawMessage(`[{"a": [1, 2.5, null, true, "x"]}]`)})
+		_, err := tok.RenderChat(t.Context(), messages, ChatOptions{Tools: json.RawMessage(`[{"a": [1, 2.5, null, true, "x"]}]`)})
 		if err != nil && (len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\n\x1b")) {
 			t.Errorf("the error is no short line: %q", err)
 		}

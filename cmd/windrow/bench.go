@@ -322,7 +322,7 @@ func (p *benchPlan) addText(ctx context.Context, e *engine, name string, n int) 
 	}
 	text := benchText{name: name}
 	for _, problem := range problems {
-		ids, err := e.encode(conversation("", problem.Question), !e.tokens.HasChatTemplate())
+		ids, err := e.encode(ctx, conversation("", problem.Question), !e.tokens.HasChatTemplate())
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -178,27 +179,12 @@ func (s *chatSession) reset() {
 // answer generates the reply to one message. What goes wrong with a message
 // (too long for the context, say) is printed and the conversation goes on
 // without it; only what makes the session useless is an error.
+//
+// A signal ends the reply alone, in the template as in the generation;
+// SIGTERM ends the session too.
 func (s *chatSession) answer(ctx context.Context, signals <-chan os.Signal, text string) (terminated bool, err error) {
-	messages := s.messages
-	if len(messages) == 0 {
-		messages = conversation(s.system, text)
-	} else {
-		messages = append(messages[:len(messages):len(messages)], tokenizer.Message{Role: "user", Content: text})
-	}
-	ids, err := s.engine.encode(messages, false)
-	if err != nil {
-		return false, s.complain(err)
-	}
-	o, err := s.engine.complete(s.options, s.mode, len(ids), s.maxTokensGiven)
-	if err != nil {
-		return false, s.complain(fmt.Errorf("%w; /reset starts anew", err))
-	}
-	o = s.window.apply(ctx, s.engine, o)
-	if err := s.reuse(ids); err != nil {
-		return false, err
-	}
-	out := &answerWriter{w: s.out}
 	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	done := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
@@ -210,21 +196,49 @@ func (s *chatSession) answer(ctx context.Context, signals <-chan os.Signal, text
 		case <-done:
 		}
 	}()
-	sum, err := decoder.Generate(ctx, s.engine.model, s.cache, ids, o, s.engine.tokens.NewStream(true), decoder.Hooks{Text: out.text})
+	err = s.reply(ctx, text)
 	close(done)
 	<-watched
-	stop()
+	return terminated, err
+}
+
+// reply is answer until ctx is done.
+func (s *chatSession) reply(ctx context.Context, text string) error {
+	messages := s.messages
+	if len(messages) == 0 {
+		messages = conversation(s.system, text)
+	} else {
+		messages = append(messages[:len(messages):len(messages)], tokenizer.Message{Role: "user", Content: text})
+	}
+	ids, err := s.engine.encode(ctx, messages, false)
+	if errors.Is(err, context.Canceled) {
+		return s.complain(errInterrupted)
+	}
+	if err != nil {
+		return s.complain(err)
+	}
+	o, err := s.engine.complete(s.options, s.mode, len(ids), s.maxTokensGiven)
+	if err != nil {
+		return s.complain(fmt.Errorf("%w; /reset starts anew", err))
+	}
+	// A measurement cut short would be kept for the whole session.
+	o = s.window.apply(context.WithoutCancel(ctx), s.engine, o)
+	if err := s.reuse(ids); err != nil {
+		return err
+	}
+	out := &answerWriter{w: s.out}
+	sum, err := decoder.Generate(ctx, s.engine.model, s.cache, ids, o, s.engine.tokens.NewStream(true), decoder.Hooks{Text: out.text})
 	out.end()
 	s.held = append(ids, sum.Tokens...)[:s.cache.Base()]
 	if err != nil {
-		return terminated, s.complain(err)
+		return s.complain(err)
 	}
 	s.messages = append(messages, tokenizer.Message{Role: "assistant", Content: sum.Text})
 	s.last, s.lastOptions = &sum, o
 	if s.showStats {
 		s.stats()
 	}
-	return terminated, out.err
+	return out.err
 }
 
 func (s *chatSession) complain(err error) error {

@@ -256,7 +256,8 @@ type runner struct{ e *engine }
 // Run generates the answer to one prompt. Where the context leaves fewer
 // tokens than the options allow, the answer is cut there.
 func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
-	ids, err := r.e.encode(promptMessages(p))
+	messages, raw := promptMessages(p)
+	ids, err := r.e.encode(ctx, messages, raw)
 	if err != nil {
 		return decoder.Summary{}, err
 	}

@@ -49,7 +49,7 @@ func generate(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	ids, err := e.encode(prompt, c.Bool("raw"))
+	ids, err := e.encode(c.Context, prompt, c.Bool("raw"))
 	if err != nil {
 		return err
 	}

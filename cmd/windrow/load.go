@@ -128,7 +128,7 @@ func (e *engine) Close() {
 // encode turns a conversation into the prompt's ids: through the chat
 // template, where special tokens come from the template only, or as the plain
 // text of its last message where raw is set.
-func (e *engine) encode(messages []tokenizer.Message, raw bool) (ids []int32, err error) {
+func (e *engine) encode(ctx context.Context, messages []tokenizer.Message, raw bool) (ids []int32, err error) {
 	if raw {
 		ids, err = e.tokens.Encode(messages[len(messages)-1].Content)
 	} else {
@@ -139,7 +139,7 @@ func (e *engine) encode(messages []tokenizer.Message, raw bool) (ids []int32, er
 		if e.noThink {
 			o.EnableThinking = new(bool)
 		}
-		ids, err = e.tokens.EncodeChat(messages, o)
+		ids, err = e.tokens.EncodeChat(ctx, messages, o)
 	}
 	if err != nil {
 		return nil, err

@@ -112,9 +112,9 @@ func (v variant) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (dec
 }
 
 // Encode returns the ids of a prompt with its answer, cut to the context.
-func (v variant) Encode(p eval.Prompt, answer string) ([]int32, error) {
+func (v variant) Encode(ctx context.Context, p eval.Prompt, answer string) ([]int32, error) {
 	messages, raw := promptMessages(p)
-	ids, err := v.encode(messages, raw)
+	ids, err := v.encode(ctx, messages, raw)
 	if err != nil {
 		return nil, err
 	}

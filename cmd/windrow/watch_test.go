@@ -47,7 +47,7 @@ func record(t *testing.T) recording {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	ids, err := e.encode(conversation("", pictureQuestion), false)
+	ids, err := e.encode(t.Context(), conversation("", pictureQuestion), false)
 	if err != nil {
 		t.Fatal(err)
 	}
