@@ -105,7 +105,7 @@ func adaptiveFlags(mode cli.Flag) []cli.Flag {
 	for _, f := range flags {
 		if s, ok := f.(*cli.StringFlag); ok && s.Name == "window" {
 			s.Value, s.DefaultText = "", fmt.Sprintf("auto in verified, else %d", defaultWindow)
-			s.Usage = "W, the window's `SLOTS`; auto: as many, step by step, as promise the most tokens per second"
+			s.Usage = "W, the window's `SLOTS`; auto: as many, step by step, as promise the most tokens per second (wedlm's text may then differ between machines and days)"
 		}
 	}
 	return flags
