@@ -1,8 +1,7 @@
 // Package backend declares the operations that package model is written
 // against, at the level a transformer thinks in: embed, norm, project, rotate
-// and store, attend, row results. Packages
-// cpu, cuda and metal implement them; conformance/backendtest is the suite that
-// each one passes.
+// and store, attend, row results. Packages cpu, cuda and metal implement them;
+// conformance/backendtest is the suite that each one passes.
 //
 // A backend knows nothing of masks, windows or sampling: it sees packed rows.
 // Every operation of one forward is enqueued on one Pass, and only Results

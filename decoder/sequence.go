@@ -24,7 +24,6 @@ type Sequence struct {
 	sampler *sampler
 	stepper stepper
 	rows    rows // of the last Plan
-	started bool // the prompt is permanent and the stepper has begun
 	sum     Summary
 	text    strings.Builder
 	stops   stopMatcher
@@ -92,6 +91,11 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 		}
 	}
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
+	if !s.Prefilling() {
+		if err := s.stepper.start(model.Result{}, s.emit); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -131,9 +135,6 @@ func (s *Sequence) Plan(b *model.Batch, most int) error {
 	if s.Prefilling() {
 		s.planPrompt(b, most)
 	} else {
-		if err := s.begin(model.Result{}); err != nil {
-			return err
-		}
 		s.rows = rows{base: int32(s.cache.Base()), mask: s.o.Vocabulary.MaskID, batch: b}
 		s.stepper.plan(&s.rows)
 	}
@@ -153,15 +154,6 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	for i, token := range s.prompt[from : from+n] {
 		s.rows.add(i, Slot{Token: token, Filled: true}, s.stepper.needsPrompt() && from+i == len(s.prompt)-1)
 	}
-}
-
-// begin starts the stepper, once.
-func (s *Sequence) begin(last model.Result) error {
-	if s.started {
-		return nil
-	}
-	s.started = true
-	return s.stepper.start(last, s.emit)
 }
 
 // Wanted is how many results the last Plan asked for.
@@ -207,7 +199,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	if len(results) > 0 {
 		last = results[0]
 	}
-	return events, s.begin(last)
+	return events, s.stepper.start(last, s.emit)
 }
 
 // absorbStep commits a step's rows.

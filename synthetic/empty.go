@@ -1,6 +1,7 @@
 package synthetic
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -9,6 +10,12 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 )
+
+// DTypes lists the types that weights are invented in: all but F8_E4M3, of which
+// bytes taken at random may be no number.
+func DTypes() []backend.DType {
+	return slices.DeleteFunc(backend.DTypes(), func(d backend.DType) bool { return d == backend.F8_E4M3 })
+}
 
 // floatBeside is the type of the embedding, the head and the norms beside
 // projections of a dtype.

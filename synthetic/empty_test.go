@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/synthetic"
 )
 
@@ -27,6 +28,22 @@ func TestEmptySource(t *testing.T) {
 			}
 			if x.DType != y.DType || x.Bytes() != y.Bytes() || bytes.ContainsFunc(x.Data[:1], func(r rune) bool { return r != 0 }) {
 				t.Errorf("%s: %v of %d bytes, want %v of %d", n, x.DType, x.Bytes(), y.DType, y.Bytes())
+			}
+		}
+	}
+}
+
+// Weights can be invented in every type that is listed.
+func TestDTypes(t *testing.T) {
+	shape, _ := synthetic.ShapeConfig("tiny-gsm")
+	config := *shape
+	config.HiddenSize, config.IntermediateSize, config.Heads, config.Layers = 256, 512, 4, 1
+	for _, dt := range synthetic.DTypes() {
+		for kind, src := range map[string]checkpoint.Source{"random": synthetic.RandomSource(&config, dt, 1), "empty": synthetic.EmptySource(&config, dt)} {
+			for _, name := range src.Names() {
+				if x, _ := src.Tensor(name); x.Check() != nil {
+					t.Errorf("%s, %v: %v", kind, dt, x.Check())
+				}
 			}
 		}
 	}

@@ -225,7 +225,7 @@ func parseShape(c *cli.Context, name string) (*checkpoint.Config, backend.DType,
 		return nil, 0, usagef("--shape %q: want one of %s", name, strings.Join(synthetic.ShapeNames(), ", "))
 	}
 	var names []string
-	for _, d := range backend.DTypes() {
+	for _, d := range synthetic.DTypes() {
 		if d.String() == c.String("dtype") {
 			return config, d, nil
 		}

@@ -221,8 +221,7 @@ func (s *chatSession) reply(ctx context.Context, text string) error {
 	if err != nil {
 		return s.complain(fmt.Errorf("%w; /reset starts anew", err))
 	}
-	// A measurement cut short would be kept for the whole session.
-	o = s.window.apply(context.WithoutCancel(ctx), s.engine, o)
+	o = s.window.apply(ctx, s.engine, o)
 	if err := s.reuse(ids); err != nil {
 		return err
 	}

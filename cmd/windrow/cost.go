@@ -126,7 +126,9 @@ func (w *windowChoice) apply(ctx context.Context, e *engine, o decoder.Options) 
 		return o
 	}
 	if !w.measured {
-		w.cost, w.measured = e.cost(ctx, e.checkpoint), true
+		// What was cut short is measured again at the next need.
+		w.cost = e.cost(ctx, e.checkpoint)
+		w.measured = ctx.Err() == nil
 	}
 	if w.cost != nil {
 		// Two windows are the most rows of a step: a row must be the same in it

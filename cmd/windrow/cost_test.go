@@ -219,6 +219,28 @@ func TestMeasureCost(t *testing.T) {
 	}
 }
 
+// A measurement that was cut short does not count for the rest of a session.
+func TestWindowChoiceCancelled(t *testing.T) {
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
+	t.Setenv("WINDROW_CACHE", "off")
+	e, err := openEngine(t.Context(), "", machineOptions{kv: backend.KVBF16}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w, o := &windowChoice{}, decoder.Options{Mode: decoder.Verified, Window: 5}
+	if got := w.apply(ctx, e, o); got.Cost != nil || got.Window != 5 || w.measured {
+		t.Errorf("cancelled: cost %v, window %d, measured %t", got.Cost, got.Window, w.measured)
+	}
+	if got := w.apply(t.Context(), e, o); got.Cost == nil || !w.measured {
+		t.Errorf("then: cost %v, measured %t", got.Cost, w.measured)
+	}
+}
+
 func TestWindowChoice(t *testing.T) {
 	for _, test := range []struct {
 		w           windowChoice
