@@ -38,21 +38,21 @@ func (k drawKey) uniform(id int32) float64 {
 // draw takes a token of d; the lowest id on a tie. A certain one needs no
 // variable.
 func (k drawKey) draw(d distribution) int32 {
-	if len(d.probs) == 1 {
+	if len(d.weights) == 1 {
 		return d.id(0)
 	}
 	best, least := d.id(0), math.Inf(1)
-	for i, p := range d.probs {
-		if p <= 0 {
+	for i, w := range d.weights {
+		if w <= 0 {
 			continue
 		}
 		id := d.id(i)
 		u := k.uniform(id)
 		// -ln u ≥ 1-u: most tokens are out of the race without a logarithm.
-		if 1-u >= least*float64(p) {
+		if 1-u >= least*float64(w) {
 			continue
 		}
-		if e := -math.Log(u) / float64(p); e < least {
+		if e := -math.Log(u) / float64(w); e < least {
 			best, least = id, e
 		}
 	}

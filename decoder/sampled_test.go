@@ -35,9 +35,9 @@ func exact(t *testing.T, m *toy, prompt []int32, o Options) map[string]float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, p := range d.probs {
+		for id, p := range probabilities(d) {
 			if p > 0 {
-				walk(append(slices.Clone(output), d.id(i)), mass*float64(p)/d.total)
+				walk(append(slices.Clone(output), id), mass*p)
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func TestSampledVerifiedEqualsAR(t *testing.T) {
 // TestDraw: a draw has its distribution, over positions as over seeds, and
 // draws of neighbouring positions are independent.
 func TestDraw(t *testing.T) {
-	d := distribution{ids: []int32{0, 3, 4, 100, 151000}, probs: []float32{0.5, 0.25, 0.15, 0.0999, 0.0001}, total: 1}
+	d := distribution{ids: []int32{0, 3, 4, 100, 151000}, weights: []float32{0.5, 0.25, 0.15, 0.0999, 0.0001}}
 	const n = 200_000
 	for name, key := range map[string]func(i int) drawKey{
 		"positions": func(i int) drawKey { return keyOf(7, i) },
@@ -168,9 +168,9 @@ func TestDraw(t *testing.T) {
 	} {
 		counts, pairs := map[string]int{}, map[string]int{}
 		probs, pairProbs := map[string]float64{}, map[string]float64{}
-		for i, p := range d.probs {
+		for i, p := range d.weights {
 			probs[fmt.Sprint(d.ids[i])] = float64(p)
-			for j, q := range d.probs {
+			for j, q := range d.weights {
 				pairProbs[fmt.Sprint(d.ids[i], d.ids[j])] = float64(p) * float64(q)
 			}
 		}
@@ -192,7 +192,7 @@ func TestDraw(t *testing.T) {
 	}
 	// A token without weight is never drawn, and a certain one always.
 	for i := range 1000 {
-		if id := keyOf(uint64(i), i).draw(distribution{probs: []float32{0, 1e-30, 0}, total: 1e-30}); id != 1 {
+		if id := keyOf(uint64(i), i).draw(distribution{weights: []float32{0, 1e-30, 0}}); id != 1 {
 			t.Fatalf("drew %d, which has no weight", id)
 		}
 	}

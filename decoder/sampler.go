@@ -168,18 +168,9 @@ func (s *sampler) filter(best float32) distribution {
 	if d.ids == nil {
 		n = len(s.z)
 	}
-	d.probs = make([]float32, n)
-	for i := range d.probs {
-		d.probs[i] = float32(weight(s.z[d.id(i)], best, float64(s.o.Temperature)))
-		d.total += float64(d.probs[i])
-	}
-	// Normalise, so that the weights of p and q compare in float32 near 1.
-	for i := range d.probs {
-		d.probs[i] = float32(float64(d.probs[i]) / d.total)
-	}
-	d.total = 0
-	for _, p := range d.probs {
-		d.total += float64(p)
+	d.weights = make([]float32, n)
+	for i := range d.weights {
+		d.weights[i] = float32(weight(s.z[d.id(i)], best, float64(s.o.Temperature)))
 	}
 	return d
 }
