@@ -8,12 +8,10 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/checkpoint"
 	"windrow/conformance/decodertest"
 	"windrow/cpu"
 	"windrow/decoder"
 	"windrow/model"
-	"windrow/models/tinygsm"
 )
 
 // told collects a sequence's events.
@@ -50,22 +48,12 @@ func TestSharedForwards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the real model: leave -short out")
 	}
-	if !tinygsm.Available {
-		t.Skip("built without the embedded model")
-	}
 	b, err := cpu.New(cpu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	source, err := checkpoint.New(tinygsm.Files())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := model.Load(b, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := decodertest.Tiny(t, b)
 	const sequences = 32
 	r := rand.New(rand.NewPCG(13, 2))
 	problems := decodertest.Problems(t)
@@ -80,8 +68,8 @@ func TestSharedForwards(t *testing.T) {
 		o := decoder.DefaultOptions()
 		o.Mode = []decoder.Mode{decoder.AR, decoder.WeDLM, decoder.Verified}[i%3]
 		o.MaxTokens, o.Window = 10+r.IntN(40), 1+r.IntN(16)
-		o.Vocabulary = decoder.Vocabulary{Size: int32(source.Config().VocabSize), MaskID: int32(source.Config().MaskTokenID)}
-		o.StopIDs = source.Config().EOSTokenIDs
+		o.Vocabulary = decoder.Vocabulary{Size: int32(m.Config().VocabSize), MaskID: int32(m.Config().MaskTokenID)}
+		o.StopIDs = m.Config().EOSTokenIDs
 		if i%4 == 3 {
 			o.Sampling = decoder.Sampling{Temperature: 0.9, TopP: 0.9, RepetitionPenalty: 1.1, Seed: uint64(i)}
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/checkpoint"
 	"windrow/conformance/backendtest"
 	"windrow/conformance/decodertest"
 	"windrow/decoder"
@@ -116,15 +115,7 @@ func TestTraces(t *testing.T) {
 	t.Log("left out: all golden traces but a few, minutes on the emulator: set WINDROW_SLOW=1")
 	p := decodertest.Problems(t)[decodertest.Quick[0]]
 	trace := p.WeDLM[1] // the one with the fewest rows
-	source, err := checkpoint.New(tinygsm.Files())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := model.Load(b, source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := generate(t.Context(), m, p.Prompt, trace.Options(), backend.KVF32)
+	sum, err := generate(t.Context(), decodertest.Tiny(t, b), p.Prompt, trace.Options(), backend.KVF32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
 	"windrow/cpu"
 	"windrow/model"
-	"windrow/models/tinygsm"
 	"windrow/rope"
 	"windrow/synthetic"
 )
@@ -28,18 +28,6 @@ func open(t testing.TB, src checkpoint.Source, o cpu.Options) *model.Model {
 		t.Fatal(err)
 	}
 	return m
-}
-
-func tiny(t testing.TB) checkpoint.Source {
-	t.Helper()
-	if !tinygsm.Available {
-		t.Skip("built without the embedded model")
-	}
-	c, err := checkpoint.New(tinygsm.Files())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // cache for up to 600 tokens.
@@ -169,7 +157,7 @@ func positions(n int) []int32 {
 func TestSequencesTogether(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		t.Run(fmt.Sprint("exact ", exact), func(t *testing.T) {
-			m := open(t, tiny(t), cpu.Options{Exact: exact})
+			m := open(t, backendtest.Tiny(t), cpu.Options{Exact: exact})
 			lengths := []int{70, 1, 16, 33}
 			var together []part
 			var want []model.Result
@@ -191,7 +179,7 @@ func TestSequencesTogether(t *testing.T) {
 
 // Chunks, and what a scratch window left behind, change no bit.
 func TestPrefillChunksAndScratch(t *testing.T) {
-	m := open(t, tiny(t), cpu.Options{})
+	m := open(t, backendtest.Tiny(t), cpu.Options{})
 	for _, kvType := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
 		tokens := ids(3, 150)
 		whole := cache(t, m, kvType)
@@ -213,7 +201,7 @@ func TestPrefillChunksAndScratch(t *testing.T) {
 
 // A cancelled forward leaves no trace.
 func TestCancelledForward(t *testing.T) {
-	m := open(t, tiny(t), cpu.Options{})
+	m := open(t, backendtest.Tiny(t), cpu.Options{})
 	kv := cache(t, m, backend.KVBF16)
 	forward(t, m, batch(part{kv, ids(1, 30)}))
 	commit(t, kv, 30)
@@ -246,7 +234,7 @@ func (c *cancelAfter) Err() error {
 }
 
 func TestBatchRefusals(t *testing.T) {
-	m := open(t, tiny(t), cpu.Options{})
+	m := open(t, backendtest.Tiny(t), cpu.Options{})
 	kv := cache(t, m, backend.KVF32)
 	good := func() *model.Batch { return batch(part{kv, ids(1, 4)}) }
 	for name, edit := range map[string]func(*model.Batch){

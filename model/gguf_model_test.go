@@ -11,6 +11,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
 	"windrow/cpu"
 	"windrow/model"
 	"windrow/models/tinygsm"
@@ -174,7 +175,7 @@ func TestTinyGGUF(t *testing.T) {
 	if testing.Short() {
 		t.Skip("answers of the whole model: leave -short out")
 	}
-	src := tiny(t)
+	src := backendtest.Tiny(t)
 	tokens := ids(2, 6)
 	run := func(src checkpoint.Source) []model.Result {
 		m := open(t, src, cpu.Options{Exact: true, Kernels: "go"})
@@ -206,7 +207,7 @@ func TestTinyGGUF(t *testing.T) {
 }
 
 func TestGGUFTokenizer(t *testing.T) {
-	src := tiny(t)
+	src := backendtest.Tiny(t)
 	c := ggufCheckpoint(t, makeGGUF(t, src, "qwen3", ggufTokens(t), func(string, int) backend.DType { return backend.Q8_0 }))
 	files := tinygsm.Files()
 	want, err := tokenizer.New(files["tokenizer.json"], files["tokenizer_config.json"])
@@ -242,7 +243,7 @@ func TestGGUFTokenizer(t *testing.T) {
 }
 
 func TestGGUFTokenizerRefuses(t *testing.T) {
-	src := tiny(t)
+	src := backendtest.Tiny(t)
 	for _, tc := range []struct {
 		key  string
 		to   any

@@ -10,6 +10,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
 	"windrow/convert"
 	"windrow/cpu"
 	"windrow/model"
@@ -23,7 +24,7 @@ func TestTinyQuantized(t *testing.T) {
 	if testing.Short() {
 		t.Skip("answers of the whole model: leave -short out")
 	}
-	src := tiny(t).(*checkpoint.Checkpoint)
+	src := backendtest.Tiny(t).(*checkpoint.Checkpoint)
 	tokens := ids(2, 3)
 	exact := reference(t, widen(src), tokens, positions(len(tokens)))
 	for _, tc := range []struct {
@@ -71,7 +72,7 @@ func TestTinyQuantized(t *testing.T) {
 
 // A GGUF of floats becomes a folder with all that a model needs.
 func TestQuantizeGGUF(t *testing.T) {
-	src := tiny(t)
+	src := backendtest.Tiny(t)
 	gguf := ggufCheckpoint(t, makeGGUF(t, src, "qwen3", ggufTokens(t), func(string, int) backend.DType { return backend.BF16 }))
 	dst := filepath.Join(t.TempDir(), "q")
 	if _, err := convert.Quantize(context.Background(), gguf, dst, convert.DefaultPolicy(), nil); err != nil {
@@ -113,7 +114,7 @@ func mustFile(t testing.TB, c *checkpoint.Checkpoint, name string) []byte {
 // A row's bits do not depend on what rides along, whatever the format.
 func TestQuantizedSequencesTogether(t *testing.T) {
 	for _, p := range []convert.Policy{{Bits: 4, Group: 64}, {Bits: 8, Group: 32, Selective: true}} {
-		src, _, err := convert.Quantized(context.Background(), tiny(t), p)
+		src, _, err := convert.Quantized(context.Background(), backendtest.Tiny(t), p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,6 +86,9 @@ func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Bac
 	}
 }
 
+// Tiny is the embedded model, tiny-gsm.
+func Tiny(t testing.TB) checkpoint.Source { return Source(t, "", "tiny-gsm") }
+
 // Source opens a golden model; tiny-gsm's weights are those of the embedded
 // model, and a test that wants them is skipped where the binary has none.
 func Source(t testing.TB, golden, name string) checkpoint.Source {

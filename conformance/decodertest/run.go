@@ -8,10 +8,9 @@ import (
 	"testing"
 
 	"windrow/backend"
-	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
 	"windrow/decoder"
 	"windrow/model"
-	"windrow/models/tinygsm"
 )
 
 // margins runs forwards on a model and remembers how far the two best logits
@@ -43,18 +42,17 @@ var Quick = []int{0, 8}
 // open loads tiny-gsm.
 func open(t *testing.T, b backend.Backend) *margins {
 	t.Helper()
-	if !tinygsm.Available {
-		t.Skip("built without the embedded model")
-	}
-	source, err := checkpoint.New(tinygsm.Files())
+	return &margins{Model: Tiny(t, b)}
+}
+
+// Tiny loads the embedded model, tiny-gsm, whose traces these are.
+func Tiny(t testing.TB, b backend.Backend) *model.Model {
+	t.Helper()
+	m, err := model.Load(b, backendtest.Tiny(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := model.Load(b, source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &margins{Model: loaded}
+	return m
 }
 
 func (m *margins) generate(t *testing.T, prompt []int32, o decoder.Options, kv backend.KVType, h decoder.Hooks) decoder.Summary {
