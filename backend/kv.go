@@ -105,27 +105,6 @@ func (l KVLayout) Visible(index int) (from int) {
 	return max(l.Keep, index+1-(l.Window-l.Keep))
 }
 
-// CheckSpans compares the spans of a pass of rows rows with their storage:
-// they cover the rows in order, and fit.
-func CheckSpans(rows int, spans []Span, layer int) error {
-	next := 0
-	for i, s := range spans {
-		l := s.KV.Layout()
-		limit := l.Slots - s.Base
-		if l.Window != 0 {
-			limit = l.Slots - l.Window
-		}
-		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit || layer < 0 || layer >= l.Layers {
-			return fmt.Errorf("span %d (base %d, rows %d from %d, layer %d) does not fit kv %+v", i, s.Base, s.Rows, s.First, layer, l)
-		}
-		next += s.Rows
-	}
-	if next != rows || len(spans) == 0 {
-		return fmt.Errorf("spans cover %d of %d rows", next, rows)
-	}
-	return nil
-}
-
 // KV is the key and value storage of one sequence.
 type KV interface {
 	Layout() KVLayout
