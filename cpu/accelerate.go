@@ -193,11 +193,11 @@ func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	for i := range x {
 		x[i] = 1
 	}
-	p := &pass{b: b, rows: rows}
+	f := &forward{b: b, rows: rows}
 	project := func(with sgemm) func() {
 		return func() {
 			b.blas.product = with
-			p.dispatch(x, rows, []target{{w: w, dst: y}})
+			f.dispatch(x, rows, []target{{w: w, dst: y}})
 		}
 	}
 	// Its first large product may start threads.

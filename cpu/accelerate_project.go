@@ -27,9 +27,9 @@ type blasPanel struct {
 // accelerates reports whether the BLAS multiplies with weights of that projector
 // in this pass: those that meet activations in f32. Nothing but the rows of the
 // pass may count here, as Features says.
-func (p *pass) accelerates(proj projector) bool {
-	b := p.b
-	if b.blas.product == nil || p.rows <= b.blas.rows {
+func (f *forward) accelerates(proj projector) bool {
+	b := f.b
+	if b.blas.product == nil || f.rows <= b.blas.rows {
 		return false
 	}
 	if _, ok := proj.(panelProjector); ok {
@@ -39,13 +39,13 @@ func (p *pass) accelerates(proj projector) bool {
 }
 
 // dispatchBLAS is dispatchSame by the BLAS.
-func (p *pass) dispatchBLAS(x []float32, targets []target) {
+func (f *forward) dispatchBLAS(x []float32, targets []target) {
 	var panels []blasPanel
 	for _, t := range targets {
 		outs := blasOuts(t.w)
 		var sums []float32
 		if t.add {
-			sums = p.blasOut(0, outs)
+			sums = f.blasOut(0, outs)
 		}
 		for o := 0; o < t.w.out; o += outs {
 			q := blasPanel{w: t.w, o: o, n: min(outs, t.w.out-o)}
@@ -56,13 +56,13 @@ func (p *pass) dispatchBLAS(x []float32, targets []target) {
 				q.after = func(r int) {
 					row := sums[r*q.n : (r+1)*q.n]
 					if t.bias != nil {
-						p.b.k.add(row, t.bias[o:end])
+						f.b.k.add(row, t.bias[o:end])
 					}
-					p.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
+					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
 				}
 			case t.bias != nil:
 				q.after = func(r int) {
-					p.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
+					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
 				}
 				fallthrough
 			default:
@@ -71,24 +71,24 @@ func (p *pass) dispatchBLAS(x []float32, targets []target) {
 			panels = append(panels, q)
 		}
 	}
-	p.multiplyPanels(x, panels)
+	f.multiplyPanels(x, panels)
 }
 
 // gatedBLAS is GatedProject by the BLAS: panels of gate and up alternate, so
 // that the two are joined while they are in cache.
-func (p *pass) gatedBLAS(d, x *buffer, gate, up *matrix) {
+func (f *forward) gatedBLAS(d, x *buffer, gate, up *matrix) {
 	outs := blasOuts(gate)
-	y, z := p.blasOut(0, outs), p.blasOut(1, outs)
+	y, z := f.blasOut(0, outs), f.blasOut(1, outs)
 	var panels []blasPanel
 	for o := 0; o < gate.out; o += outs {
 		n := min(outs, gate.out-o)
 		panels = append(panels,
 			blasPanel{w: gate, o: o, n: n, y: y, ldy: n},
 			blasPanel{w: up, o: o, n: n, y: z, ldy: n, after: func(r int) {
-				p.b.k.siluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
+				f.b.k.siluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 			}})
 	}
-	p.multiplyPanels(x.data, panels)
+	f.multiplyPanels(x.data, panels)
 }
 
 // blasOuts is how many outputs of w a panel has.
@@ -97,12 +97,12 @@ func blasOuts(w *matrix) int {
 }
 
 // blasOut is panel i of outputs, of the pass's rows.
-func (p *pass) blasOut(i, outs int) []float32 {
-	return grown(&p.b.blas.out[i], p.rows*outs)
+func (f *forward) blasOut(i, outs int) []float32 {
+	return grown(&f.b.blas.out[i], f.rows*outs)
 }
 
 func grown(s *[]float32, n int) []float32 {
-	if len(*s) < n {
+	if cap(*s) < n {
 		*s = make([]float32, n)
 	}
 	return (*s)[:n]
@@ -111,8 +111,8 @@ func grown(s *[]float32, n int) []float32 {
 // multiplyPanels multiplies x [rows, in] by each panel in turn. One call of the
 // BLAS is under way at a time, since it has threads and a matrix unit of its
 // own; meanwhile the other workers widen the next panel.
-func (p *pass) multiplyPanels(x []float32, panels []blasPanel) {
-	b, in := p.b, panels[0].w.in
+func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
+	b, in := f.b, panels[0].w.in
 	var wide [2][]float32
 	for i, q := range panels {
 		if q.w.asFloats(q.o, q.n) == nil {
@@ -142,10 +142,10 @@ func (p *pass) multiplyPanels(x []float32, panels []blasPanel) {
 				widen(i+1, item-1)
 				return
 			}
-			b.blas.product(p.rows, q.n, in, x, in, weights, in, q.y, q.ldy)
+			b.blas.product(f.rows, q.n, in, x, in, weights, in, q.y, q.ldy)
 		})
 		if q.after != nil {
-			p.rowsEach(q.n, func(_, r int) { q.after(r) })
+			f.rowsEach(q.n, func(_, r int) { q.after(r) })
 		}
 	}
 }

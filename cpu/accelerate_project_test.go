@@ -103,19 +103,16 @@ func TestAccelerateProjections(t *testing.T) {
 				}
 				bias := make(vector, sh.out)
 				gaussian(rng, bias, 1)
-				p, err := b.Begin(sh.rows)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fill := func(width int) *buffer {
-					x := p.Buffer(width).(*buffer)
+				f := &forward{b: b, rows: sh.rows, buffers: make([]buffer, 4)}
+				fill := func(i, width int) *buffer {
+					x := f.testBuffer(i, width)
 					gaussian(rng, x.data, 1)
 					return x
 				}
-				x, plain, biased, residual := fill(sh.in), fill(sh.out), fill(sh.out), fill(sh.out)
+				x, plain, biased, residual := fill(0, sh.in), fill(1, sh.out), fill(2, sh.out), fill(3, sh.out)
 				held := append([]float32(nil), residual.data...)
-				p.Project([]backend.Buffer{plain, biased}, x, []backend.Linear{{Weight: w}, {Weight: w, Bias: bias}})
-				p.ProjectAdd(residual, x, backend.Linear{Weight: w, Bias: bias})
+				f.project([]backend.Buffer{1, 2}, x, []backend.Linear{{Weight: w}, {Weight: w, Bias: bias}}, false)
+				f.project([]backend.Buffer{3}, x, []backend.Linear{{Weight: w, Bias: bias}}, true)
 				for r := range sh.rows {
 					for o := range sh.out {
 						var sum, norm float64
@@ -139,9 +136,6 @@ func TestAccelerateProjections(t *testing.T) {
 						}
 					}
 				}
-				if err := p.End(); err != nil {
-					t.Fatal(err)
-				}
 			}
 		}
 	}
@@ -162,17 +156,11 @@ func TestAccelerateGate(t *testing.T) {
 	gaussian(rng, x, 0.02)
 	var results [2][]float32
 	for i, b := range []*Backend{ours, theirs} {
-		p, err := b.Begin(rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		xb, d := p.Buffer(in).(*buffer), p.Buffer(out)
+		f := &forward{b: b, rows: rows, buffers: make([]buffer, 2)}
+		xb, d := f.testBuffer(0, in), f.testBuffer(1, out)
 		copy(xb.data, x)
-		p.GatedProject(d, xb, backend.Linear{Weight: g}, backend.Linear{Weight: u})
-		results[i] = p.Read(d)
-		if err := p.End(); err != nil {
-			t.Fatal(err)
-		}
+		f.gatedProject(d, xb, backend.Linear{Weight: g}, backend.Linear{Weight: u})
+		results[i] = d.data
 	}
 	// Sums of 2,048 products of about 0.02 are about 1.
 	compare(t, "gated", results[1], results[0], 1e-4, 1e-4)
@@ -201,18 +189,11 @@ func TestAccelerateInvariance(t *testing.T) {
 				}
 				w, _ := weightOf(t, b, rng, c, out, in, 0)
 				project := func(first, rows int) []float32 {
-					p, err := b.Begin(rows)
-					if err != nil {
-						t.Fatal(err)
-					}
-					xb, y := p.Buffer(in).(*buffer), p.Buffer(out)
+					f := &forward{b: b, rows: rows, buffers: make([]buffer, 2)}
+					xb, y := f.testBuffer(0, in), f.testBuffer(1, out)
 					copy(xb.data, x[first*in:])
-					p.Project([]backend.Buffer{y}, xb, []backend.Linear{{Weight: w}})
-					got := p.Read(y)
-					if err := p.End(); err != nil {
-						t.Fatal(err)
-					}
-					return got
+					f.project([]backend.Buffer{1}, xb, []backend.Linear{{Weight: w}}, false)
+					return y.data
 				}
 				alone := make([][]float32, most)
 				for _, r := range []int{0, 1, 5, 127, 128, 511} {

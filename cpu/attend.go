@@ -15,27 +15,20 @@ const attendRows = 16
 // stored: with 16 the widening is repaid.
 const narrowQueries = 8
 
-// Attend computes causal attention, tiled over keys with an online softmax:
+// attend computes causal attention, tiled over keys with an online softmax:
 // memory is bounded by a tile, never rows × context.
 //
 // Tiles are bounded by multiples of pageSlots of the key's index, whatever the
 // span's base, and a row's running maximum, sum and accumulator go through its
 // tiles in ascending order: a row's bits depend on its own index only.
-func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, scale float32) {
-	d, qb := dst.(*buffer), q.(*buffer)
-	if !p.checkSpans("attend", spans, layer) {
-		return
-	}
+func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
+	spans := f.values.Spans
 	l := spans[0].KV.Layout()
-	if err := backend.CheckAttend(d.width, qb.width, l); err != nil {
-		p.fail("%w", err)
-		return
-	}
 	items := 0
 	for _, s := range spans {
 		items += l.KVHeads * ((s.Rows + attendRows - 1) / attendRows)
 	}
-	p.b.pool.run(items, func(worker, i int) {
+	f.b.pool.run(items, func(worker, i int) {
 		// Later rows see more keys: taken first, they leave the short items to
 		// even out the workers.
 		i = items - 1 - i
@@ -50,9 +43,9 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
 			if s.KV.(*kv).turned {
-				p.attendPages(&p.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+				f.attendPages(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
 			} else {
-				p.attendBlock(&p.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+				f.attendBlock(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
 			}
 			return
 		}
@@ -60,8 +53,8 @@ func (p *pass) Attend(dst, q backend.Buffer, spans []backend.Span, layer int, sc
 }
 
 // attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
-func (p *pass) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
-	k := p.b.k
+func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+	k := f.b.k
 	cache := span.KV.(*kv)
 	l := cache.layout
 	d := l.HeadDim

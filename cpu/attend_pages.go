@@ -22,7 +22,7 @@ type pageAttention struct {
 // row's bits depend on its own index only, since pages begin at multiples of 64 and
 // a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
 // that are not finite reach earlier rows of its page.)
-func (p *pass) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	cache := span.KV.(*kv)
 	l := cache.layout
 	d := l.HeadDim
@@ -31,12 +31,12 @@ func (p *pass) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer
 	// Query i is row i/group, head i%group of this KV head.
 	at := func(i int) int { return (span.First+r0+i/group)*q.width + (head*group+i%group)*d }
 
-	a := pageAttention{dim: d, queries: nq, scale: p.b.k.scale}
+	a := pageAttention{dim: d, queries: nq, scale: f.b.k.scale}
 	a.q = s.floats(scratchQueries, nq*d)
 	for i := range nq {
 		copy(a.q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
 	}
-	p.b.k.scale(a.q, scale)
+	f.b.k.scale(a.q, scale)
 	s.seen, s.pages = s.seen[:0], s.pages[:0]
 	for i := range nq {
 		s.seen = append(s.seen, int32(span.Base+r0+i/group+1))
@@ -46,7 +46,7 @@ func (p *pass) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer
 	}
 	a.seen, a.pages = s.seen, s.pages
 	a.out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
-	p.b.k.attendPages(&a, s)
+	f.b.k.attendPages(&a, s)
 	clear(s.pages) // nothing here keeps a closed cache alive
 }
 

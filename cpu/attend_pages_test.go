@@ -12,39 +12,42 @@ import (
 
 // attended runs one forward's attention over random rows; where poison is not
 // negative, the values of rows from it on are NaN.
-func attended(t *testing.T, b *Backend, kv backend.KV, r *rand.Rand, base, rows, poison int) []float32 {
+func attended(t *testing.T, b *Backend, store backend.KV, r *rand.Rand, base, rows, poison int) []float32 {
 	t.Helper()
-	l := kv.Layout()
-	p, err := b.Begin(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := store.Layout()
 	wide, narrow := 2*l.KVHeads*l.HeadDim, l.KVHeads*l.HeadDim
-	q, k, v, out := p.Buffer(wide), p.Buffer(narrow), p.Buffer(narrow), p.Buffer(wide)
-	for _, x := range []backend.Buffer{q, k, v} {
-		data := x.(*buffer).data
-		for i := range data {
-			data[i] = float32(r.NormFloat64())
+	rot := &rotation{unturned(l.HeadDim / 2), 1 << 20}
+	values := &backend.Values{Positions: make([]int32, rows), Spans: []backend.Span{{KV: store, Base: base, Rows: rows}}}
+	f := &forward{b: b, rows: rows, buffers: make([]buffer, 4), values: values, angles: []angles{{rotation: rot}}}
+	q, k, v, out := f.testBuffer(0, wide), f.testBuffer(1, narrow), f.testBuffer(2, narrow), f.testBuffer(3, wide)
+	for _, x := range []*buffer{q, k, v} {
+		for i := range x.data {
+			x.data[i] = float32(r.NormFloat64())
 		}
 	}
 	if poison >= 0 {
-		data := v.(*buffer).data
-		for i := poison * narrow; i < len(data); i++ {
-			data[i] = float32(math.NaN())
+		for i := poison * narrow; i < len(v.data); i++ {
+			v.data[i] = float32(math.NaN())
 		}
 	}
-	ones := make([]float32, rows*l.HeadDim/2)
-	for i := range ones {
-		ones[i] = 1
+	a := &f.angles[0]
+	n := rows * rot.Pairs()
+	rot.Fill(grown(&a.cos, n), grown(&a.sin, n), values.Positions)
+	store.(*kv).reserve(base, base+rows)
+	f.rotateStore(q, k, v, &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}, 0)
+	f.attend(out, q, 0, 0.1)
+	return slices.Clone(out.data)
+}
+
+// unturned are angles of 0.
+type unturned int
+
+func (u unturned) Pairs() int { return int(u) }
+
+func (u unturned) Fill(cos, sin []float32, _ []int32) {
+	for i := range cos {
+		cos[i], sin[i] = 1, 0
 	}
-	spans := []backend.Span{{KV: kv, Base: base, Rows: rows}}
-	p.RotateStore(q, k, v, backend.Heads{Cos: ones, Sin: make([]float32, len(ones))}, spans, 0)
-	p.Attend(out, q, spans, 0, 0.1)
-	y := slices.Clone(p.Read(out))
-	if err := p.End(); err != nil {
-		t.Fatal(err)
-	}
-	return y
 }
 
 // What a cancelled forward left behind reaches nothing, finite or not: weights of

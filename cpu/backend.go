@@ -35,8 +35,6 @@ type Backend struct {
 	exact   bool
 	pool    *pool
 	scratch []scratch // one a worker
-	pass    pass
-	free    []*buffer
 	packed  packed
 	blas    blas
 	// partials of the row statistics, kept between forwards
@@ -127,7 +125,7 @@ const prefillRows = 512
 // Close stops the workers. Matrices keep no memory of their own.
 func (b *Backend) Close() error {
 	b.pool.close()
-	b.free, b.packed = nil, packed{}
+	b.packed = packed{}
 	b.blas.wide, b.blas.out = [2][]float32{}, [2][]float32{}
 	return nil
 }

