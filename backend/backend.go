@@ -26,8 +26,11 @@ type Backend interface {
 	// Rotation makes the angles of positions 0 to positions-1 usable by this
 	// backend. a is asked for them when they are needed.
 	Rotation(a Angles, positions int) (Rotation, error)
-	// NewKV reserves key and value storage.
-	NewKV(l KVLayout) (KV, error)
+	// NewStorage makes storage for one sequence; it takes no memory for tokens yet. It
+	// returns an *UnsupportedError for a kind of store that the backend lacks.
+	NewStorage(l Layout) (Storage, error)
+	// Budget is what all of the backend's storage is taken from.
+	Budget() *Budget
 	// Compile makes a program ready to run. It returns an *UnsupportedError, of one
 	// line, for an operation that the backend lacks.
 	Compile(p *Program) (Forward, error)
@@ -95,12 +98,11 @@ type Angles interface {
 	Fill(cos, sin []float32, positions []int32)
 }
 
-// Span says which rows of a forward belong to one sequence, and where its keys
-// and values lie.
+// Span says which rows of a forward belong to one sequence, and what it keeps.
 type Span struct {
-	KV KV
-	// Base is the index in KV of the span's first row: how many permanent
-	// keys the sequence has.
+	Storage Storage
+	// Base is the index of the span's first row: how many permanent tokens the
+	// sequence has.
 	Base int
 	// First and Rows are the span's place in the packed rows.
 	First, Rows int

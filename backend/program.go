@@ -89,17 +89,17 @@ func (b Bars) Ids(vocabulary int) int {
 // Its methods check shapes, for all backends: the first error is kept, returned by
 // Err, and refused by every Compile. A Program is not changed once it is compiled.
 //
-// Row r of a span sees indices 0..Base+r of its sequence's KV (all of them, or those
+// Row r of a span sees indices 0..Base+r of its sequence's storage (all of them, or those
 // that a rotating layout keeps), in packed order: there is no other mask. Row r's key
 // and value are stored at index Base+r.
 type Program struct {
 	Widths []int // of the buffers
 	Ops    []Op
 
-	ids       int   // that every table of Embed has
-	heads     Heads // whose shape all layers have
-	layers    map[int]bool
-	positions int // that every rotation has
+	ids       int          // that every table of Embed has
+	heads     Heads        // whose shape all layers have
+	stores    []LayerStore // by layer
+	positions int          // that every rotation has
 	taps      int
 	err       error
 }
@@ -226,7 +226,7 @@ func (p *Program) GatedProject(dst, x Buffer, gate, up Linear) {
 
 // RotateStore norms the heads of q and k (where weights are given), rotates the first
 // 2·Pairs elements of each by its row's position, leaves q in place, and stores k and v
-// in the spans' KV at layer.
+// in the spans' storage at layer.
 func (p *Program) RotateStore(q, k, v Buffer, h Heads, layer int) {
 	d := h.HeadDim
 	wq, wk, wv := p.width(q), p.width(k), p.width(v)
@@ -245,27 +245,31 @@ func (p *Program) RotateStore(q, k, v Buffer, h Heads, layer int) {
 	if p.err != nil {
 		return
 	}
-	if len(p.layers) == 0 {
-		p.layers, p.heads, p.positions = map[int]bool{}, h, h.Rotation.Positions()
+	if len(p.stores) == 0 {
+		p.heads, p.positions = h, h.Rotation.Positions()
 	}
 	switch {
-	case p.layers[layer]:
+	case p.keeps(layer):
 		p.fail("rotate: layer %d stores its keys twice", layer)
 	case h.KVHeads != p.heads.KVHeads || d != p.heads.HeadDim:
 		p.fail("rotate: layer %d has %d heads of %d, another %d of %d", layer, h.KVHeads, d, p.heads.KVHeads, p.heads.HeadDim)
 	}
-	p.layers[layer], p.positions = true, min(p.positions, h.Rotation.Positions())
+	p.positions = min(p.positions, h.Rotation.Positions())
+	for len(p.stores) <= layer {
+		p.stores = append(p.stores, LayerStore{})
+	}
+	p.stores[layer] = LayerStore{Kind: StoreKeys, KVHeads: h.KVHeads, HeadDim: d}
 	p.add(Op{Kind: OpRotateStore, Dst: []Buffer{q}, Src: []Buffer{q, k, v}, Heads: h, Eps: h.Eps, Layer: layer})
 }
 
-// Attend sets dst to causal attention of q's heads over the spans' KV at layer, whose
+// Attend sets dst to causal attention of q's heads over the spans' storage at layer, whose
 // scores are multiplied with scale. Query head h uses key head
 // h / (query heads / key heads).
 func (p *Program) Attend(dst, q Buffer, layer int, scale float32) {
 	d, s := p.width(dst), p.width(q)
 	h := p.heads
 	switch {
-	case !p.layers[layer]:
+	case !p.keeps(layer):
 		p.fail("attend: layer %d has no keys", layer)
 	case d != s || s%(h.KVHeads*h.HeadDim) != 0:
 		p.fail("attend: widths %d and %d for %d kv heads of %d", d, s, h.KVHeads, h.HeadDim)
@@ -310,14 +314,17 @@ func (p *Program) HeadOp() *Op {
 	return nil
 }
 
-// Layers is how many layers of keys and values the program uses: the largest number
-// of one, and one more.
-func (p *Program) Layers() (n int) {
-	for layer := range p.layers {
-		n = max(n, layer+1)
-	}
-	return n
+// keeps reports whether a layer stores its keys.
+func (p *Program) keeps(layer int) bool {
+	return layer >= 0 && layer < len(p.stores) && p.stores[layer].Kind == StoreKeys
 }
+
+// Stores is what each layer keeps: the Layers of the storage that the program takes.
+// They must not be changed.
+func (p *Program) Stores() []LayerStore { return p.stores }
+
+// KeyLayer is the number of a layer among those with keys: its place in a page.
+func (p *Program) KeyLayer(layer int) int { return keyLayer(p.stores, layer) }
 
 // UnsupportedError says that a backend lacks an operation, or a form of one.
 type UnsupportedError struct {

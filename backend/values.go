@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Forward is a compiled Program. It lives until Close, or until its backend is
@@ -73,7 +74,7 @@ func (p *Program) CheckValues(v *Values) error {
 // checkStorage compares positions and spans with the layers of a program that has
 // some.
 func (p *Program) checkStorage(v *Values, rows int) error {
-	if len(p.layers) == 0 {
+	if len(p.stores) == 0 {
 		return nil
 	}
 	if len(v.Spans) == 0 {
@@ -84,16 +85,18 @@ func (p *Program) checkStorage(v *Values, rows int) error {
 			return fmt.Errorf("rotate: position %d in row %d, want 0 to %d", at, r, p.positions-1)
 		}
 	}
+	stores := p.Stores()
 	for i, s := range v.Spans {
-		if s.KV == nil {
-			return fmt.Errorf("span %d has no kv", i)
+		if s.Storage == nil {
+			return fmt.Errorf("span %d has no storage", i)
 		}
-		if l := s.KV.Layout(); l.KVHeads != p.heads.KVHeads || l.HeadDim != p.heads.HeadDim || l.Layers < p.Layers() {
-			return fmt.Errorf("span %d has kv %+v, want %d layers of %d heads of %d", i, l, p.Layers(), p.heads.KVHeads, p.heads.HeadDim)
+		l := s.Storage.Layout()
+		if !slices.Equal(l.Layers, stores) {
+			return fmt.Errorf("span %d has storage of other layers than the program's %d", i, len(stores))
 		}
-	}
-	if err := checkAlike(v.Spans); err != nil {
-		return err
+		if first := v.Spans[0].Storage.Layout().DType; l.DType != first {
+			return fmt.Errorf("span %d stores %v, the first %v", i, l.DType, first)
+		}
 	}
 	return checkSpans(rows, v.Spans)
 }
@@ -117,30 +120,18 @@ func (p *Program) checkWanted(want []Wanted, rows int) error {
 	return nil
 }
 
-// checkAlike refuses spans whose storage differs in more than its size: all spans of
-// a forward may be served by one launch.
-func checkAlike(spans []Span) error {
-	for i, s := range spans {
-		l, f := s.KV.Layout(), spans[0].KV.Layout()
-		if l.Layers != f.Layers || l.KVHeads != f.KVHeads || l.HeadDim != f.HeadDim || l.DType != f.DType {
-			return fmt.Errorf("span %d has kv %+v, the first %+v", i, l, f)
-		}
-	}
-	return nil
-}
-
 // checkSpans compares the spans of a forward of that many rows with their storage:
 // they cover the rows in order, and fit.
 func checkSpans(rows int, spans []Span) error {
 	next := 0
 	for i, s := range spans {
-		l := s.KV.Layout()
+		l := s.Storage.Layout()
 		limit := l.Slots - s.Base
 		if l.Window != 0 {
 			limit = l.Slots - l.Window
 		}
 		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit {
-			return fmt.Errorf("span %d (base %d, rows %d from %d) does not fit kv %+v", i, s.Base, s.Rows, s.First, l)
+			return fmt.Errorf("span %d (base %d, rows %d from %d) does not fit storage of %d slots, window %d", i, s.Base, s.Rows, s.First, l.Slots, l.Window)
 		}
 		next += s.Rows
 	}

@@ -230,7 +230,7 @@ func (c *Config) readRope(f *fields) {
 // KVBytesPerToken is what one token's keys and values take in every layer
 // together: 2 · layers · KV heads · head dim · bytes, and scales for int8.
 func (c *Config) KVBytesPerToken(t backend.KVType) int64 {
-	return backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.BytesPerToken()
+	return backend.Keys{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.TokenBytes()
 }
 
 // String is one line: the architecture and its sizes.

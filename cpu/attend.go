@@ -23,7 +23,7 @@ const narrowQueries = 8
 // tiles in ascending order: a row's bits depend on its own index only.
 func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 	spans := f.values.Spans
-	l := spans[0].KV.Layout()
+	l := spans[0].Storage.(*storage).keys
 	items := 0
 	for _, s := range spans {
 		items += l.KVHeads * ((s.Rows + attendRows - 1) / attendRows)
@@ -42,7 +42,7 @@ func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 			block, head := i/l.KVHeads, i%l.KVHeads
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
-			if s.KV.(*kv).turned {
+			if s.Storage.(*storage).turned {
 				f.attendPages(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
 			} else {
 				f.attendBlock(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
@@ -55,10 +55,10 @@ func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 // attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
 func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	k := f.b.k
-	cache := span.KV.(*kv)
-	l := cache.layout
-	d := l.HeadDim
-	group := q.width / (l.KVHeads * d)
+	cache := span.Storage.(*storage)
+	l, kvHeads := &cache.layout, cache.keys.KVHeads
+	d := cache.keys.HeadDim
+	group := q.width / (kvHeads * d)
 	rows := r1 - r0
 	nq := rows * group
 

@@ -7,7 +7,7 @@ import (
 )
 
 // pageAttention is attention of some queries of one KV head over whole pages of
-// bf16, in the form in which kv.turned keeps them.
+// bf16, in the form in which storage.turned keeps them.
 type pageAttention struct {
 	dim, queries int
 	q            []float32                    // [queries, dim], scaled
@@ -23,8 +23,8 @@ type pageAttention struct {
 // a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
 // that are not finite reach earlier rows of its page.)
 func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
-	cache := span.KV.(*kv)
-	l := cache.layout
+	cache := span.Storage.(*storage)
+	l := cache.keys
 	d := l.HeadDim
 	group := q.width / (l.KVHeads * d)
 	nq := (r1 - r0) * group
@@ -52,15 +52,15 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 
 // turns reports whether a cache of this layout keeps its values by dimension, for
 // attendPages.
-func (b *Backend) turns(l backend.KVLayout) bool {
-	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.HeadDim%32 == 0
+func (b *Backend) turns(l *backend.Layout) bool {
+	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.Keys().HeadDim%32 == 0
 }
 
 // storeTurned encodes the values of a head from an index on by dimension:
 // [head dim, 64] a page. x holds one a row, stride apart. Page by page, since a
 // value alone would touch a line for each of its dimensions.
-func (c *kv) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x []float32, stride int) {
-	d := c.layout.HeadDim
+func (c *storage) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x []float32, stride int) {
+	d := c.keys.HeadDim
 	buf := s.floats(scratchKeys, pageSlots*d/2)
 	short := unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), pageSlots*d)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), 2*pageSlots*d)
@@ -87,10 +87,10 @@ func (c *kv) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x
 
 // endTurned makes the values of indices past end, which an earlier forward may
 // have written, zero in a layer: attendPages multiplies them by zero.
-func (c *kv) endTurned(layer, end int) {
+func (c *storage) endTurned(layer, end int) {
 	for t := end; t < c.written[layer]; {
 		n := min(pageSlots-t%pageSlots, c.written[layer]-t)
-		for head := range c.layout.KVHeads {
+		for head := range c.keys.KVHeads {
 			tile := c.tile(layer, head, t)
 			for at := len(tile)/2 + 2*(t%pageSlots); at < len(tile); at += 2 * pageSlots {
 				clear(tile[at : at+2*n])

@@ -12,12 +12,12 @@ import (
 
 // attended runs one forward's attention over random rows; where poison is not
 // negative, the values of rows from it on are NaN.
-func attended(t *testing.T, b *Backend, store backend.KV, r *rand.Rand, base, rows, poison int) []float32 {
+func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, base, rows, poison int) []float32 {
 	t.Helper()
-	l := store.Layout()
+	l := store.Layout().Keys()
 	wide, narrow := 2*l.KVHeads*l.HeadDim, l.KVHeads*l.HeadDim
 	rot := &rotation{unturned(l.HeadDim / 2), 1 << 20}
-	values := &backend.Values{Positions: make([]int32, rows), Spans: []backend.Span{{KV: store, Base: base, Rows: rows}}}
+	values := &backend.Values{Positions: make([]int32, rows), Spans: []backend.Span{{Storage: store, Base: base, Rows: rows}}}
 	f := &forward{b: b, rows: rows, buffers: make([]buffer, 4), values: values, angles: []angles{{rotation: rot}}}
 	q, k, v, out := f.testBuffer(0, wide), f.testBuffer(1, narrow), f.testBuffer(2, narrow), f.testBuffer(3, wide)
 	for _, x := range []*buffer{q, k, v} {
@@ -33,7 +33,9 @@ func attended(t *testing.T, b *Backend, store backend.KV, r *rand.Rand, base, ro
 	a := &f.angles[0]
 	n := rows * rot.Pairs()
 	rot.Fill(grown(&a.cos, n), grown(&a.sin, n), values.Positions)
-	store.(*kv).reserve(base, base+rows)
+	if err := store.Reserve(base + rows); err != nil {
+		t.Fatal(err)
+	}
 	f.rotateStore(q, k, v, &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}, 0)
 	f.attend(out, q, 0, 0.1)
 	return slices.Clone(out.data)
@@ -61,10 +63,10 @@ func TestCancelledValuesLeaveNoTrace(t *testing.T) {
 		for _, base := range []int{0, 50, 64} {
 			for _, rows := range []int{1, 20} {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, base, rows), func(t *testing.T) {
-					layout := backend.KVLayout{Layers: 1, KVHeads: 2, HeadDim: 64, DType: backend.KVBF16, Slots: 256}
+					layout := backend.KeysLayout(1, 2, 64, backend.KVBF16, 256)
 					var got [2][]float32
 					for i := range got {
-						kv, err := b.NewKV(layout)
+						kv, err := b.NewStorage(layout)
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -36,6 +36,7 @@ type Backend struct {
 	pool    *pool
 	scratch []scratch // one a worker
 	packed  packed
+	budget  backend.Budget
 	blas    blas
 	// partials of the row statistics, kept between forwards
 	partials []partial

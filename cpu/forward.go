@@ -142,12 +142,14 @@ func (f *forward) ready(v *backend.Values) error {
 		return err
 	}
 	for i, s := range v.Spans {
-		if c, ok := s.KV.(*kv); !ok || c.pages == nil {
-			return fmt.Errorf("span %d has no open cpu kv", i)
+		if c, ok := s.Storage.(*storage); !ok || c.pages == nil || c.b != f.b {
+			return fmt.Errorf("span %d has no open storage of this backend", i)
 		}
 	}
-	for _, s := range v.Spans {
-		s.KV.(*kv).reserve(s.Base, s.Base+s.Rows)
+	for i, s := range v.Spans {
+		if err := s.Storage.(*storage).writable(s.Base, s.Base+s.Rows); err != nil {
+			return backend.InSpan(i, err)
+		}
 	}
 	f.values, f.rows, f.results = v, len(v.Tokens), nil
 	for i, width := range f.program.Widths {
@@ -196,9 +198,9 @@ func (f *forward) run(o *backend.Op) (err error) {
 	case backend.OpGatedProject:
 		f.gatedProject(buf(o.Dst, 0), buf(o.Src, 0), o.Weights[0], o.Weights[1])
 	case backend.OpRotateStore:
-		f.rotateStore(buf(o.Src, 0), buf(o.Src, 1), buf(o.Src, 2), &o.Heads, o.Layer)
+		f.rotateStore(buf(o.Src, 0), buf(o.Src, 1), buf(o.Src, 2), &o.Heads, f.program.KeyLayer(o.Layer))
 	case backend.OpAttend:
-		f.attend(buf(o.Dst, 0), buf(o.Src, 0), o.Layer, o.Scale)
+		f.attend(buf(o.Dst, 0), buf(o.Src, 0), f.program.KeyLayer(o.Layer), o.Scale)
 	case backend.OpTap:
 		f.values.Tap(o.Index, slices.Clone(buf(o.Src, 0).data))
 	case backend.OpHead:
@@ -262,7 +264,7 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 	f.rowsEach(qb.width+2*kb.width, func(_, r int) {
 		span := spanOf(spans, r)
 		index := span.Base + r - span.First
-		cache := span.KV.(*kv)
+		cache := span.Storage.(*storage)
 		cos, sin := a.cos[r*pairs:(r+1)*pairs], a.sin[r*pairs:(r+1)*pairs]
 		row := qb.data[r*qb.width : (r+1)*qb.width]
 		for ; len(row) > 0; row = row[d:] {
@@ -278,18 +280,18 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 			}
 		}
 	})
-	turned := func(s backend.Span) bool { return s.KV.(*kv).turned }
+	turned := func(s backend.Span) bool { return s.Storage.(*storage).turned }
 	if !slices.ContainsFunc(spans, turned) {
 		return
 	}
 	f.b.pool.run(len(spans)*h.KVHeads, func(worker, i int) {
 		if s, head := spans[i/h.KVHeads], i%h.KVHeads; turned(s) {
-			s.KV.(*kv).storeTurned(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
+			s.Storage.(*storage).storeTurned(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
 		}
 	})
 	for _, s := range spans {
 		if turned(s) {
-			s.KV.(*kv).endTurned(layer, s.Base+s.Rows)
+			s.Storage.(*storage).endTurned(layer, s.Base+s.Rows)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 		s.stepper = &autoregressive{s: s.sampler}
 	}
 	if s.stepper.needsPrompt() && cache.Base() == len(prompt) {
-		if err := cache.Truncate(len(prompt) - 1); err != nil {
+		if _, err := cache.Truncate(len(prompt) - 1); err != nil {
 			return nil, fmt.Errorf("rerun the prompt's last token: %w", err)
 		}
 	}

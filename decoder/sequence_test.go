@@ -134,7 +134,7 @@ func TestChat(t *testing.T) {
 			m.agree, m.scale = 0.9, 1.5 // one model for all turns
 			text = append(text, randomPrompt(r)...)
 			if r.IntN(3) == 0 {
-				if err := cache.Truncate(r.IntN(cache.Base() + 1)); err != nil {
+				if _, err := cache.Truncate(r.IntN(cache.Base() + 1)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -12,7 +12,8 @@ import (
 // permanent; without it the next forward overwrites them.
 //
 // ctx is looked at before the device starts, and between operations where the
-// host runs them. A forward that fails or is cancelled leaves no trace.
+// host runs them. A forward that fails or is cancelled leaves no trace. Where a
+// sequence lacked memory the error is a *backend.MemoryError that says which.
 func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -23,7 +24,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 	m.spans = m.spans[:0]
 	for _, s := range b.Spans {
 		s.Cache.Stage(0)
-		m.spans = append(m.spans, backend.Span{KV: s.Cache.kv, Base: s.Cache.base, First: s.First, Rows: s.Rows})
+		m.spans = append(m.spans, backend.Span{Storage: s.Cache.storage, Base: s.Cache.base, First: s.First, Rows: s.Rows})
 	}
 	v := backend.Values{Tokens: b.Tokens, Positions: b.Positions, Spans: m.spans, Want: b.Want, Tap: b.Hidden}
 	if err := m.forward.Start(ctx, v); err != nil {
@@ -55,7 +56,7 @@ func (m *Model) check(b *Batch) error {
 	}
 	next := 0
 	for i, s := range b.Spans {
-		if s.Cache == nil || s.Cache.kv == nil {
+		if s.Cache == nil || s.Cache.storage == nil {
 			return fmt.Errorf("batch: span %d has no open cache", i)
 		}
 		for _, earlier := range b.Spans[:i] {

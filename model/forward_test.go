@@ -264,7 +264,7 @@ func TestBatchRefusals(t *testing.T) {
 		t.Error("commit of 5 rows out of 4: want an error")
 	}
 	commit(t, kv, 4)
-	if err := kv.Truncate(5); err == nil {
+	if _, err := kv.Truncate(5); err == nil {
 		t.Error("truncate past the base: want an error")
 	}
 }

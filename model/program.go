@@ -28,6 +28,7 @@ func (m *Model) compile(rotation backend.Rotation, bars backend.Bars) (err error
 	}
 	p.TapNormed(b.x, b.h, m.norm, c.RMSNormEps)
 	p.Head(b.x, m.norm, c.RMSNormEps, m.head, bars)
+	m.stores = p.Stores()
 	m.forward, err = m.backend.Compile(p)
 	return err
 }

@@ -23,7 +23,8 @@ type Model struct {
 	head   backend.Matrix // [vocabulary, hidden]; the embedding's where tied
 
 	forward backend.Forward
-	spans   []backend.Span // of the current forward
+	stores  []backend.LayerStore // of each layer
+	spans   []backend.Span       // of the current forward
 }
 
 // layer is one transformer block, pre-norm: attention, then SwiGLU.

@@ -19,7 +19,7 @@ type heads struct {
 
 // attended is a sequence with its keys and values in float64, as stored.
 type attended struct {
-	kv           backend.KV
+	kv           backend.Storage
 	keys, values [][]float64 // by index: [kv heads · dim]
 }
 
@@ -60,7 +60,7 @@ func attentionStep(t *testing.T, b backend.Backend, r *rand.Rand, h heads, seqs 
 	var spans []backend.Span
 	first := 0
 	for i, n := range rows {
-		spans = append(spans, backend.Span{KV: seqs[i].kv, Base: len(seqs[i].keys), First: first, Rows: n})
+		spans = append(spans, backend.Span{Storage: seqs[i].kv, Base: len(seqs[i].keys), First: first, Rows: n})
 		first += n
 	}
 	scale := float32(1 / math.Sqrt(float64(h.dim)))
@@ -157,7 +157,10 @@ func testAttention(t *testing.T, b backend.Backend) {
 				r := seeded(uint64(h.dim) + uint64(kvType)<<32)
 				var seqs []*attended
 				for range 3 {
-					kv, err := b.NewKV(backend.KVLayout{Layers: 2, KVHeads: h.kv, HeadDim: h.dim, DType: kvType, Slots: 300})
+					// A layer that keeps nothing stands before the one with keys.
+					l := backend.KeysLayout(2, h.kv, h.dim, kvType, 300)
+					l.Layers[0] = backend.LayerStore{}
+					kv, err := b.NewStorage(l)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -183,7 +186,9 @@ func testRotating(t *testing.T, b backend.Backend) {
 	h := heads{4, 2, 16, true, true, 0}
 	for _, keep := range []int{0, 4, 70} {
 		for _, window := range []int{90, 150} {
-			kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: h.kv, HeadDim: h.dim, DType: backend.KVF32, Slots: window + 20, Window: window, Keep: keep})
+			l := backend.KeysLayout(1, h.kv, h.dim, backend.KVF32, window+20)
+			l.Window, l.Keep = window, keep
+			kv, err := b.NewStorage(l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,7 +224,7 @@ func testPartialRotation(t *testing.T, b backend.Backend) {
 		t.Fatal(err)
 	}
 	f.Close()
-	kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: h.kv, HeadDim: h.dim, DType: backend.KVF32, Slots: 100})
+	kv, err := b.NewStorage(backend.KeysLayout(1, h.kv, h.dim, backend.KVF32, 100))
 	if err != nil {
 		t.Fatal(err)
 	}

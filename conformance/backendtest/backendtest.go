@@ -68,6 +68,9 @@ func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 	part("wanted by row", testWanted)
 	part("values", testValues)
 	part("partial rotation", testPartialRotation)
+	part("fork", testFork)
+	part("export", testExport)
+	part("budget", testBudget)
 	part("refusals", testRefusals)
 	if golden != "" {
 		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open, models) })
@@ -373,10 +376,19 @@ func testRefusals(t *testing.T, b backend.Backend) {
 			t.Errorf("matrix %v of %d bytes: want an error", bad.Shape, len(bad.Data))
 		}
 	}
-	for _, l := range []backend.KVLayout{{}, {Layers: 1, KVHeads: 1, HeadDim: 3, DType: backend.KVF32, Slots: 4},
-		{Layers: 1, KVHeads: 1, HeadDim: 4, Slots: 4}, {Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 4, Window: 4, Keep: 1}} {
-		if _, err := b.NewKV(l); err == nil {
-			t.Errorf("kv %+v: want an error", l)
+	heads := func(layers ...backend.LayerStore) backend.Layout {
+		return backend.Layout{Layers: layers, DType: backend.KVF32, Slots: 4}
+	}
+	keys := backend.LayerStore{Kind: backend.StoreKeys, KVHeads: 1, HeadDim: 4}
+	rotating, untyped := heads(keys), heads(keys)
+	rotating.Window, rotating.Keep, untyped.DType = 4, 1, 0
+	other, odd := keys, keys
+	other.KVHeads, odd.HeadDim = 2, 3
+	for _, l := range []backend.Layout{{}, heads(odd), heads(keys, other), heads(backend.LayerStore{Kind: 9}), untyped, rotating,
+		heads(backend.LayerStore{Kind: backend.StoreState})} {
+		if s, err := b.NewStorage(l); err == nil {
+			s.Close()
+			t.Errorf("storage %+v: want an error", l)
 		}
 	}
 	refusePrograms(t, b)

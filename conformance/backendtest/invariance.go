@@ -78,10 +78,10 @@ func blockInvariance(t *testing.T, b backend.Backend, dt backend.DType, kvType b
 
 	// block runs rows [from, to) of the sequence as one batch over what the
 	// storage holds; it returns hidden states and results.
-	block := func(kv backend.KV, from, to int) ([]float32, []backend.Result) {
+	block := func(kv backend.Storage, from, to int) ([]float32, []backend.Result) {
 		t.Helper()
 		v := rowsOf(to - from)
-		v.Spans = []backend.Span{{KV: kv, Base: from, Rows: to - from}}
+		v.Spans = []backend.Span{{Storage: kv, Base: from, Rows: to - from}}
 		for i := range v.Tokens {
 			v.Tokens[i], v.Positions[i] = int32(from+i), int32(from+i)
 			v.Want = append(v.Want, backend.Wanted{Row: int32(i), TopK: 3, Logits: true})
@@ -89,8 +89,8 @@ func blockInvariance(t *testing.T, b backend.Backend, dt backend.DType, kvType b
 		results, taps := tapped(t, f, v)
 		return taps[0], results
 	}
-	open := func() backend.KV {
-		kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: kvHeads, HeadDim: dim, DType: kvType, Slots: prefix + most})
+	open := func() backend.Storage {
+		kv, err := b.NewStorage(backend.KeysLayout(1, kvHeads, dim, kvType, prefix+most))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,7 @@ func refuseValues(t *testing.T, b backend.Backend) {
 	defer f.Close()
 	kv, closed := m.storage(t), m.storage(t)
 	closed.Close()
-	wide, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 2, HeadDim: m.layout.HeadDim, DType: backend.KVBF16, Slots: 40})
+	wide, err := b.NewStorage(backend.KeysLayout(1, 2, m.layout.Keys().HeadDim, backend.KVBF16, 40))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +104,9 @@ func refuseValues(t *testing.T, b backend.Backend) {
 		"no spans":               func(v *backend.Values) { v.Spans = nil },
 		"spans of one row":       func(v *backend.Values) { v.Spans[0].Rows = 1 },
 		"a span past its slots":  func(v *backend.Values) { v.Spans[0].Base = m.layout.Slots - 1 },
-		"no storage":             func(v *backend.Values) { v.Spans[0].KV = nil },
-		"closed storage":         func(v *backend.Values) { v.Spans[0].KV = closed },
-		"storage of other heads": func(v *backend.Values) { v.Spans[0].KV = wide },
+		"no storage":             func(v *backend.Values) { v.Spans[0].Storage = nil },
+		"closed storage":         func(v *backend.Values) { v.Spans[0].Storage = closed },
+		"storage of other heads": func(v *backend.Values) { v.Spans[0].Storage = wide },
 		"a wanted row too far":   func(v *backend.Values) { v.Want[0].Row = 2 },
 		"wanted rows in disorder": func(v *backend.Values) {
 			v.Want = []backend.Wanted{{Row: 1}, {Row: 0}}

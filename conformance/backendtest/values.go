@@ -12,7 +12,7 @@ import (
 type small struct {
 	b      backend.Backend
 	list   func() *listed // anew each time it is called
-	layout backend.KVLayout
+	layout backend.Layout
 }
 
 const smallVocabulary = 600
@@ -42,13 +42,13 @@ func newSmall(t *testing.T, b backend.Backend, bars backend.Bars) *small {
 		p.Head(x, norm, 1e-6, table, bars)
 		return p
 	}
-	return &small{b, list, backend.KVLayout{Layers: 1, KVHeads: kvHeads, HeadDim: dim, DType: backend.KVBF16, Slots: 400}}
+	return &small{b, list, backend.KeysLayout(1, kvHeads, dim, backend.KVBF16, 400)}
 }
 
 // storage opens keys and values of a sequence.
-func (s *small) storage(t *testing.T) backend.KV {
+func (s *small) storage(t *testing.T) backend.Storage {
 	t.Helper()
-	kv, err := s.b.NewKV(s.layout)
+	kv, err := s.b.NewStorage(s.layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +57,9 @@ func (s *small) storage(t *testing.T) backend.KV {
 }
 
 // values are those of rows of a sequence from base on.
-func (s *small) values(kv backend.KV, base, rows int, want ...backend.Wanted) backend.Values {
+func (s *small) values(kv backend.Storage, base, rows int, want ...backend.Wanted) backend.Values {
 	v := rowsOf(rows)
-	v.Spans, v.Want = []backend.Span{{KV: kv, Base: base, Rows: rows}}, want
+	v.Spans, v.Want = []backend.Span{{Storage: kv, Base: base, Rows: rows}}, want
 	for i := range rows {
 		v.Tokens[i], v.Positions[i] = int32((base+i)*37%smallVocabulary), int32(base+i)
 	}

@@ -14,15 +14,17 @@ func TestKVF16(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	made, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 8, DType: backend.KVF16, Slots: 70})
+	made, err := b.NewStorage(backend.KeysLayout(1, 1, 8, backend.KVF16, 70))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer made.Close()
-	c := made.(*kv)
+	c := made.(*storage)
 	x := []float32{1, -0.1, 65504, 65520, 1e6, float32(math.Inf(-1)), 1e-9, 3}
 	want := []float32{1, -0.099975586, 65504, 65504, 65504, -65504, 0, 3}
-	c.reserve(63, 65)
+	if err := c.Reserve(65); err != nil {
+		t.Fatal(err)
+	}
 	for _, index := range []int{63, 64} {
 		c.store(b.k, 0, 0, true, index, x)
 	}
