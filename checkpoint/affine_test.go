@@ -13,17 +13,17 @@ import (
 )
 
 func TestQuantizationConfig(t *testing.T) {
-	four, eight := &AffineFormat{4, 64}, &AffineFormat{8, 32}
+	four, eight := AffineFormat{Bits: 4, Group: 64}, AffineFormat{Bits: 8, Group: 32}
 	for _, tc := range []struct {
 		name, text string
 		want       *Quantization
 	}{
 		{"none", `{}`, nil},
-		{"plain", `{"quantization": {"group_size": 64, "bits": 4}}`, &Quantization{*four, map[string]*AffineFormat{}}},
-		{"its alias", `{"quantization_config": {"group_size": 64, "bits": 4, "mode": "affine"}}`, &Quantization{*four, map[string]*AffineFormat{}}},
+		{"plain", `{"quantization": {"group_size": 64, "bits": 4}}`, &Quantization{AffineFormat: four, Layers: map[string]*AffineFormat{}}},
+		{"its alias", `{"quantization_config": {"group_size": 64, "bits": 4, "mode": "affine"}}`, &Quantization{AffineFormat: four, Layers: map[string]*AffineFormat{}}},
 		{"layers", `{"quantization": {"group_size": 64, "bits": 4, "lm_head": false, "model.layers.0.mlp.up_proj": true,
 			"model.layers.0.mlp.down_proj": {"group_size": 32, "bits": 8}, "model.layers.1.mlp.down_proj": {"bits": 8}}}`,
-			&Quantization{*four, map[string]*AffineFormat{"lm_head": nil, "model.layers.0.mlp.down_proj": eight, "model.layers.1.mlp.down_proj": {8, 64}}}},
+			&Quantization{AffineFormat: four, Layers: map[string]*AffineFormat{"lm_head": nil, "model.layers.0.mlp.down_proj": &eight, "model.layers.1.mlp.down_proj": {Bits: 8, Group: 64}}}},
 	} {
 		var change set
 		if err := json.Unmarshal([]byte(tc.text), &change); err != nil {
