@@ -93,8 +93,8 @@ func (n Need) Invented(c *Config) bool {
 type Read uint8
 
 const (
-	ReadWhole Read = iota
-	ReadSome       // the rows, or the experts, that its tokens choose
+	ReadAll  Read = iota
+	ReadSome      // the rows, or the experts, that its tokens choose
 )
 
 // tensor is the parameter of one layer and expert.
@@ -131,4 +131,16 @@ func match(pattern, name string) (expert int, ok bool) {
 		return 0, false
 	}
 	return parseNumber(rest)
+}
+
+// ReadWhole reports whether a forward reads all of the parameter. A tied
+// embedding is the head, too, and a head that is stored beside it is not read.
+func (p *Parameter) ReadWhole(c *Config) bool {
+	switch {
+	case p.Role == Head:
+		return !c.TieEmbeddings
+	case p.Role == Embedding && c.TieEmbeddings:
+		return true
+	}
+	return p.Read == ReadAll
 }
