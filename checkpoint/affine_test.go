@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/internal/testhelp"
 )
 
 func TestQuantizationConfig(t *testing.T) {
@@ -52,7 +53,7 @@ func TestQuantizationConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ParseConfig(configWith(change))
-		wantError(t, tc.text, err, tc.want)
+		testhelp.OneLine(t, tc.text, err, tc.want)
 	}
 }
 
@@ -168,36 +169,9 @@ func TestAffineCheckpointRefuses(t *testing.T) {
 	} {
 		files := affineFiles(t, tc.edit)
 		_, err := New(maps.Clone(files))
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 		if err != nil && !strings.Contains(err.Error(), "1.safetensors") {
 			t.Errorf("%s: %v, want the file's name", tc.name, err)
 		}
 	}
-}
-
-// FuzzAffineCheckpoint: whatever config and header say, a checkpoint that opens
-// has only tensors whose sizes agree.
-func FuzzAffineCheckpoint(f *testing.F) {
-	files := affineFiles(f, nil)
-	f.Add(files["config.json"], files["1.safetensors"])
-	f.Add(files["config.json"], files["2.safetensors"])
-	f.Add([]byte(smallConfig), writeSafetensors(f, nil, []RawTensor{raw("a.weight", "U32", 1, 0, 1<<20), raw("a.scales", "BF16", 1, 0, 1)}))
-	f.Fuzz(func(t *testing.T, config, weights []byte) {
-		c, err := New(map[string][]byte{"config.json": config, "model.safetensors": weights})
-		if err != nil {
-			return
-		}
-		for _, name := range c.Names() {
-			x, ok := c.Tensor(name)
-			if !ok {
-				t.Fatalf("%s is listed and not there", name)
-			}
-			if x.DType.Affine() {
-				if err := x.Check(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		Inspect(c)
-	})
 }
