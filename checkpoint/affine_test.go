@@ -47,6 +47,7 @@ func TestQuantizationConfig(t *testing.T) {
 		{`{"quantization_config": {"quant_method": "hqq", "bits": 4, "group_size": 128}}`, `quantization_config.quant_method: found "hqq", want awq, gptq`},
 		{`{"quantization": {"group_size": 64, "bits": 4, "model.layers.0.mlp.up_proj": {"bits": 2}}}`, "quantization.model.layers.0.mlp.up_proj: bits: found 2"},
 		{`{"quantization": {"group_size": 64, "bits": 4, "model.layers.0.mlp.up_proj": 7}}`, "model.layers.0.mlp.up_proj: found 7, want false"},
+		{`{"quantization": {"group_size": 64, "bits": 4, "lm_head": 7}}`, "lm_head: found 7, want false"},
 	} {
 		var change set
 		if err := json.Unmarshal([]byte(tc.text), &change); err != nil {

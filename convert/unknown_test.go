@@ -10,6 +10,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/synthetic"
 )
 
 // more is a source with further tensors of zeros in bf16.
@@ -86,6 +87,23 @@ func TestUnknownTensorsAreKept(t *testing.T) {
 		}
 		if down, _ := q.Tensor("model.layers.0.mlp.down_proj.weight"); !down.DType.Affine() {
 			t.Errorf("%s: down_proj is %v", p.Name(), down.DType)
+		}
+	}
+}
+
+// A head that is stored beside a tied embedding is left out.
+func TestTiedHeadIsLeftOut(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		config := *smallCheckpoint(t, backend.BF16).Config()
+		config.TieEmbeddings = true
+		src := more{synthetic.RandomSource(&config, backend.BF16, 9), map[string][]int{"lm_head.weight": {96, 64}}, []string{"lm_head.weight"}}
+		config.TieEmbeddings = tied
+		q, _, err := Quantized(context.Background(), src, Policy{Bits: 4, Group: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, there := q.Tensor("lm_head.weight"); there == tied {
+			t.Errorf("tied %v: the head is there: %v", tied, there)
 		}
 	}
 }
