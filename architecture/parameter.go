@@ -89,12 +89,14 @@ func (n Need) Invented(c *Config) bool {
 	return n == Required || n == Usual || n == NeededUntied && !c.TieEmbeddings
 }
 
-// Read says how much of a parameter a forward reads.
+// Read says how much of a parameter a forward reads: all of it, or the rows or
+// experts that its tokens choose.
 type Read uint8
 
+// How much is read.
 const (
-	ReadAll  Read = iota
-	ReadSome      // the rows, or the experts, that its tokens choose
+	ReadAll Read = iota
+	ReadSome
 )
 
 // tensor is the parameter of one layer and expert.

@@ -129,7 +129,14 @@ func (l *loader) vector(role architecture.Role, class architecture.Class) backen
 	return v
 }
 
-// linear is a projection with its bias, where the source has one.
+// linear is a projection with its bias, where the source has one. The projection
+// itself has to be there, in one of its forms.
 func (l *loader) linear(role architecture.Role) backend.Linear {
-	return backend.Linear{Weight: l.matrix(role, architecture.ClassProjection), Bias: l.vector(role, architecture.ClassBias)}
+	y := backend.Linear{Weight: l.matrix(role, architecture.ClassProjection)}
+	if y.Weight == nil && l.err == nil {
+		t, _ := l.find(role, architecture.ClassProjection)
+		l.fail(fmt.Errorf("tensor %s is missing", t.Name))
+	}
+	y.Bias = l.vector(role, architecture.ClassBias)
+	return y
 }
