@@ -17,7 +17,7 @@ type Model struct {
 	backend backend.Backend
 
 	embed  backend.Matrix // [vocabulary, hidden]
-	blocks []block // of each layer
+	blocks []block        // of each layer
 	norm   backend.Vector
 	head   backend.Matrix // [vocabulary, hidden]; the embedding's where tied
 
