@@ -14,6 +14,7 @@ import (
 	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/eval"
+	"windrow/internal/unless"
 	"windrow/synthetic"
 )
 
@@ -312,7 +313,7 @@ func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options, windo
 
 // addText plans the first n prompts of a data set.
 func (p *benchPlan) addText(ctx context.Context, e *engine, name string, n int) error {
-	data, err := unlessCancelled(ctx, func() (*eval.Dataset, error) { return eval.Load(name) })
+	data, err := unless.Cancelled(ctx, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/internal/units"
 	"windrow/metal"
 	"windrow/model"
 	"windrow/synthetic"
@@ -175,7 +176,7 @@ func (r dryReport) table(out io.Writer) error {
 				name = "1 row"
 			}
 			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t\n", name, f.Context, f.Submits, f.Dispatches, strings.TrimSuffix(fmt.Sprintf("%.1f", f.PerLayer), ".0"),
-				bytesText(f.Read), bytesText(f.Written), digits(float64(f.FLOPs)/1e9))
+				units.Bytes(f.Read), units.Bytes(f.Written), units.Digits(float64(f.FLOPs)/1e9))
 		}
 		if err := w.Flush(); err != nil {
 			return err

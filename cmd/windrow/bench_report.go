@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"windrow/checkpoint"
+	"windrow/internal/units"
 )
 
 // measurements are the values of all repetitions.
@@ -217,7 +218,7 @@ func (r *benchReport) table(out io.Writer) error {
 		fmt.Fprintf(w, "one row at context %s\t%s ms\n", n, r.Spread.OneRowMS[n])
 	}
 	if s := r.Spread.OneRowBandwidth; s.Median > 0 {
-		fmt.Fprintf(w, "one row at context %d reads %s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, bytesText(r.OneRowBytes), 100*s.Median, 100*s.Min, 100*s.Max)
+		fmt.Fprintf(w, "one row at context %d reads %s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, units.Bytes(r.OneRowBytes), 100*s.Median, 100*s.Min, 100*s.Max)
 	}
 	if len(r.StepMS) > 0 {
 		fmt.Fprintf(w, "\nrows at context %d\tms\tc(rows)\n", r.Context)

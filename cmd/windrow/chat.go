@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
+	"windrow/internal/units"
 	"windrow/model"
 	"windrow/tokenizer"
 )
@@ -164,7 +165,7 @@ func (s *chatSession) stats() {
 	writeStats(s.err, s.lastOptions, *s.last, s.engine.backend.Features())
 	if s.cache != nil {
 		fmt.Fprintf(s.err, "context   %d of %d tokens, %s of keys and values\n",
-			len(s.held), s.engine.model.Config().MaxPositions, bytesText(s.cache.Bytes()))
+			len(s.held), s.engine.model.Config().MaxPositions, units.Bytes(s.cache.Bytes()))
 	}
 }
 

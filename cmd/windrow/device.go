@@ -12,6 +12,7 @@ import (
 	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/cuda"
+	"windrow/internal/units"
 	"windrow/metal"
 	"windrow/model"
 	"windrow/quant"
@@ -109,7 +110,7 @@ func openCUDA(m machineOptions, src checkpoint.Source, notes io.Writer) (*opened
 		err = unfit
 	}
 	if err == nil && uint64(weights) > free {
-		err = fmt.Errorf("cuda: the weights take %s, %s has %s free of %s", bytesText(weights), b.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
+		err = fmt.Errorf("cuda: the weights take %s, %s has %s free of %s", units.Bytes(weights), b.DeviceName(), units.Bytes(int64(free)), units.Bytes(int64(total)))
 	}
 	if err != nil {
 		b.Close()
@@ -127,7 +128,7 @@ func openGroup(o cuda.Options, n int, src checkpoint.Source) (*opened, error) {
 	part := model.DeviceBytes(src, n, o.Exact)
 	free, total, device, err := g.FreeMemory()
 	if err == nil && uint64(part) > free {
-		err = fmt.Errorf("cuda: a part of the weights takes %s, GPU %d (%s) has %s free of %s", bytesText(part), device, g.DeviceName(), bytesText(int64(free)), bytesText(int64(total)))
+		err = fmt.Errorf("cuda: a part of the weights takes %s, GPU %d (%s) has %s free of %s", units.Bytes(part), device, g.DeviceName(), units.Bytes(int64(free)), units.Bytes(int64(total)))
 	}
 	if err != nil {
 		g.Close()
@@ -156,7 +157,7 @@ func openMetal(m machineOptions, src checkpoint.Source, _ io.Writer) (*opened, e
 	}
 	if weights := model.DeviceBytes(src, 1, m.exact); weights > b.WorkingSet() {
 		b.Close()
-		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", bytesText(weights), b.DeviceName(), bytesText(b.WorkingSet()))
+		return nil, fmt.Errorf("metal: the weights take %s, %s can use %s", units.Bytes(weights), b.DeviceName(), units.Bytes(b.WorkingSet()))
 	}
 	// Until the kernels have met Apple's compiler, auto has the CPU to fall back on.
 	if err := b.Compile(types); err != nil {

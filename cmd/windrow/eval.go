@@ -13,6 +13,7 @@ import (
 
 	"windrow/decoder"
 	"windrow/eval"
+	"windrow/internal/unless"
 	"windrow/tokenizer"
 )
 
@@ -82,7 +83,7 @@ func evalGSM8K(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(c.String("data")) })
+	data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(c.String("data")) }, nil)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func evalPCache(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	prompts, err := unlessCancelled(c.Context, func() ([]eval.PCachePrompt, error) { return eval.LoadPrompts(c.String("data")) })
+	prompts, err := unless.Cancelled(c.Context, func() ([]eval.PCachePrompt, error) { return eval.LoadPrompts(c.String("data")) }, nil)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
+	"windrow/internal/unless"
 	"windrow/tokenizer"
 )
 
@@ -180,9 +181,9 @@ func readPrompt(c *cli.Context) ([]tokenizer.Message, error) {
 	}
 	text := c.Args().First()
 	if text == "-" {
-		b, err := unlessCancelled(c.Context, func() ([]byte, error) {
+		b, err := unless.Cancelled(c.Context, func() ([]byte, error) {
 			return io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
-		})
+		}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"windrow/checkpoint"
 	"windrow/decoder"
+	"windrow/internal/unless"
 	"windrow/model"
 	"windrow/models/tinygsm"
 	"windrow/tokenizer"
@@ -49,7 +50,7 @@ func openCheckpoint(ctx context.Context, path string) (*checkpoint.Checkpoint, s
 	if embedded(path) {
 		name = tinygsm.Name
 	}
-	c, err := unlessCancelled(ctx, func() (*checkpoint.Checkpoint, error) { return readCheckpoint(path) })
+	c, err := unless.Cancelled(ctx, func() (*checkpoint.Checkpoint, error) { return readCheckpoint(path) }, nil)
 	return c, name, err
 }
 
@@ -70,7 +71,7 @@ func openModel(ctx context.Context, path string, m machineOptions) (*engine, err
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: source, machine: m}
-	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, false) })
+	return unless.Cancelled(ctx, func() (*engine, error) { return e, e.load(ctx, false) }, nil)
 }
 
 // openEngine opens a model and its tokenizer.
@@ -80,7 +81,7 @@ func openEngine(ctx context.Context, path string, m machineOptions, noThink bool
 		return nil, err
 	}
 	e := &engine{name: name, checkpoint: source, machine: m, noThink: noThink}
-	return unlessCancelled(ctx, func() (*engine, error) { return e, e.load(ctx, true) })
+	return unless.Cancelled(ctx, func() (*engine, error) { return e, e.load(ctx, true) }, nil)
 }
 
 // load reads the tokenizer, if it is wanted, and the weights. After an error

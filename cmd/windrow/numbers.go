@@ -4,20 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-)
 
-// bytesText prints a number of bytes with the unit that reads best.
-func bytesText(n int64) string {
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	v, u := float64(n), 0
-	for v >= 1024 && u < len(units)-1 {
-		v, u = v/1024, u+1
-	}
-	if u == 0 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.3g %s", v, units[u])
-}
+	"windrow/internal/units"
+)
 
 // counted is a number of things: "1 argument", "2 arguments".
 func counted(n int, what string) string {
@@ -56,18 +45,5 @@ func newSpread(values []float64) spread {
 
 // String is "median (min–max)" in three digits.
 func (s spread) String() string {
-	return fmt.Sprintf("%s (%s–%s)", digits(s.Median), digits(s.Min), digits(s.Max))
-}
-
-// digits prints three significant digits without an exponent.
-func digits(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case a >= 10:
-		return fmt.Sprintf("%.1f", v)
-	case a >= 1:
-		return fmt.Sprintf("%.2f", v)
-	}
-	return fmt.Sprintf("%.3f", v)
+	return fmt.Sprintf("%s (%s–%s)", units.Digits(s.Median), units.Digits(s.Min), units.Digits(s.Max))
 }

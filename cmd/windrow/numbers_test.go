@@ -21,14 +21,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 28336376: "27 MiB", 16381470720: "15.3 GiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}
-
 func TestFinite(t *testing.T) {
 	if finite(2) != 2 || finite(math.NaN()) != -1 || finite(math.Inf(1)) != -1 {
 		t.Error("NaN and infinities must become -1: JSON has neither")

@@ -11,6 +11,7 @@ import (
 	"windrow/convert"
 	"windrow/decoder"
 	"windrow/eval"
+	"windrow/internal/unless"
 	"windrow/model"
 )
 
@@ -192,7 +193,7 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 			name = "tinygsm"
 		}
 	}
-	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) })
+	data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
 	if err != nil {
 		return fail(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"windrow/backend"
 	"windrow/decoder"
+	"windrow/internal/units"
 )
 
 // generation is the object that --json prints.
@@ -104,7 +105,7 @@ func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Fea
 func costText(c *decoder.CostModel) string {
 	var parts []string
 	for _, p := range c.Points() {
-		parts = append(parts, fmt.Sprintf("%d: %s", p.Rows, digits(c.Ratio(p.Rows))))
+		parts = append(parts, fmt.Sprintf("%d: %s", p.Rows, units.Digits(c.Ratio(p.Rows))))
 	}
 	return strings.Join(parts, ", ")
 }

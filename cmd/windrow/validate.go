@@ -11,6 +11,8 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/internal/units"
+	"windrow/internal/unless"
 	"windrow/model"
 )
 
@@ -92,7 +94,7 @@ func validate(c *cli.Context) error {
 	default:
 		tolerance = roundedTolerance
 	}
-	golden, err := unlessCancelled(c.Context, func() (*checkpoint.Safetensors, error) { return readGolden(name) })
+	golden, err := unless.Cancelled(c.Context, func() (*checkpoint.Safetensors, error) { return readGolden(name) }, nil)
 	if err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func readGolden(name string) (*checkpoint.Safetensors, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxGolden {
-		return nil, fmt.Errorf("%s: want a file of at most %s", name, bytesText(maxGolden))
+		return nil, fmt.Errorf("%s: want a file of at most %s", name, units.Bytes(maxGolden))
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
