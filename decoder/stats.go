@@ -10,10 +10,10 @@ type Stats struct {
 	Forwards     int `json:"forwards"`
 	Rows         int `json:"rows"`
 	// Drafts are those that verified checked, Accepted those of them that stood.
-	Drafts   int `json:"drafts,omitempty"`
-	Accepted int `json:"accepted,omitempty"`
+	Drafts   int `json:"drafts"`
+	Accepted int `json:"accepted"`
 	// Masks are all masks fed; LeastMasks and MostMasks are those of one step.
-	// Reports show MeanMasks and the extremes where a window adapts.
+	// Reports show them as StepMasks.
 	Masks          int     `json:"-"`
 	LeastMasks     int     `json:"-"`
 	MostMasks      int     `json:"-"`
@@ -53,6 +53,17 @@ func (s Stats) PCache() float64 { return ratio(float64(s.Tokens), float64(s.Rows
 
 // MeanRows is the mean number of rows of a decode forward.
 func (s Stats) MeanRows() float64 { return ratio(float64(s.Rows), float64(s.Forwards)) }
+
+// StepMasks is the number of masks of a decode forward: what an adaptive window
+// chose.
+type StepMasks struct {
+	Mean float64 `json:"mean"`
+	Min  int     `json:"min"`
+	Max  int     `json:"max"`
+}
+
+// StepMasks sums up the masks of all decode forwards.
+func (s Stats) StepMasks() StepMasks { return StepMasks{s.MeanMasks(), s.LeastMasks, s.MostMasks} }
 
 // MeanMasks is the mean number of masks of a decode forward.
 func (s Stats) MeanMasks() float64 { return ratio(float64(s.Masks), float64(s.Forwards)) }

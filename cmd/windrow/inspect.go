@@ -12,6 +12,7 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/cpu"
+	"windrow/engine"
 	"windrow/internal/units"
 )
 
@@ -83,12 +84,12 @@ func inspect(c *cli.Context) error {
 			return usagef("the model's name is empty")
 		}
 	}
-	source, name, err := openCheckpoint(c.Context, folder)
+	source, err := engine.OpenCheckpoint(c.Context, folder)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	in, err := newInspection(source, name, c.Bool("tensors"))
+	in, err := newInspection(source, engine.ModelName(folder), c.Bool("tensors"))
 	if err != nil {
 		return err
 	}

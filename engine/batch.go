@@ -1,0 +1,38 @@
+package engine
+
+import "windrow/model"
+
+// wanted says of which rows of a batch results are wanted.
+type wanted uint8
+
+const (
+	wantNone wanted = iota
+	wantLast        // of the last row
+	wantAll
+	wantLogits // of all rows, with their logits
+)
+
+// span is the next tokens of one sequence.
+type span struct {
+	cache  *model.Cache
+	tokens []int32
+}
+
+// batch packs spans, each at the positions that follow its cache's tokens. No id
+// is barred from the results.
+func batch(w wanted, spans ...span) *model.Batch {
+	b := &model.Batch{Want: model.Want{Logits: w == wantLogits, Except: -1}}
+	for _, s := range spans {
+		b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: len(b.Tokens), Rows: len(s.tokens)})
+		b.Tokens = append(b.Tokens, s.tokens...)
+		for i := range s.tokens {
+			b.Positions = append(b.Positions, int32(s.cache.Base()+i))
+		}
+	}
+	for r := range b.Tokens {
+		if w == wantAll || w == wantLogits || w == wantLast && r == len(b.Tokens)-1 {
+			b.Want.Rows = append(b.Want.Rows, int32(r))
+		}
+	}
+	return b
+}
