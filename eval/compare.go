@@ -15,7 +15,7 @@ type Variant interface {
 	// Encode returns the ids of a prompt and of the answer that follows it.
 	Encode(ctx context.Context, p Prompt, answer string) ([]int32, error)
 	// Force begins a text of n tokens.
-	Force(n int) (ForcedText, error)
+	Force(ctx context.Context, n int) (ForcedText, error)
 	// Close frees the weights.
 	Close()
 }

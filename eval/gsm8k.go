@@ -150,10 +150,10 @@ func prompt(c GSM8K, shots []Problem, p Problem) Prompt {
 	}
 	var m []Message
 	if c.System != "" {
-		m = append(m, Message{"system", c.System})
+		m = append(m, Message{Role: "system", Content: c.System})
 	}
 	for _, s := range shots {
-		m = append(m, Message{"user", s.Question}, Message{"assistant", s.Answer})
+		m = append(m, Message{Role: "user", Content: s.Question}, Message{Role: "assistant", Content: s.Answer})
 	}
-	return Prompt{Messages: append(m, Message{"user", p.Question})}
+	return Prompt{Messages: append(m, Message{Role: "user", Content: p.Question})}
 }

@@ -221,9 +221,9 @@ func (c PCache) prompt(p PCachePrompt) Prompt {
 	}
 	var m []Message
 	if c.System != "" {
-		m = append(m, Message{"system", c.System})
+		m = append(m, Message{Role: "system", Content: c.System})
 	}
-	return Prompt{Messages: append(m, Message{"user", p.Prompt})}
+	return Prompt{Messages: append(m, Message{Role: "user", Content: p.Prompt})}
 }
 
 func (r *PCacheReport) heading() string {

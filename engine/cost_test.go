@@ -1,4 +1,4 @@
-package main
+package engine
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"windrow/backend"
 	"windrow/decoder"
-	"windrow/models/tinygsm"
 )
 
 func testCost(t *testing.T) costHistory {
@@ -23,17 +22,17 @@ func testCost(t *testing.T) costHistory {
 
 func TestCostCache(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "there")
-	t.Setenv(cacheVariable, folder)
+	m := Measurements{Folder: folder, Build: "build"}
 	c := testCost(t)
-	if readCost("key") != nil {
+	if m.readCost("key") != nil {
 		t.Fatal("a cost out of nowhere")
 	}
-	writeCost("key", c)
-	if got := readCost("key"); !reflect.DeepEqual(got, c) {
+	m.write(costKind, "key", c)
+	if got := m.readCost("key"); !reflect.DeepEqual(got, c) {
 		t.Fatalf("read back %v, want %v", got, c)
 	}
-	if readCost("other key") != nil {
-		t.Error("found under another key")
+	if m.readCost("other key") != nil || (Measurements{folder, "other build"}).readCost("key") != nil {
+		t.Error("found under another key or for another build")
 	}
 	files, err := os.ReadDir(folder)
 	if err != nil || len(files) != 1 || !strings.HasPrefix(files[0].Name(), "cost-") || filepath.Ext(files[0].Name()) != ".json" {
@@ -45,49 +44,49 @@ func TestCostCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(points string) string {
-		return `{"key": "key", "runs": [{"time": "2026-01-02T03:04:05Z", "points": [` + points + `]}]}`
+		return `{"key": "build; key", "value": [{"time": "2026-01-02T03:04:05Z", "points": [` + points + `]}]}`
 	}
 	for name, content := range map[string]string{
 		"empty":          "",
 		"cut":            string(whole[:len(whole)/2]),
-		"other key":      strings.Replace(string(whole), `"key": "key"`, `"key": "yek"`, 1),
-		"no points":      `{"key": "key", "runs": [{}]}`,
-		"as it once was": `{"key": "key", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 2}]}`,
+		"other key":      strings.Replace(string(whole), `"key": "build; key"`, `"key": "build; yek"`, 1),
+		"no points":      `{"key": "build; key", "value": [{}]}`,
+		"as it once was": `{"key": "build; key", "runs": [{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 2}]}]}`,
 		"one point":      run(`{"rows": 1, "seconds": 1}`),
 		"negative":       run(`{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": -1}`),
 		"not from one":   run(`{"rows": 2, "seconds": 1}, {"rows": 3, "seconds": 1}`),
 		"wrong type":     run(`{"rows": "1", "seconds": 1}`),
 		"no time":        strings.Replace(run(`{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 1}`), "2026-", "x", 1),
-		"many":           `{"key": "key", "runs": [` + strings.Repeat(`{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 2}]},`, 10) + `]}`,
-		"larger than it": string(whole) + strings.Repeat(" ", maxCacheFile) + "!",
+		"many":           `{"key": "build; key", "value": [` + strings.Repeat(`{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 2}]},`, 9) + `{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 2}]}]}`,
+		"larger than it": string(whole) + strings.Repeat(" ", maxMeasurement) + "!",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := readCost("key"); (got != nil) != (name == "larger than it") {
+		if got := m.readCost("key"); (got != nil) != (name == "larger than it") {
 			t.Errorf("%s: read %v", name, got)
 		}
-		writeCost("key", c)
-		if readCost("key") == nil {
+		m.write(costKind, "key", c)
+		if m.readCost("key") == nil {
 			t.Errorf("%s: not replaced", name)
 		}
 	}
 }
 
 func TestCostCacheNowhere(t *testing.T) {
-	t.Setenv(cacheVariable, "off")
-	writeCost("key", testCost(t))
-	if readCost("key") != nil || costPath("key") != "" {
-		t.Error("off still caches")
+	m := Measurements{Folder: NoFolder}
+	m.write(costKind, "key", testCost(t))
+	if path, _ := m.path(costKind, "key"); m.readCost("key") != nil || path != "" {
+		t.Error("off still keeps")
 	}
 	// A folder that cannot be made is no error.
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(cacheVariable, file)
-	writeCost("key", testCost(t))
-	if readCost("key") != nil {
+	m.Folder = file
+	m.write(costKind, "key", testCost(t))
+	if m.readCost("key") != nil {
 		t.Error("read from under a file")
 	}
 }
@@ -126,12 +125,12 @@ func TestCostIsConfirmed(t *testing.T) {
 		"a clock that was ahead and not": {{1000 * time.Hour, 1, .7, true, quiet * 1.7}, {-900 * time.Hour, 1, 0, true, quiet}, {time.Minute, 1, 0, true, quiet}, {time.Minute, 1, 0, false, quiet}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(cacheVariable, t.TempDir())
+			m := Measurements{Folder: t.TempDir()}
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			for i, s := range starts {
 				now = now.Add(s.after)
 				measured := false
-				c := keptCost("key", now, func() (*decoder.CostModel, error) {
+				c := m.cost("key", now, func() (*decoder.CostModel, error) {
 					measured = true
 					var points []decoder.CostPoint
 					for _, n := range rows {
@@ -149,24 +148,28 @@ func TestCostIsConfirmed(t *testing.T) {
 		})
 	}
 	// What cannot be measured leaves what there is.
-	t.Setenv(cacheVariable, t.TempDir())
+	m := Measurements{Folder: t.TempDir()}
 	fails := func() (*decoder.CostModel, error) { return nil, errors.New("no") }
 	h := testCost(t)
-	if c := keptCost("key", h[0].Time, fails); c != nil {
+	if c := m.cost("key", h[0].Time, fails); c != nil {
 		t.Errorf("a table out of nowhere: %v", c)
 	}
-	writeCost("key", h)
-	if c := keptCost("key", h[0].Time.Add(time.Hour), fails); c == nil || !reflect.DeepEqual(c.Points(), h[0].Points) {
+	m.write(costKind, "key", h)
+	if c := m.cost("key", h[0].Time.Add(time.Hour), fails); c == nil || !reflect.DeepEqual(c.Points(), h[0].Points) {
 		t.Errorf("table %v, want the kept one", c)
 	}
 }
 
 func FuzzParseCost(f *testing.F) {
-	f.Add([]byte(`{"key": "key", "runs": [{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 1.5}]}]}`))
-	f.Add([]byte(`{"key": "key", "runs": [{"points": [{"rows": 1, "seconds": 1e-300}, {"rows": 9000000000000000000, "seconds": 1e308}]}]}`))
+	f.Add([]byte(`{"key": "key", "value": [{"time": "2026-01-02T03:04:05Z", "points": [{"rows": 1, "seconds": 1}, {"rows": 2, "seconds": 1.5}]}]}`))
+	f.Add([]byte(`{"key": "key", "value": [{"points": [{"rows": 1, "seconds": 1e-300}, {"rows": 9000000000000000000, "seconds": 1e308}]}]}`))
+	f.Add([]byte(`{"key": "key"}`))
 	f.Add([]byte(`[`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h := parseCost(b, "key")
+		var h costHistory
+		if !parseMeasurement(b, "key", &h) || !h.usable() {
+			return
+		}
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		h.recent(now).due(now)
 		h.confirmed()
@@ -183,83 +186,44 @@ func FuzzParseCost(f *testing.F) {
 }
 
 // TestMeasureCost: all points of a small model within the time, one of one row
-// and one more even where there is no time, the cached ones the second time.
+// and one more even where there is no time, the kept ones the second time.
 func TestMeasureCost(t *testing.T) {
-	if !tinygsm.Available {
-		t.Skip("built without the embedded model")
-	}
-	t.Setenv(cacheVariable, t.TempDir())
-	e, err := openModel(t.Context(), "", machineOptions{kv: backend.KVBF16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	c, err := measureCost(t.Context(), e, 0)
+	kept := Measurements{Folder: t.TempDir()}
+	e := openTiny(t, Options{Backend: CPU, Measurements: kept})
+	c, err := e.measureCost(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p := c.Points(); len(p) != 2 || p[0].Rows != 1 || p[1].Rows != 16 {
 		t.Errorf("without time: %v", p)
 	}
-	if c = e.cost(t.Context(), e.checkpoint); c == nil || len(c.Points()) < 2 {
+	if c = e.Cost(t.Context()); c == nil || len(c.Points()) < 2 {
 		t.Fatalf("measured %v", c)
 	}
-	if again := e.cost(t.Context(), e.checkpoint); again == nil || !reflect.DeepEqual(again.Points(), c.Points()) {
-		t.Errorf("the second time %v, want the cached %v", again, c.Points())
+	if again := openTiny(t, Options{Backend: CPU, Measurements: kept}).Cost(t.Context()); again == nil || !reflect.DeepEqual(again.Points(), c.Points()) {
+		t.Errorf("the second time %v, want the kept %v", again, c.Points())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c, err := measureCost(ctx, e, time.Second); err == nil {
+	if c, err := e.measureCost(ctx, time.Second); err == nil {
 		t.Errorf("cancelled, yet %v", c)
 	}
-	other := *e
-	other.machine.kv = backend.KVInt8
-	if costKey(e, e.checkpoint) == costKey(&other, e.checkpoint) {
+	if other := openTiny(t, Options{Backend: CPU, KV: backend.KVInt8}); e.costKey() == other.costKey() {
 		t.Error("the key leaves out the dtype of keys and values")
 	}
 }
 
-// A measurement that was cut short does not count for the rest of a session.
-func TestWindowChoiceCancelled(t *testing.T) {
-	if !tinygsm.Available {
-		t.Skip("built without the embedded model")
-	}
-	t.Setenv("WINDROW_CACHE", "off")
-	e, err := openEngine(t.Context(), "", machineOptions{kv: backend.KVBF16}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+// A measurement that was cut short does not count for the rest of the engine's
+// life.
+func TestAdaptiveCancelled(t *testing.T) {
+	e := openTiny(t, Options{Backend: CPU, Measurements: Measurements{Folder: NoFolder}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w, o := &windowChoice{}, decoder.Options{Mode: decoder.Verified, Window: 5}
-	if got := w.apply(ctx, e, o); got.Cost != nil || got.Window != 5 || w.measured {
-		t.Errorf("cancelled: cost %v, window %d, measured %t", got.Cost, got.Window, w.measured)
+	o := decoder.Options{Mode: decoder.Verified, Window: 5}
+	if got := e.Adaptive(ctx, o); got.Cost != nil || got.Window != 5 || e.rowCost.known {
+		t.Errorf("cancelled: cost %v, window %d, known %t", got.Cost, got.Window, e.rowCost.known)
 	}
-	if got := w.apply(t.Context(), e, o); got.Cost == nil || !w.measured {
-		t.Errorf("then: cost %v, measured %t", got.Cost, w.measured)
-	}
-}
-
-func TestWindowChoice(t *testing.T) {
-	for _, test := range []struct {
-		w           windowChoice
-		mode        decoder.Mode
-		temperature float32
-		want        bool
-	}{
-		{windowChoice{}, decoder.Verified, 0, true},
-		{windowChoice{}, decoder.Verified, 1, true},
-		{windowChoice{given: true, auto: true}, decoder.Verified, 1, true},
-		{windowChoice{}, decoder.WeDLM, 0, false},
-		{windowChoice{}, decoder.AR, 0, false},
-		{windowChoice{given: true, auto: true}, decoder.WeDLM, 0, true},
-		{windowChoice{given: true, auto: true}, decoder.AR, 0, false},
-		{windowChoice{given: true}, decoder.Verified, 0, false},
-	} {
-		o := decoder.Options{Mode: test.mode, Sampling: decoder.Sampling{Temperature: test.temperature}}
-		if got := test.w.adaptive(o); got != test.want {
-			t.Errorf("%+v in %s at temperature %v: adaptive %t", test.w, test.mode, test.temperature, got)
-		}
+	if got := e.Adaptive(t.Context(), o); got.Cost == nil || got.Window != adaptiveWindow || !e.rowCost.known {
+		t.Errorf("then: cost %v, window %d, known %t", got.Cost, got.Window, e.rowCost.known)
 	}
 }

@@ -1,7 +1,6 @@
-package main
+package engine
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -32,41 +31,25 @@ type costRun struct {
 // costHistory is what was measured, the oldest first.
 type costHistory []costRun
 
-// costFile is a cached history. The key is there in full, so that a file tells
-// what it is about and a collision of names is noticed.
-type costFile struct {
-	Key  string      `json:"key"`
-	Runs costHistory `json:"runs"`
-}
-
-// costPath is where the cost of a key is kept; "" for nowhere.
-func costPath(key string) string { return cachePath("cost", key) }
-
 // readCost returns what was measured of a key, nothing where there is no file
 // that can be used: it is then measured again.
-func readCost(key string) costHistory {
-	b := readCache(costPath(key))
-	if b == nil {
+func (m Measurements) readCost(key string) costHistory {
+	var h costHistory
+	if !m.read(costKind, key, &h) || !h.usable() {
 		return nil
 	}
-	return parseCost(b, key)
+	return h
 }
 
-func parseCost(b []byte, key string) costHistory {
-	var file costFile
-	if json.Unmarshal(b, &file) != nil || file.Key != key || len(file.Runs) > costRuns {
-		return nil
-	}
-	for _, run := range file.Runs {
+// usable checks what a file held.
+func (h costHistory) usable() bool {
+	for _, run := range h {
 		if _, err := decoder.NewCostModel(run.Points); err != nil || len(run.Points) < 2 {
-			return nil
+			return false
 		}
 	}
-	return file.Runs
+	return len(h) <= costRuns
 }
-
-// writeCost keeps what was measured.
-func writeCost(key string, h costHistory) { writeCache(costPath(key), costFile{key, h}) }
 
 // recent are the measurements that still count. One from the future was taken
 // by a wrong clock.
@@ -139,15 +122,15 @@ func leastPoints(least map[int]float64) (points []decoder.CostPoint) {
 	return points
 }
 
-// keptCost is c(rows) of a key at a start of the program: from the cache file,
-// and from a measurement where one is due, which is then kept. It is nil where
-// nothing can be measured.
-func keptCost(key string, now time.Time, measure func() (*decoder.CostModel, error)) *decoder.CostModel {
-	h := readCost(key).recent(now)
+// cost is c(rows) of a key at a start of the program: from the file, and from a
+// measurement where one is due, which is then kept. It is nil where nothing can be
+// measured.
+func (m Measurements) cost(key string, now time.Time, measure func() (*decoder.CostModel, error)) *decoder.CostModel {
+	h := m.readCost(key).recent(now)
 	if h.due(now) {
 		if c, err := measure(); err == nil {
 			h = append(h, costRun{now.UTC(), c.Points()})
-			writeCost(key, h)
+			m.write(costKind, key, h)
 		}
 	}
 	return h.table()

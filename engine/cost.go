@@ -1,4 +1,4 @@
-package main
+package engine
 
 import (
 	"context"
@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"windrow/checkpoint"
 	"windrow/decoder"
 )
+
+// adaptiveWindow is the most that an adaptive window weighs.
+const adaptiveWindow = 24
 
 // The measurement of c(rows) for the adaptive window.
 const (
@@ -33,14 +35,18 @@ var costRows = []int{1, 16, 8, 4, 1, 32, 2, 24, 12, 1, 6, 3, 20, 10, 1, 48}
 // than a second where no single forward takes longer. What else runs on the
 // machine only ever makes a forward slower: so rounds alternate over the
 // points, a point is the quickest of its rounds, and none is slower than one of
-// more rows.
-func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.CostModel, error) {
+// more rows. The caller has the turn.
+func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder.CostModel, error) {
 	start := time.Now()
 	late := func() bool { return time.Since(start) > limit }
-	s := newStopwatch(e, 0)
-	defer s.Close()
+	s := e.NewStopwatch(0)
+	defer func() {
+		for _, c := range s.contexts {
+			c.Close()
+		}
+	}()
 	context, most := shortContext, slices.Max(costRows)
-	if n := e.model.Config().MaxPositions; context+most > n {
+	if n := e.Config().MaxPositions; context+most > n {
 		if context, most = 0, min(most, n-1); most < 1 {
 			return nil, fmt.Errorf("a context of %d tokens has no room to measure in", n)
 		}
@@ -49,7 +55,7 @@ func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.
 		return nil, err
 	}
 	full := time.Since(start) * costContext / shortContext
-	if context == shortContext && full < limit/6 && costContext+most <= e.model.Config().MaxPositions {
+	if context == shortContext && full < limit/6 && costContext+most <= e.Config().MaxPositions {
 		context = costContext
 		if _, err := s.at(ctx, context, most); err != nil {
 			return nil, err
@@ -78,62 +84,51 @@ func measureCost(ctx context.Context, e *engine, limit time.Duration) (*decoder.
 	return decoder.NewCostModel(leastPoints(seconds))
 }
 
-// costKey names what c(rows) depends on: program, device, kernels, threads,
-// arithmetic and the shapes and formats of the weights, not their values.
-func costKey(e *engine, src checkpoint.Source) string {
-	f, c := e.backend.Features(), src.Config()
+// costKey names what c(rows) depends on besides the program: device, kernels,
+// threads, arithmetic and the shapes and formats of the weights, not their values.
+func (e *Engine) costKey() string {
+	f, c := e.Features(), e.source.Config()
 	h := sha256.New()
-	for _, name := range src.Names() {
-		if t, ok := src.Tensor(name); ok {
+	for _, name := range e.source.Names() {
+		if t, ok := e.source.Tensor(name); ok {
 			fmt.Fprintln(h, name, t.DType, t.Shape, t.Group)
 		}
 	}
-	return fmt.Sprintf("windrow %s %s, %s: %s, %s, %d threads, exact %t, KV %s; layers %d, heads %d/%d of %d, hidden %d/%d, vocabulary %d, weights %x",
-		version, commit(), e.backend.Name(), f.Description, f.Kernels, f.Threads, f.Exact, e.machine.kv,
+	return fmt.Sprintf("%s: %s, %s, %d threads, exact %t, KV %s; layers %d, heads %d/%d of %d, hidden %d/%d, vocabulary %d, weights %x",
+		e.BackendName(), f.Description, f.Kernels, f.Threads, f.Exact, e.options.KV,
 		c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.HiddenSize, c.IntermediateSize, c.VocabSize, h.Sum(nil)[:8])
 }
 
-// cost is c(rows) of an open model: what is kept of it, or measured now. It is
-// nil where it cannot be measured: then the window is fixed.
-func (e *engine) cost(ctx context.Context, src checkpoint.Source) *decoder.CostModel {
-	return keptCost(costKey(e, src), time.Now(), func() (*decoder.CostModel, error) { return measureCost(ctx, e, costTime) })
+// rowCost is c(rows) of an open model, once it is known. It is read and written by
+// who has the turn.
+type rowCost struct {
+	known bool
+	table *decoder.CostModel // nil: it cannot be measured
 }
 
-// windowChoice is what --window says: how many slots, or auto.
-type windowChoice struct {
-	given, auto bool
-	measured    bool
-	cost        *decoder.CostModel
+// Cost is c(rows) of the model on this machine: what is kept of it, or measured
+// now, which takes less than a second of the device. It is nil where it cannot be
+// measured, and where ctx ends before: then the next call measures.
+func (e *Engine) Cost(ctx context.Context) *decoder.CostModel {
+	if e.device.take(ctx) != nil {
+		return nil
+	}
+	defer e.device.give()
+	if !e.rowCost.known {
+		e.rowCost.table = e.options.Measurements.cost(e.costKey(), time.Now(), func() (*decoder.CostModel, error) { return e.measureCost(ctx, costTime) })
+		e.rowCost.known = ctx.Err() == nil
+	}
+	return e.rowCost.table
 }
 
-// adaptive reports whether the window adapts. Where nothing was asked for,
-// verified's does, as its text stays the same; wedlm's may depend on it.
-func (w *windowChoice) adaptive(o decoder.Options) bool {
-	switch o.Mode {
-	case decoder.Verified:
-		return w.auto || !w.given
-	case decoder.WeDLM:
-		return w.auto
-	}
-	return false
-}
-
-// apply completes the options for their mode. The cost is measured when it is
-// first needed.
-func (w *windowChoice) apply(ctx context.Context, e *engine, o decoder.Options) decoder.Options {
-	o.Cost = nil
-	if !w.adaptive(o) {
-		return o
-	}
-	if !w.measured {
-		// What was cut short is measured again at the next need.
-		w.cost = e.cost(ctx, e.checkpoint)
-		w.measured = ctx.Err() == nil
-	}
-	if w.cost != nil {
+// Adaptive makes the window of complete options adapt by c(rows), or leaves the
+// options as they are where that is not known. Verified's text stays the same;
+// wedlm's may then differ between machines and days.
+func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Options {
+	if o.Cost = e.Cost(ctx); o.Cost != nil {
 		// Two windows are the most rows of a step: a row must be the same in it
 		// as alone.
-		o.Cost, o.Window = w.cost, min(autoWindow, max(1, e.backend.Features().BatchInvariantRows/2))
+		o.Window = min(adaptiveWindow, max(1, e.Features().BatchInvariantRows/2))
 	}
 	return o
 }

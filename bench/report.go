@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -6,32 +6,18 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"windrow/checkpoint"
+	"windrow/decoder"
+	"windrow/engine"
+	"windrow/internal/units"
 )
 
-// measurements are the values of all repetitions.
-type measurements struct {
-	bandwidth, share []float64
-	prefill          map[int][]float64 // tokens/s by size
-	steps, c         map[int][]float64 // ms, and the ratio to one row, by rows
-	contexts         map[int][]float64 // ms of one row by context
-	batches          [][]float64       // ms by batch
-	modes            [][][]modeRun     // by text, mode and repetition
-}
-
-func newMeasurements(texts, modes int) *measurements {
-	m := &measurements{prefill: map[int][]float64{}, steps: map[int][]float64{}, c: map[int][]float64{}, contexts: map[int][]float64{}}
-	for range texts {
-		m.modes = append(m.modes, make([][]modeRun, modes))
-	}
-	return m
-}
-
-// benchReport is the object that bench --json prints. Figures are medians;
+// Report is the object that bench --json prints. Figures are medians;
 // spread holds them with their extremes.
-type benchReport struct {
+type Report struct {
 	Model         string             `json:"model"`
 	DType         string             `json:"dtype"`
 	Backend       string             `json:"backend"`
@@ -50,104 +36,108 @@ type benchReport struct {
 	OneRowMS        map[string]float64 `json:"one_row_ms"`
 	OneRowBytes     int64              `json:"one_row_bytes"`
 	OneRowBandwidth float64            `json:"one_row_bandwidth_share"`
-	Modes           []benchMode        `json:"modes"`
+	Modes           []ModeReport       `json:"modes"`
 	// BatchMS is the time of steps that serve several sequences, by
 	// SEQUENCESxROWS.
 	BatchMS map[string]float64 `json:"batch_ms,omitempty"`
 	// Launches is how many kernels and copies the last step had; 0 on a CPU.
 	Launches int `json:"launches,omitempty"`
-	batches  []benchBatch
+	batches  []Batch
 	// AutoC is the c(rows) that the adaptive windows chose by: measured once for
 	// this model and machine, and kept.
 	AutoC  map[string]float64 `json:"auto_c,omitempty"`
 	autoC  string
-	Spread benchSpread `json:"spread"`
+	Spread Spreads `json:"spread"`
 }
 
-type benchMode struct {
+// ModeReport is a mode on a data set. The counters are sums over its prompts.
+type ModeReport struct {
 	Data                  string  `json:"data"`
 	Mode                  string  `json:"mode"`
 	DecodeTokensPerSecond float64 `json:"decode_tokens_per_second"`
 	TokensPerForward      float64 `json:"tokens_per_forward"`
 	PCache                float64 `json:"p_cache"`
 	MeanRows              float64 `json:"mean_rows"`
-	Tokens                int     `json:"tokens"`
-	Drafts                int     `json:"drafts"`
-	Accepted              int     `json:"accepted"`
+	decoder.Stats
 	// Masks are those of a step: what an adaptive window chose.
-	Masks masksChosen `json:"masks"`
+	Masks decoder.StepMasks `json:"masks"`
 	// Speedup is the median of the paired ratios to the first mode on the same
 	// data.
 	Speedup       float64 `json:"speedup"`
-	SpeedupSpread spread  `json:"speedup_spread"`
-	Spread        spread  `json:"spread"`
+	SpeedupSpread Spread  `json:"speedup_spread"`
+	Spread        Spread  `json:"spread"`
 }
 
-type benchSpread struct {
-	BandwidthGBps   spread            `json:"bandwidth_gbps"`
-	OneRowBandwidth spread            `json:"one_row_bandwidth_share"`
-	Prefill         map[string]spread `json:"prefill"`
-	StepMS          map[string]spread `json:"step_ms"`
-	C               map[string]spread `json:"c"`
-	OneRowMS        map[string]spread `json:"one_row_ms"`
-	BatchMS         map[string]spread `json:"batch_ms,omitempty"`
+// Spreads are a report's figures with their extremes.
+type Spreads struct {
+	BandwidthGBps   Spread            `json:"bandwidth_gbps"`
+	OneRowBandwidth Spread            `json:"one_row_bandwidth_share"`
+	Prefill         map[string]Spread `json:"prefill"`
+	StepMS          map[string]Spread `json:"step_ms"`
+	C               map[string]Spread `json:"c"`
+	OneRowMS        map[string]Spread `json:"one_row_ms"`
+	BatchMS         map[string]Spread `json:"batch_ms,omitempty"`
 }
 
-func (p *benchPlan) report(e *engine, src checkpoint.Source, s *stopwatch, m *measurements) *benchReport {
-	f := e.backend.Features()
-	r := &benchReport{
-		Model: e.name, DType: weightDType(src), Backend: e.backend.Name(), Kernels: f.Kernels, Exact: f.Exact,
-		KVDType: e.machine.kv.String(), Threads: f.Threads, Repetitions: p.reps, Context: p.context,
-		OneRowBytes: s.stepBytes(src, p.context), Modes: []benchMode{},
-		Spread: benchSpread{
-			BandwidthGBps: newSpread(m.bandwidth), OneRowBandwidth: newSpread(m.share),
-			Prefill: spreads(m.prefill), StepMS: spreads(m.steps), C: spreads(m.c), OneRowMS: spreads(m.contexts),
+func (r *runner) report() *Report {
+	e, f := r.engine, r.engine.Features()
+	y := &Report{
+		Model: e.Name(), DType: weightDType(e.Source()), Backend: e.BackendName(), Kernels: f.Kernels, Exact: f.Exact,
+		KVDType: e.KV().String(), Threads: f.Threads, Repetitions: r.Repetitions, Context: r.Context,
+		OneRowBytes: r.watch.StepBytes(r.Context), Launches: e.Launches(), Modes: []ModeReport{},
+		Spread: Spreads{
+			BandwidthGBps: newSpread(r.bandwidth), OneRowBandwidth: newSpread(r.share),
+			Prefill: spreads(r.prefill), StepMS: spreads(r.steps), C: spreads(r.c), OneRowMS: spreads(r.contexts),
 		},
 	}
-	r.BandwidthGBps, r.OneRowBandwidth = r.Spread.BandwidthGBps.Median, r.Spread.OneRowBandwidth.Median
-	r.Prefill, r.StepMS, r.C, r.OneRowMS = medians(r.Spread.Prefill), medians(r.Spread.StepMS), medians(r.Spread.C), medians(r.Spread.OneRowMS)
-	if r.batches = p.batches; len(p.batches) > 0 {
-		r.Spread.BatchMS = map[string]spread{}
-		for i, b := range p.batches {
-			r.Spread.BatchMS[b.String()] = newSpread(m.batches[i])
+	y.BandwidthGBps, y.OneRowBandwidth = y.Spread.BandwidthGBps.Median, y.Spread.OneRowBandwidth.Median
+	y.Prefill, y.StepMS, y.C, y.OneRowMS = medians(y.Spread.Prefill), medians(y.Spread.StepMS), medians(y.Spread.C), medians(y.Spread.OneRowMS)
+	if y.batches = r.Batches; len(r.Batches) > 0 {
+		y.Spread.BatchMS = map[string]Spread{}
+		for i, b := range r.Batches {
+			y.Spread.BatchMS[b.String()] = newSpread(r.batches[i])
 		}
-		r.BatchMS = medians(r.Spread.BatchMS)
+		y.BatchMS = medians(y.Spread.BatchMS)
 	}
-	if e.backend.launches != nil {
-		r.Launches = e.backend.launches()
-	}
-	for t, text := range p.texts {
-		for i, mode := range p.modes {
-			r.Modes = append(r.Modes, newBenchMode(text.name, mode.name, m.modes[t][i], m.modes[t][0]))
+	for t, text := range r.Texts {
+		for i, mode := range r.Modes {
+			y.Modes = append(y.Modes, newModeReport(text.Name, mode.Name, r.modes[t][i], r.modes[t][0]))
 		}
 	}
-	if p.cost != nil {
-		r.AutoC, r.autoC = map[string]float64{}, costText(p.cost)
-		for _, point := range p.cost.Points() {
-			r.AutoC[strconv.Itoa(point.Rows)] = p.cost.Ratio(point.Rows)
+	if r.Cost != nil {
+		y.AutoC, y.autoC = map[string]float64{}, CostText(r.Cost)
+		for _, point := range r.Cost.Points() {
+			y.AutoC[strconv.Itoa(point.Rows)] = r.Cost.Ratio(point.Rows)
 		}
 	}
-	return r
+	return y
 }
 
-// newBenchMode sums up a mode's repetitions, paired with the first mode's. The
-// counters are equal in all of them.
-func newBenchMode(data, mode string, runs, first []modeRun) benchMode {
+// newModeReport sums up a mode's repetitions, paired with the first mode's. The
+// counters are equal in all of them, the times those of the last.
+func newModeReport(data, mode string, runs, first []decoder.Stats) ModeReport {
 	var rates, ratios []float64
 	for rep, run := range runs {
-		rates = append(rates, run.tokensPerSecond())
-		if f := first[rep].tokensPerSecond(); f > 0 {
-			ratios = append(ratios, run.tokensPerSecond()/f)
+		rates = append(rates, run.TokensPerSecond())
+		if f := first[rep].TokensPerSecond(); f > 0 {
+			ratios = append(ratios, run.TokensPerSecond()/f)
 		}
 	}
 	last := runs[len(runs)-1]
-	return benchMode{
+	return ModeReport{
 		Data: data, Mode: mode, DecodeTokensPerSecond: newSpread(rates).Median, Spread: newSpread(rates),
-		TokensPerForward: over(last.tokens, last.forwards), PCache: over(last.tokens, last.rows), MeanRows: over(last.rows, last.forwards),
-		Tokens: last.tokens, Drafts: last.drafts, Accepted: last.accepted,
-		Masks:   masksChosen{over(last.masks, last.forwards), last.leastMasks, last.mostMasks},
+		TokensPerForward: last.TokensPerForward(), PCache: last.PCache(), MeanRows: last.MeanRows(), Stats: last, Masks: last.StepMasks(),
 		Speedup: newSpread(ratios).Median, SpeedupSpread: newSpread(ratios),
 	}
+}
+
+// CostText is c(rows) over c(1), in one line.
+func CostText(c *decoder.CostModel) string {
+	var parts []string
+	for _, p := range c.Points() {
+		parts = append(parts, fmt.Sprintf("%d: %s", p.Rows, units.Digits(c.Ratio(p.Rows))))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // weightDType is the dtype that most of the weights have: that of the layers'
@@ -167,15 +157,15 @@ func weightDType(src checkpoint.Source) string {
 	return most
 }
 
-func spreads(values map[int][]float64) map[string]spread {
-	out := map[string]spread{}
+func spreads(values map[int][]float64) map[string]Spread {
+	out := map[string]Spread{}
 	for k, v := range values {
 		out[strconv.Itoa(k)] = newSpread(v)
 	}
 	return out
 }
 
-func medians(s map[string]spread) map[string]float64 {
+func medians(s map[string]Spread) map[string]float64 {
 	out := map[string]float64{}
 	for k, v := range s {
 		out[k] = v.Median
@@ -184,7 +174,7 @@ func medians(s map[string]spread) map[string]float64 {
 }
 
 // ascending are a table's keys in the order of their numbers.
-func ascending(s map[string]spread) []string {
+func ascending(s map[string]Spread) []string {
 	return slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		x, _ := strconv.Atoi(a)
 		y, _ := strconv.Atoi(b)
@@ -192,8 +182,8 @@ func ascending(s map[string]spread) []string {
 	})
 }
 
-// table prints the report for people.
-func (r *benchReport) table(out io.Writer) error {
+// Table prints the report for people.
+func (r *Report) Table(out io.Writer) error {
 	exact := ""
 	if r.Exact {
 		exact = ", exact"
@@ -206,7 +196,7 @@ func (r *benchReport) table(out io.Writer) error {
 		r.Model, r.DType, r.Backend, r.Kernels, exact, threads, r.KVDType, r.Repetitions)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	what := "read"
-	if r.Backend != backendCPU {
+	if r.Backend != engine.CPU {
 		what = "copy"
 	}
 	fmt.Fprintf(w, "%s bandwidth\t%s GB/s\n", what, r.Spread.BandwidthGBps)
@@ -217,7 +207,7 @@ func (r *benchReport) table(out io.Writer) error {
 		fmt.Fprintf(w, "one row at context %s\t%s ms\n", n, r.Spread.OneRowMS[n])
 	}
 	if s := r.Spread.OneRowBandwidth; s.Median > 0 {
-		fmt.Fprintf(w, "one row at context %d reads %s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, bytesText(r.OneRowBytes), 100*s.Median, 100*s.Min, 100*s.Max)
+		fmt.Fprintf(w, "one row at context %d reads %s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, units.Bytes(r.OneRowBytes), 100*s.Median, 100*s.Min, 100*s.Max)
 	}
 	if len(r.StepMS) > 0 {
 		fmt.Fprintf(w, "\nrows at context %d\tms\tc(rows)\n", r.Context)
@@ -229,7 +219,7 @@ func (r *benchReport) table(out io.Writer) error {
 		if i == 0 {
 			fmt.Fprintf(w, "\nsequences of rows at context %d\tms\n", r.Context)
 		}
-		fmt.Fprintf(w, "%d × %d\t%s\n", b.sequences, b.rows, r.Spread.BatchMS[b.String()])
+		fmt.Fprintf(w, "%d × %d\t%s\n", b.Sequences, b.Rows, r.Spread.BatchMS[b.String()])
 	}
 	if r.Launches > 0 {
 		fmt.Fprintf(w, "\nkernels and copies of the last step\t%d\n", r.Launches)
@@ -240,7 +230,7 @@ func (r *benchReport) table(out io.Writer) error {
 			data = m.Data
 			fmt.Fprintf(w, "\nmode on %s\ttokens/s\ttokens per forward\tp_cache\trows\tmasks\tdrafts accepted\ttimes %s\n", data, r.Modes[0].Mode)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3f\t%.1f\t%s\t%s\t%s\n", m.Mode, m.Spread, m.TokensPerForward, m.PCache, m.MeanRows, m.masks(), m.acceptance(), m.SpeedupSpread)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3f\t%.1f\t%s\t%s\t%s\n", m.Mode, m.Spread, m.TokensPerForward, m.PCache, m.MeanRows, m.maskText(), m.acceptance(), m.SpeedupSpread)
 	}
 	if err := w.Flush(); err != nil || r.autoC == "" {
 		return err
@@ -249,11 +239,11 @@ func (r *benchReport) table(out io.Writer) error {
 	return err
 }
 
-func (m *benchMode) masks() string {
+func (m *ModeReport) maskText() string {
 	return fmt.Sprintf("%.1f (%d–%d)", m.Masks.Mean, m.Masks.Min, m.Masks.Max)
 }
 
-func (m *benchMode) acceptance() string {
+func (m *ModeReport) acceptance() string {
 	if m.Drafts == 0 {
 		return "–"
 	}
