@@ -142,12 +142,12 @@ func (f *forward) ready(v *backend.Values) error {
 		return err
 	}
 	for i, s := range v.Spans {
-		if c, ok := s.Storage.(*storage); !ok || c.pages == nil || c.b != f.b {
+		if c, ok := s.Storage.(*storage); !ok || !c.Open() || c.b != f.b {
 			return fmt.Errorf("span %d has no open storage of this backend", i)
 		}
 	}
 	for i, s := range v.Spans {
-		if err := s.Storage.(*storage).writable(s.Base, s.Base+s.Rows); err != nil {
+		if err := s.Storage.(*storage).Writable(s.Base, s.Base+s.Rows); err != nil {
 			return backend.InSpan(i, err)
 		}
 	}

@@ -2,11 +2,11 @@ package cpu
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/quant"
 )
 
@@ -18,17 +18,16 @@ const pageSlots = backend.PageTokens
 // so that one of them cannot make a sequence infinite.
 const maxF16 = 65504
 
-// storage is one sequence's keys and values, in pages that are made when first
-// written: memory follows the tokens held, not the capacity.
+// storage is one sequence's keys and values.
 //
 // A page holds, for each layer with keys and each KV head, pageSlots keys and then
 // pageSlots values, so that attention reads runs of pageSlots · head bytes.
 type storage struct {
+	*paging.Table[[]byte]
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
 	row    int // bytes of one head's vector
-	pages  []*page
 
 	// turned: values are kept [head dim, pageSlots] in each tile, for attendPages,
 	// and those past the last row of a forward are 0. written is how many indices
@@ -37,10 +36,20 @@ type storage struct {
 	written []int
 }
 
-// page is some tokens' keys and values, of one storage or of several.
-type page struct {
-	data   []byte
-	owners int
+// pages makes pages of zeros, of that many bytes.
+type pages int64
+
+func (n pages) Take() ([]byte, error) {
+	p := make([]byte, n)
+	adviseHugePages(p)
+	return p, nil
+}
+
+func (n pages) Give([]byte) {} // nobody has it any more
+
+func (n pages) Copy(to, from []byte) error {
+	copy(to, from)
+	return nil
 }
 
 // NewStorage takes nothing yet but the page table.
@@ -53,215 +62,82 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 			return nil, &backend.UnsupportedError{Backend: "cpu", What: "storage of a recurrent layer's state"}
 		}
 	}
-	c := &storage{b: b, layout: l, keys: l.Keys(), pages: make([]*page, (l.Slots+pageSlots-1)/pageSlots)}
+	return b.storageOf(paging.New(l, pages(l.Keys().PageBytes()), &b.budget)), nil
+}
+
+func (b *Backend) storageOf(t *paging.Table[[]byte]) *storage {
+	c := &storage{Table: t, b: b, layout: t.Layout()}
+	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
-	if b.turns(&l) {
+	if b.turns(&c.layout) {
 		c.turned, c.written = true, make([]int, c.keys.Layers)
 	}
-	return c, nil
+	return c
 }
 
 // Budget is what all storage is taken from.
 func (b *Backend) Budget() *backend.Budget { return &b.budget }
 
-func (c *storage) Layout() backend.Layout { return c.layout }
-
-// Bytes counts the pages made so far.
-func (c *storage) Bytes() (n int64) {
-	for _, p := range c.pages {
-		if p != nil {
-			n += int64(len(p.data))
-		}
-	}
-	return n
-}
-
-// Close drops the pages.
-func (c *storage) Close() {
-	for i := range c.pages {
-		c.drop(i)
-	}
-	c.pages = nil
-}
-
-// drop forgets a page; the last of its owners gives its memory back.
-func (c *storage) drop(i int) {
-	p := c.pages[i]
-	if p == nil {
-		return
-	}
-	c.pages[i] = nil
-	if p.owners--; p.owners == 0 {
-		c.b.budget.Give(int64(len(p.data)))
-	}
-}
-
-// newPage makes a page of zeros.
-func (c *storage) newPage() (*page, error) {
-	n := c.keys.PageBytes()
-	if err := c.b.budget.Take(n); err != nil {
-		return nil, err
-	}
-	p := &page{data: make([]byte, n), owners: 1}
-	adviseHugePages(p.data)
-	return p, nil
-}
-
-// Reserve makes the pages of the first indices.
-func (c *storage) Reserve(tokens int) error {
-	if c.pages == nil {
-		return errClosedStorage
-	}
-	var made []int
-	for i := range (min(tokens, c.layout.Slots) + pageSlots - 1) / pageSlots {
-		if c.pages[i] != nil {
-			continue
-		}
-		p, err := c.newPage()
-		if err != nil {
-			for _, i := range made {
-				c.drop(i)
-			}
-			return err
-		}
-		c.pages[i], made = p, append(made, i)
-	}
-	return nil
-}
-
-// writable makes pages of its own for indices [from, to).
-func (c *storage) writable(from, to int) error {
-	for i := from; i < to; i++ {
-		at := c.layout.Slot(i) / pageSlots
-		was := c.pages[at]
-		if was != nil && was.owners == 1 {
-			continue
-		}
-		p, err := c.newPage()
-		if err != nil {
-			return err
-		}
-		if was != nil { // another storage reads it
-			copy(p.data, was.data)
-			c.drop(at)
-		}
-		c.pages[at] = p
-	}
-	return nil
-}
-
-var errClosedStorage = errors.New("cpu: the storage is closed")
-
 // Fork shares the full pages of the first n indices, and copies the last.
 func (c *storage) Fork(n, slots int) (backend.Storage, error) {
-	switch {
-	case c.pages == nil:
-		return nil, errClosedStorage
-	case c.layout.Window != 0:
-		return nil, errors.New("cpu: a storage that rotates cannot be forked")
-	case n < 0 || n > c.layout.Slots || n > slots:
-		return nil, fmt.Errorf("cpu: a fork of %d tokens with %d slots, of a storage of %d", n, slots, c.layout.Slots)
-	}
-	l := c.layout
-	l.Slots = slots
-	made, err := c.b.NewStorage(l)
+	t, err := c.Table.Fork(n, slots)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	y := made.(*storage)
-	full := n / pageSlots
-	for i, p := range c.pages[:full] {
-		if p == nil {
-			y.Close()
-			return nil, fmt.Errorf("cpu: a fork of %d tokens, of which some were never written", n)
-		}
-		p.owners++
-		y.pages[i] = p
-	}
-	if n%pageSlots != 0 {
-		if c.pages[full] == nil {
-			y.Close()
-			return nil, fmt.Errorf("cpu: a fork of %d tokens, of which some were never written", n)
-		}
-		p, err := y.newPage()
-		if err != nil {
-			y.Close()
-			return nil, err
-		}
-		copy(p.data, c.pages[full].data)
-		y.pages[full] = p
-	}
+	y := c.b.storageOf(t)
 	for i := range y.written {
 		y.written[i] = min(c.written[i], (n+pageSlots-1)/pageSlots*pageSlots)
 	}
 	return y, nil
 }
 
-// Reach is n, but for a rotating storage that has dropped what n would see.
-func (c *storage) Reach(n, base int) int { return c.layout.Reach(n, base) }
-
 // Export copies a page; values that are kept by dimension are brought in order.
-func (c *storage) Export(i int, dst []byte) error { return c.carry(i, dst, false) }
+func (c *storage) Export(i int, dst []byte) error {
+	page, err := c.Page(i, dst)
+	if err != nil {
+		return fmt.Errorf("cpu: export: %w", err)
+	}
+	c.carry(page, dst, false)
+	return nil
+}
 
 // Import writes a page.
 func (c *storage) Import(i int, src []byte) error {
-	if c.pages == nil {
-		return errClosedStorage
+	page, err := c.NewPage(i, src)
+	if err != nil {
+		return fmt.Errorf("cpu: import: %w", err)
 	}
-	if i >= 0 && i < len(c.pages) {
-		if err := c.writable(i*pageSlots, min((i+1)*pageSlots, c.layout.Slots)); err != nil {
-			return err
-		}
+	c.carry(page, src, true)
+	for layer := range c.written {
+		c.written[layer] = max(c.written[layer], min((i+1)*pageSlots, c.layout.Slots))
 	}
-	return c.carry(i, src, true)
+	return nil
 }
 
 // carry copies a page to or from its exported form.
-func (c *storage) carry(i int, exported []byte, in bool) error {
-	switch {
-	case c.pages == nil:
-		return errClosedStorage
-	case c.layout.Window != 0:
-		return errors.New("cpu: pages of a storage that rotates are not exported")
-	case i < 0 || i >= len(c.pages) || c.pages[i] == nil:
-		return fmt.Errorf("cpu: page %d of %d was never written", i, len(c.pages))
-	case len(exported) != c.keys.ExportedPage():
-		return fmt.Errorf("cpu: a page of %d bytes, want %d", len(exported), c.keys.ExportedPage())
-	}
-	data := c.pages[i].data
-	if !c.turned {
+func (c *storage) carry(page, exported []byte, in bool) {
+	move := func(page, exported []byte) {
 		if in {
-			copy(data, exported)
+			copy(page, exported)
 		} else {
-			copy(exported, data)
+			copy(exported, page)
 		}
-		return nil
+	}
+	if !c.turned {
+		move(page, exported)
+		return
 	}
 	half, d := pageSlots*c.row, c.keys.HeadDim
-	for at := 0; at < len(data); at += 2 * half {
-		values, plain := data[at+half:at+2*half], exported[at+half:at+2*half]
-		if in {
-			copy(data[at:at+half], exported[at:at+half])
-		} else {
-			copy(exported[at:at+half], data[at:at+half])
-		}
+	for at := 0; at < len(page); at += 2 * half {
+		move(page[at:at+half], exported[at:at+half])
+		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
 		for slot := range pageSlots {
 			for k := range d {
-				a, b := values[2*(k*pageSlots+slot):], plain[2*(slot*d+k):]
-				if in {
-					a[0], a[1] = b[0], b[1]
-				} else {
-					b[0], b[1] = a[0], a[1]
-				}
+				turned, straight := 2*(k*pageSlots+slot), 2*(slot*d+k)
+				move(values[turned:turned+2], plain[straight:straight+2])
 			}
 		}
 	}
-	if in {
-		for layer := range c.written {
-			c.written[layer] = max(c.written[layer], min((i+1)*pageSlots, c.layout.Slots))
-		}
-	}
-	return nil
 }
 
 // run returns the bytes of n keys (or values) of a head from an index on; the
@@ -273,7 +149,7 @@ func (c *storage) run(layer, head int, values bool, index, n int) []byte {
 		at++
 	}
 	at = (at*pageSlots + slot%pageSlots) * c.row
-	return c.pages[slot/pageSlots].data[at : at+n*c.row]
+	return c.At(slot / pageSlots)[at : at+n*c.row]
 }
 
 // tile is the page's keys and values of a head around an index.
@@ -281,7 +157,7 @@ func (c *storage) tile(layer, head, index int) []byte {
 	slot := c.layout.Slot(index)
 	n := 2 * pageSlots * c.row
 	at := (layer*c.keys.KVHeads + head) * n
-	return c.pages[slot/pageSlots].data[at : at+n]
+	return c.At(slot / pageSlots)[at : at+n]
 }
 
 // store encodes one head's vector.
