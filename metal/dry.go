@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"context"
 	"strings"
 
 	"windrow/backend"
@@ -69,10 +70,10 @@ func (m *dryMemory) free(view)              {}
 func (m *dryMemory) bytes(view, int) []byte { return nil }
 func (m *dryMemory) maxBuffer() int         { return 1 << 40 }
 
-func (m *dryMemory) encode(f func(e encoder)) error {
+func (m *dryMemory) submit(_ context.Context, f func(e encoder)) (wait func() error, err error) {
 	m.count.Submits++
 	f(m)
-	return nil
+	return func() error { return nil }, nil
 }
 
 func (m *dryMemory) dispatch(d dispatch) {

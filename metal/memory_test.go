@@ -2,6 +2,7 @@ package metal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -47,8 +48,10 @@ func (m *hostMemory) free(v view) { delete(m.buffers, v.buffer) }
 
 func (m *hostMemory) bytes(v view, n int) []byte { return m.buffers[v.buffer][v.offset : v.offset+n] }
 
-func (m *hostMemory) encode(func(e encoder)) error { return errors.New("no device") }
-func (m *hostMemory) maxBuffer() int               { return m.most }
+func (m *hostMemory) submit(context.Context, func(e encoder)) (func() error, error) {
+	return nil, errors.New("no device")
+}
+func (m *hostMemory) maxBuffer() int { return m.most }
 
 // mapped is memory at a page border of the system that ends inside of a page.
 func mapped(t *testing.T, n int) []byte {
@@ -249,8 +252,11 @@ func TestBackendCloses(t *testing.T) {
 	if len(m.buffers) != 0 {
 		t.Errorf("%d buffers are left", len(m.buffers))
 	}
-	if _, err := b.Begin(1); err == nil {
-		t.Error("a forward after Close: want an error")
+	if _, err := b.Compile(new(backend.Program)); !errors.Is(err, errClosed) {
+		t.Errorf("a program after Close: %v", err)
+	}
+	if _, err := b.Rotation(nil, 1); !errors.Is(err, errClosed) {
+		t.Errorf("a rotation after Close: %v", err)
 	}
 	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err == nil {
 		t.Error("a weight after Close: want an error")

@@ -6,9 +6,11 @@ import "windrow/backend"
 type rotation struct {
 	qNorm, kNorm view // f32 [headDim]; without a buffer: no norm
 	eps          float32
-	cos, sin     view // f32 [rows, headDim/2], at the span's first row
-	// headDim is even.
-	heads, kvHeads, headDim int
+	angles       view // f32 [positions, 2·pairs]: cosines, then sines
+	positions    view // u32 [rows], at the span's first row
+	// Elements i and i + pairs of a head are rotated together; those from 2·pairs on
+	// stay as they are. headDim is even.
+	pairs, heads, kvHeads, headDim int
 }
 
 // kvView is one sequence's keys and values at one layer: [kv heads][capacity]
@@ -33,7 +35,7 @@ func (kv kvView) lineBytes(headDim int) int {
 
 // rotateParams is rotate.metal's RotateParams.
 type rotateParams struct {
-	rows, heads, kvHeads, dim           uint32
+	rows, heads, kvHeads, dim, pairs    uint32
 	base, capacity, slots, window, keep uint32
 	qNorm, kNorm                        uint32
 	eps                                 float32
@@ -46,7 +48,7 @@ type rotateParams struct {
 func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows int) {
 	const simdgroups = 8 // of a threadgroup; each takes a head of a row
 	p := rotateParams{
-		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim),
+		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim), pairs: uint32(r.pairs),
 		base: uint32(base), capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
 		qNorm: flag(r.qNorm.buffer != nil), kNorm: flag(r.kNorm.buffer != nil), eps: r.eps,
 	}
@@ -55,12 +57,12 @@ func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows
 	e.dispatch(dispatch{
 		file: "rotate", kernel: "rotate_store_" + dst.elem.name() + "_" + kv.name(),
 		args: []arg{
-			bind(dst), bind(q), bind(k), bind(v), bind(r.qNorm), bind(r.kNorm), bind(r.cos), bind(r.sin),
+			bind(dst), bind(q), bind(k), bind(v), bind(r.qNorm), bind(r.kNorm), bind(r.angles), bind(r.positions),
 			bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), params(&p),
 		},
 		groups: size3{(items + simdgroups - 1) / simdgroups, 1, 1}, threads: size3{32 * simdgroups, 1, 1},
 		cost: cost{
-			read:    4*n + 4*int64(rows*r.headDim) + 4*int64(r.headDim)*int64(p.qNorm+p.kNorm),
+			read:    4*n + 8*int64(rows*r.pairs) + 4*int64(r.headDim)*int64(p.qNorm+p.kNorm),
 			written: queries*int64(dst.elem.size()) + int64(2*rows*r.kvHeads)*int64(kv.lineBytes(r.headDim)),
 			flops:   7 * n, // 3 of a rotation, 4 of a norm
 		},

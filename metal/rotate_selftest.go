@@ -19,6 +19,7 @@ func init() {
 // rotateCase is a span: of a rotating layout where window is not 0.
 type rotateCase struct {
 	dim, heads, kvHeads                 int
+	pairs                               int // 0: half of dim
 	norm                                bool
 	base, rows                          int
 	capacity, slots, window, keep, wrap int // wrap: the first row whose slot lies before that of its predecessor; 0: none
@@ -33,6 +34,9 @@ var rotateCases = []rotateCase{
 	{dim: 80, heads: 3, kvHeads: 1, norm: true, base: 5, rows: 9, capacity: 14, slots: 100},
 	{dim: 128, heads: 4, kvHeads: 2, norm: true, base: 2, rows: 3, capacity: 7, slots: 7},
 	{dim: 130, heads: 1, kvHeads: 1, base: 4, rows: 3, capacity: 7, slots: 7},
+	{dim: 64, heads: 2, kvHeads: 1, pairs: 8, norm: true, base: 2, rows: 5, capacity: 8, slots: 8},
+	{dim: 200, heads: 1, kvHeads: 2, pairs: 33, norm: true, base: 1, rows: 3, capacity: 5, slots: 5},
+	{dim: 66, heads: 1, kvHeads: 1, pairs: 32, rows: 2, capacity: 2, slots: 2},
 	{dim: 362, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, capacity: 2, slots: 2},
 }
 
@@ -61,7 +65,9 @@ var rotateTypes = []kvView{
 // rotateData is a case with its numbers.
 type rotateData struct {
 	rotateCase
-	q, k, v, qNorm, kNorm, cos, sin []float32
+	q, k, v, qNorm, kNorm []float32
+	positions             []uint32  // of each row
+	angles                []float32 // [positions, 2·pairs]; of those that no row has NaN
 }
 
 const rotateEps = 1e-6
@@ -74,9 +80,21 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 	clear(t.k[:c.dim]) // groups of zeros
 	t.v[0] = -2e5      // more than f16 holds
 	clear(t.v[len(t.v)-c.dim:])
-	for range c.rows * c.dim / 2 {
-		sin, cos := math.Sincos(3 * r.NormFloat64())
-		t.sin, t.cos = append(t.sin, float32(sin)), append(t.cos, float32(cos))
+	if c.pairs == 0 {
+		t.pairs = c.dim / 2
+	}
+	places := r.Perm(2 * c.rows)
+	t.angles = make([]float32, len(places)*2*t.pairs)
+	for i := range t.angles {
+		t.angles[i] = float32(math.NaN())
+	}
+	for row := range c.rows {
+		t.positions = append(t.positions, uint32(places[row]))
+		for i := range t.pairs {
+			sin, cos := math.Sincos(3 * r.NormFloat64())
+			at := places[row]*2*t.pairs + i
+			t.angles[at], t.angles[at+t.pairs] = float32(cos), float32(sin)
+		}
 	}
 	if c.norm {
 		t.qNorm, t.kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
@@ -86,7 +104,7 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 
 // rotated is head h of row's heads, normed and rotated in float64.
 func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
-	half, from := t.dim/2, (row*heads+h)*t.dim
+	from := (row*heads + h) * t.dim
 	y := make([]float64, t.dim)
 	if norm != nil {
 		y = normed(x[from:from+t.dim], norm, rotateEps)
@@ -95,9 +113,10 @@ func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
 			y[i] = float64(x[from+i])
 		}
 	}
-	for i := range half {
-		a, b, c, s := y[i], y[i+half], float64(t.cos[row*half+i]), float64(t.sin[row*half+i])
-		y[i], y[i+half] = a*c-b*s, b*c+a*s
+	angles := t.angles[int(t.positions[row])*2*t.pairs:]
+	for i := range t.pairs {
+		a, b, c, s := y[i], y[i+t.pairs], float64(angles[i]), float64(angles[i+t.pairs])
+		y[i], y[i+t.pairs] = a*c-b*s, b*c+a*s
 	}
 	return y
 }
@@ -112,7 +131,7 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	if kv.dtype == backend.KVInt8 {
 		kv.kScales, kv.vScales = b.empty(lines*groups, elemF32), b.empty(lines*groups, elemF32)
 	}
-	r := rotation{eps: rotateEps, cos: b.floats(t.cos), sin: b.floats(t.sin), heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim}
+	r := rotation{eps: rotateEps, angles: b.floats(t.angles), positions: b.words(t.positions), pairs: t.pairs, heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim}
 	if t.norm {
 		r.qNorm, r.kNorm = b.floats(t.qNorm), b.floats(t.kNorm)
 	}
