@@ -31,10 +31,11 @@ type Backend struct {
 	info    driver.Info
 	exact   bool
 	weights *weights
-	kvs     map[*kv]bool // that are open
+	kvs     map[*kv]bool  // that are open
+	pools   map[int]*pool // by the bytes of a page
 	arena   arena
 	tables  []*rotationTable
-	step    view     // tokens, positions and wanted rows of a forward
+	step    view     // tokens, positions, wanted rows and tables of pages of a forward
 	room    int      // bytes of step
 	staged  []byte   // what the host puts there
 	running *forward // from its Start to the end of its Wait
@@ -63,7 +64,7 @@ func newBackend(g *gpu, o Options) *Backend {
 func overMemory(m memory, o Options) *Backend {
 	return &Backend{
 		memory: m, close: func() error { return nil }, exact: o.Exact,
-		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{}, arena: arena{least: arenaChunkBytes},
+		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{}, pools: map[int]*pool{}, arena: arena{least: arenaChunkBytes},
 	}
 }
 
@@ -112,6 +113,9 @@ func (b *Backend) Close() error {
 	b.settle()
 	for c := range b.kvs {
 		c.Close()
+	}
+	for _, p := range b.pools {
+		p.close()
 	}
 	for _, t := range b.tables {
 		t.free()

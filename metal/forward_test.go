@@ -144,6 +144,7 @@ func TestMappedWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		wrapped[i] = fake.Count("newBufferWithBytesNoCopy:length:options:deallocator:")
 		c, err := m.NewCache(model.CacheOptions{Capacity: 20, MaxRows: 20, DType: backend.KVF32})
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +152,6 @@ func TestMappedWeights(t *testing.T) {
 		if results[i], err = m.Forward(t.Context(), batchOf(c, []int32{3, 1, 4, 1, 5})); err != nil {
 			t.Fatal(err)
 		}
-		wrapped[i] = fake.Count("newBufferWithBytesNoCopy:length:options:deallocator:")
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,8 @@ type memory interface {
 	// wrap shares the host's memory, whole pages, which must stay until they are
 	// freed.
 	wrap(pages []byte) (view, error)
+	// region is memory that grows, empty as yet.
+	region() (region, error)
 	free(v view)
 	// bytes is the host's side of n bytes of v; nil where only costs are counted.
 	bytes(v view, n int) []byte

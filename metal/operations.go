@@ -214,7 +214,7 @@ func (f *forward) rotateStore(o *backend.Op) error {
 			each := rotate
 			each.angles, each.positions = table.data, r.positions.at(4*s.first)
 			rotateStore(e, rowOf(dst[0], s.first, wq), rowOf(src[0], s.first, wq), rowOf(src[1], s.first, wk), rowOf(src[2], s.first, wk),
-				each, s.kv.layer(layer), s.base, s.rows)
+				each, s.kv.layer(layer, s.table), s.base, s.rows)
 		}
 	}})
 	return nil
@@ -238,7 +238,7 @@ func (f *forward) attend(o *backend.Op) error {
 	}
 	f.add(o, op{dst: o.Dst, src: o.Src, form: form, encode: func(e encoder, r *run, dst, src []view) {
 		for _, s := range r.spans {
-			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, width), s.kv.layer(layer), r.scratch,
+			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, width), s.kv.layer(layer, s.table), r.scratch,
 				s.base, s.rows, heads, h.KVHeads, h.HeadDim, scale, r.decode)
 		}
 	}})

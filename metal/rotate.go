@@ -13,13 +13,20 @@ type rotation struct {
 	pairs, heads, kvHeads, headDim int
 }
 
-// kvView is one sequence's keys and values at one layer: [kv heads][capacity]
-// [head dim] elements each; int8 has f32 scales [kv heads][capacity][groups].
+// kvView is one sequence's keys and values at one layer: those of page 0, [kv heads]
+// [pageSlots][head dim] elements each; int8 has f32 scales [kv heads][pageSlots][groups].
+// Page i lies i · page bytes further.
 type kvView struct {
 	k, v, kScales, vScales view
 	dtype                  backend.KVType
-	// capacity is the slots that are there, at most the layout's slots.
-	capacity, slots, window, keep int
+	table                  view // u32: which page has the slots from pageSlots · i on
+	page                   int  // bytes
+	slots, window, keep    int  // the layout's
+}
+
+// pageElements is how many elements, and scales, there are from page to page.
+func (kv kvView) pageElements() (elements, scales uint32) {
+	return uint32(kv.page / kv.k.elem.size()), uint32(kv.page / 4)
 }
 
 // name is how the host names of kernels have the type of the elements.
@@ -35,10 +42,11 @@ func (kv kvView) lineBytes(headDim int) int {
 
 // rotateParams is rotate.metal's RotateParams.
 type rotateParams struct {
-	rows, heads, kvHeads, dim, pairs    uint32
-	base, capacity, slots, window, keep uint32
-	qNorm, kNorm                        uint32
-	eps                                 float32
+	rows, heads, kvHeads, dim, pairs uint32
+	base, slots, window, keep        uint32
+	page, scalePage                  uint32
+	qNorm, kNorm                     uint32
+	eps                              float32
 }
 
 // rotateStore norms and rotates rows of q, f32 [rows, heads·headDim], into
@@ -49,16 +57,17 @@ func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows
 	const simdgroups = 8 // of a threadgroup; each takes a head of a row
 	p := rotateParams{
 		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim), pairs: uint32(r.pairs),
-		base: uint32(base), capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
+		base: uint32(base), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
 		qNorm: flag(r.qNorm.buffer != nil), kNorm: flag(r.kNorm.buffer != nil), eps: r.eps,
 	}
+	p.page, p.scalePage = kv.pageElements()
 	items := rows * (r.heads + 2*r.kvHeads)
 	n, queries := int64(items)*int64(r.headDim), int64(rows*r.heads)*int64(r.headDim)
 	e.dispatch(dispatch{
 		file: "rotate", kernel: "rotate_store_" + dst.elem.name() + "_" + kv.name(),
 		args: []arg{
 			bind(dst), bind(q), bind(k), bind(v), bind(r.qNorm), bind(r.kNorm), bind(r.angles), bind(r.positions),
-			bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), params(&p),
+			bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(kv.table), params(&p),
 		},
 		groups: size3{(items + simdgroups - 1) / simdgroups, 1, 1}, threads: size3{32 * simdgroups, 1, 1},
 		cost: cost{

@@ -38,6 +38,7 @@ type run struct {
 type span struct {
 	kv                *kv
 	base, first, rows int
+	table             view // of the pages of kv
 }
 
 // begin takes all that a forward needs. Nothing runs on the device now.
@@ -75,7 +76,7 @@ func (r *run) takeSpans(spans []backend.Span) error {
 			return fmt.Errorf("span %d: %w", i, err)
 		}
 		r.decode = r.decode && s.Rows <= invariantRows
-		r.spans = append(r.spans, span{c, s.Base, s.First, s.Rows})
+		r.spans = append(r.spans, span{kv: c, base: s.Base, first: s.First, rows: s.Rows})
 	}
 	return nil
 }
@@ -119,6 +120,10 @@ func (r *run) say(v *backend.Values) error {
 		rows[i] = w.Row
 	}
 	wanted := b.stage(rows)
+	tables := make([]int, len(r.spans))
+	for i, s := range r.spans {
+		tables[i] = b.stage(s.kv.pages)
+	}
 	if err := b.sayStaged(); err != nil {
 		return err
 	}
@@ -128,6 +133,9 @@ func (r *run) say(v *backend.Values) error {
 		return v
 	}
 	r.tokens, r.positions, r.wanted = at(tokens), at(positions), at(wanted)
+	for i := range r.spans {
+		r.spans[i].table = at(tables[i])
+	}
 	return nil
 }
 

@@ -50,7 +50,7 @@ func everyDispatch() recorder {
 		for _, q := range types {
 			for _, dim := range []int{64, 80, 128, 256} {
 				kv := kv
-				kv.k.buffer, kv.v, kv.capacity, kv.slots = something, v(kv.k.elem), 300, 300
+				kv.k.buffer, kv.v, kv.table, kv.page, kv.slots = something, v(kv.k.elem), v(elemU32), 1<<20, 300
 				if kv.dtype == backend.KVInt8 {
 					kv.kScales, kv.vScales = v(elemF32), v(elemF32)
 				}

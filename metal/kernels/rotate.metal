@@ -1,10 +1,12 @@
 // RotateStore: norm and rotation of query and key heads, and the storing of
 // keys and values. One simdgroup takes one head of one row.
 #include "types.h.metal"
+#include "pages.h.metal"
 
 struct RotateParams {
   uint rows, heads, kv_heads, dim, pairs;
-  uint base, capacity, slots, window, keep;
+  uint base, slots, window, keep;
+  uint page, scale_page; // elements, and scales, from page to page
   uint q_norm, k_norm; // whether there is one
   float eps;
 };
@@ -104,15 +106,16 @@ inline void store_value(device char* line, device float* scales, device const fl
 
 // dst and q are [rows, heads·dim], k and v [rows, kv_heads·dim], positions [rows];
 // angles are [positions, 2·pairs], of a position its cosines and then its sines;
-// keys and values are one layer's storage. Heads are numbered along a row: queries,
-// keys, values.
+// keys and values are those of one layer in page 0, [kv_heads, page_slots, dim], as are
+// their scales, [kv_heads, page_slots, groups]. Heads are numbered along a row:
+// queries, keys, values.
 template <typename Q, typename T>
 kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[buffer(1)]], device const float* k [[buffer(2)]],
                          device const float* v [[buffer(3)]], device const float* q_norm [[buffer(4)]],
                          device const float* k_norm [[buffer(5)]], device const float* angles [[buffer(6)]],
                          device const uint* positions [[buffer(7)]], device T* keys [[buffer(8)]], device T* values [[buffer(9)]],
                          device float* key_scales [[buffer(10)]], device float* value_scales [[buffer(11)]],
-                         constant RotateParams& p [[buffer(12)]], uint group [[threadgroup_position_in_grid]],
+                         device const uint* table [[buffer(12)]], constant RotateParams& p [[buffer(13)]], uint group [[threadgroup_position_in_grid]],
                          uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
                          uint simdgroups [[simdgroups_per_threadgroup]]) {
   const uint heads = p.heads + 2 * p.kv_heads, item = group * simdgroups + simdgroup, row = item / heads;
@@ -136,24 +139,26 @@ kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[bu
   const bool is_value = head >= p.kv_heads;
   if (is_value) head -= p.kv_heads;
   const ulong from = (ulong(row) * p.kv_heads + head) * p.dim;
-  const ulong line = ulong(head) * p.capacity + slot_of(p, p.base + row);
-  const ulong scales = line * ((p.dim + group_elements - 1) / group_elements);
+  const uint slot = slot_of(p, p.base + row), vector = head * page_slots + slot % page_slots;
+  const ulong page = table[slot / page_slots];
+  const ulong line = page * p.page + vector * p.dim;
+  const ulong scales = page * p.scale_page + vector * ((p.dim + group_elements - 1) / group_elements);
   if (is_value) {
-    store_value(values + line * p.dim, value_scales + scales, v + from, p.dim, lane);
+    store_value(values + line, value_scales + scales, v + from, p.dim, lane);
     return;
   }
   h.x = k + from;
   h.weight = k_norm;
   h.has_norm = p.k_norm != 0;
   h.scale = h.has_norm ? inverse_norm(h, p.eps, lane) : 1.0f;
-  store_key(keys + line * p.dim, key_scales + scales, h, lane);
+  store_key(keys + line, key_scales + scales, h, lane);
 }
 
 #define ROTATE_STORE(name, q_type, kv_type)                                                                                          \
   template [[host_name("rotate_store_" name)]] kernel void rotate_store<q_type, kv_type>(                                             \
       device q_type*, device const float*, device const float*, device const float*, device const float*, device const float*,        \
-      device const float*, device const uint*, device kv_type*, device kv_type*, device float*, device float*, constant RotateParams&, \
-      uint, uint, uint, uint);
+      device const float*, device const uint*, device kv_type*, device kv_type*, device float*, device float*, device const uint*, \
+      constant RotateParams&, uint, uint, uint, uint);
 ROTATE_STORE("f32_f32", float, float)
 ROTATE_STORE("f32_f16", float, half)
 ROTATE_STORE("f32_bf16", float, bfloat)
