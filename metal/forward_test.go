@@ -218,7 +218,13 @@ func emulatedWith(t *testing.T, o fakeobjc.Options) *Backend {
 	t.Helper()
 	emulator.Available(t)
 	o.Compile = fakeobjc.Emulated(emulator.Plain, 0)
-	g, err := newGPU(driver.New(fakeobjc.Start(t, o)))
+	return backendOn(t, fakeobjc.Start(t, o))
+}
+
+// backendOn is a backend on a machine.
+func backendOn(t *testing.T, f *fakeobjc.Fake) *Backend {
+	t.Helper()
+	g, err := newGPU(driver.New(f))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"windrow/backend"
 	"windrow/metal/driver"
+	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
 )
 
@@ -176,7 +177,9 @@ func TestRegionGrowsInPlace(t *testing.T) {
 // sequences that are there go on. What one gives back serves another, in the end one
 // of another layout too.
 func TestNoMemoryForPages(t *testing.T) {
-	b := emulatedWith(t, fakeobjc.Options{Memory: 4 << 20})
+	emulator.Available(t)
+	fake := fakeobjc.Start(t, fakeobjc.Options{Memory: 4 << 20, Compile: fakeobjc.Emulated(emulator.Plain, 0)})
+	b := backendOn(t, fake)
 	b.arena.least = 1
 	f := compiled(t, b, short(t, b))
 	long := func(tokens, layers int) (backend.Values, error) {
@@ -214,8 +217,12 @@ func TestNoMemoryForPages(t *testing.T) {
 	} else {
 		wait()
 	}
+	commits := fake.Count("commit")
 	if _, err := long(64*len(list)+65, 100); err == nil {
 		t.Error("more than all pages: want an error")
+	}
+	if n := fake.Count("commit"); n != commits {
+		t.Errorf("%d commits of a forward that was refused", n-commits)
 	}
 	list[1].Spans[0].KV.Close()
 	if _, err := long(64, 100); err != nil {
