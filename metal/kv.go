@@ -2,45 +2,38 @@ package metal
 
 import (
 	"fmt"
+	"math"
 
 	"windrow/backend"
 )
 
-// kv is one sequence's keys and values in one buffer, which grows with the
-// sequence: for each layer K, V, and for int8 their scales.
+// kv is one sequence's keys and values, in pages that are taken when they are first
+// written.
 type kv struct {
-	b        *Backend
-	layout   backend.KVLayout
-	data     view
-	capacity int // slots
-	open     bool
+	b      *Backend
+	layout backend.KVLayout
+	plan   kvPlan
+	pool   *pool   // nil before the first page
+	pages  []int32 // those of the slots from pageSlots · i on
+	open   bool
 }
 
-const (
-	kvSlots = 64   // capacity starts at, and is a multiple of this unless the layout ends before
-	kvStep  = 4096 // slots that capacity grows by at most
-)
-
 func (c *kv) Layout() backend.KVLayout { return c.layout }
-func (c *kv) Bytes() int64             { return int64(c.capacity) * c.layout.BytesPerToken() }
+func (c *kv) Bytes() int64             { return int64(len(c.pages)) * int64(c.plan.page) }
 
-// Close frees the storage.
+// Close gives the pages back.
 func (c *kv) Close() {
 	if c.open {
 		c.open = false
-		c.release()
+		if c.pool != nil {
+			c.pool.give(c.pages)
+		}
+		c.pages = nil
 		delete(c.b.kvs, c)
 	}
 }
 
-func (c *kv) release() {
-	if c.capacity > 0 {
-		c.b.memory.free(c.data)
-		c.capacity = 0
-	}
-}
-
-// NewKV makes storage that takes its memory as it is written.
+// NewKV makes storage that takes its pages as they are written.
 func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 	if b.memory == nil {
 		return nil, errClosed
@@ -48,19 +41,22 @@ func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("metal: %w", err)
 	}
-	c := &kv{b: b, layout: l, open: true}
+	c := &kv{b: b, layout: l, plan: planKV(l), open: true}
+	if c.plan.page > math.MaxUint32 {
+		return nil, fmt.Errorf("metal: kv layout %+v: %d tokens take %d bytes, want at most %d", l, pageSlots, c.plan.page, math.MaxUint32)
+	}
 	b.kvs[c] = true
 	return c, nil
 }
 
-// kvPlan is where the parts of a layer lie, in bytes.
+// kvPlan is where the parts of a layer lie in a page, in bytes.
 type kvPlan struct {
 	values, scales int // of all heads, K's or V's; scales 0 but for int8
-	layer          int
+	layer, page    int
 }
 
-func planKV(l backend.KVLayout, capacity int) (p kvPlan) {
-	heads := l.KVHeads * capacity
+func planKV(l backend.KVLayout) (p kvPlan) {
+	heads := l.KVHeads * pageSlots
 	switch l.DType {
 	case backend.KVInt8:
 		p.values = heads * l.HeadDim
@@ -72,80 +68,47 @@ func planKV(l backend.KVLayout, capacity int) (p kvPlan) {
 	}
 	p.values = aligned(p.values, arenaAlign)
 	p.layer = 2 * (p.values + p.scales)
+	p.page = l.Layers * p.layer
 	return p
 }
 
-// reserve makes room for the slots of indices up to to. Nothing that was
-// submitted may still run.
+// reserve takes the pages of the slots of indices up to to.
 func (c *kv) reserve(to int) error {
-	slots := min(to, c.layout.Slots)
-	if slots <= c.capacity {
+	n := (min(to, c.layout.Slots)+pageSlots-1)/pageSlots - len(c.pages)
+	if n <= 0 {
 		return nil
 	}
-	capacity := max(c.capacity, kvSlots)
-	for capacity < slots {
-		capacity += min(capacity, kvStep)
+	if c.pool == nil {
+		c.pool = c.b.poolOf(c.plan.page)
 	}
-	capacity = min(capacity, c.layout.Slots)
-	p := planKV(c.layout, capacity)
-	data, err := c.b.memory.alloc(p.layer*c.layout.Layers, elemBytes)
+	pages, err := c.pool.take(n)
 	if err != nil {
-		return fmt.Errorf("%w, for keys and values of %d tokens", err, capacity)
+		return fmt.Errorf("%w, for keys and values of %d more tokens", err, n*pageSlots)
 	}
-	if c.capacity > 0 {
-		c.copyTo(data, p, capacity)
-		c.b.memory.free(c.data)
-	}
-	c.data, c.capacity = data, capacity
+	c.pages = append(c.pages, pages...)
 	return nil
 }
 
-// copyTo moves all slots into storage of another capacity, head by head.
-func (c *kv) copyTo(data view, p kvPlan, capacity int) {
-	was := planKV(c.layout, c.capacity)
-	from := c.b.memory.bytes(c.data, was.layer*c.layout.Layers)
-	to := c.b.memory.bytes(data, p.layer*c.layout.Layers)
-	if from == nil {
-		return
-	}
-	vector := int(c.layout.BytesPerToken()) / (2 * c.layout.Layers * c.layout.KVHeads)
-	scales := 0
-	if c.layout.DType == backend.KVInt8 {
-		scales = 4 * ((c.layout.HeadDim + backend.KVGroup - 1) / backend.KVGroup)
-		vector -= scales
-	}
-	heads := func(to, from []byte, slot int) {
-		for h := range c.layout.KVHeads {
-			copy(to[h*capacity*slot:], from[h*c.capacity*slot:(h+1)*c.capacity*slot])
-		}
-	}
-	for i := range c.layout.Layers {
-		a, b := from[i*was.layer:], to[i*p.layer:]
-		heads(b, a, vector)
-		heads(b[p.values:], a[was.values:], vector)
-		if scales > 0 {
-			heads(b[2*p.values:], a[2*was.values:], scales)
-			heads(b[2*p.values+p.scales:], a[2*was.values+was.scales:], scales)
-		}
-	}
+// layer is the storage of one layer as kernels see it. The table is what c.pages says,
+// in memory of the device.
+func (c *kv) layer(i int, table view) kvView {
+	return c.plan.view(c.layout, c.pool.data, table, i)
 }
 
-// layer is the storage of one layer as kernels see it.
-func (c *kv) layer(i int) kvView {
-	p := planKV(c.layout, c.capacity)
-	at := c.data.at(i * p.layer)
-	switch c.layout.DType {
+// view is one layer of pages, the first of which is at data.
+func (p kvPlan) view(l backend.KVLayout, data, table view, layer int) kvView {
+	at := data.at(layer * p.layer)
+	switch l.DType {
 	case backend.KVBF16:
 		at.elem = elemBF16
 	case backend.KVF16:
 		at.elem = elemF16
 	case backend.KVF32:
 		at.elem = elemF32
+	default:
+		at.elem = elemBytes
 	}
-	y := kvView{
-		k: at, v: at.at(p.values), dtype: c.layout.DType,
-		capacity: c.capacity, slots: c.layout.Slots, window: c.layout.Window, keep: c.layout.Keep,
-	}
+	y := kvView{k: at, v: at.at(p.values), dtype: l.DType, table: table, page: p.page, slots: l.Slots, window: l.Window, keep: l.Keep}
 	if p.scales > 0 {
 		y.kScales, y.vScales = at.at(2*p.values), at.at(2*p.values+p.scales)
 		y.kScales.elem, y.vScales.elem = elemF32, elemF32

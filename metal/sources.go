@@ -2,10 +2,10 @@ package metal
 
 import "windrow/backend"
 
-// Compile compiles the sources that forwards with weights of these types need,
+// CompileSources compiles the sources that forwards with weights of these types need,
 // which otherwise happens in the first forward: a caller that has another
 // backend can then still take that.
-func (b *Backend) Compile(types []backend.DType) error {
+func (b *Backend) CompileSources(types []backend.DType) error {
 	m, ok := b.memory.(gpuMemory)
 	if !ok {
 		return nil
