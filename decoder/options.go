@@ -52,6 +52,10 @@ type Options struct {
 	Vocabulary  Vocabulary
 	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
 	PrefillRows int
+	// InvariantRows is how many rows of a span keep their bits whatever is beside them:
+	// tokens of the output that are run again (Sequence.Move) go in spans of so many. 0:
+	// any number.
+	InvariantRows int
 }
 
 // Sampling holds the sampling parameters under their OpenAI names (and the
