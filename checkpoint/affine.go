@@ -6,51 +6,20 @@ import (
 	"slices"
 	"strings"
 
+	"windrow/architecture"
 	"windrow/backend"
 )
 
-// Quantization is the entry "quantization" of a config.json, as mlx-lm writes
-// it: affine groups, and layers that differ.
-type Quantization struct {
-	AffineFormat
-	// Layers holds, by module name, a format of its own; nil there means that
-	// the module is not quantised.
-	Layers map[string]*AffineFormat
-}
-
-// AffineFormat is a width and a group length.
-type AffineFormat struct {
-	Bits  int // 4 or 8
-	Group int // 32, 64 or 128
-}
-
-func (a AffineFormat) String() string { return fmt.Sprintf("%d bits in groups of %d", a.Bits, a.Group) }
-
-// dtype is the tensor type of the format.
-func (a AffineFormat) DType() backend.DType {
-	if a.Bits == 8 {
-		return backend.Affine8
-	}
-	return backend.Affine4
-}
-
-// Of is the format of a module; false where it is not quantised.
-func (q *Quantization) Of(module string) (AffineFormat, bool) {
-	if q == nil {
-		return AffineFormat{}, false
-	}
-	if layer, ok := q.Layers[module]; ok {
-		if layer == nil {
-			return AffineFormat{}, false
-		}
-		return *layer, true
-	}
-	return q.AffineFormat, true
-}
+// Quantization is the entry "quantization" of a config.json, AffineFormat a width
+// and a group length in it.
+type (
+	Quantization = architecture.Quantization
+	AffineFormat = architecture.AffineFormat
+)
 
 // readQuantization reads quantization, or quantization_config: MLX's alias of
 // it, or that of another method.
-func readQuantization(f *fields) (*Quantization, *Published) {
+func readQuantization(c *Config, f *fields) (*Quantization, *Published) {
 	name := "quantization"
 	o := f.object(name)
 	if o == nil {
@@ -89,13 +58,19 @@ func readQuantization(f *fields) (*Quantization, *Published) {
 				return nil, nil
 			}
 			q.Layers[key] = &format
-		case strings.Contains(key, "."), key == "lm_head":
+		case strings.Contains(key, "."), isModule(c, key):
 			o.mismatch(key, "false, or group_size and bits")
 			f.fail("%s.%w", name, o.err)
 			return nil, nil
 		}
 	}
 	return q, nil
+}
+
+// isModule reports whether the model has a weight of that module.
+func isModule(c *Config, module string) bool {
+	_, ok := architecture.Of(c).Find(c, module+".weight")
+	return ok
 }
 
 // affine reads group_size and bits; missing ones are taken from fallback,

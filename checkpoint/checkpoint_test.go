@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/internal/testhelp"
 	"windrow/models/tinygsm"
 )
 
@@ -39,17 +40,6 @@ func writeSafetensors(t testing.TB, metadata map[string]string, tensors []RawTen
 	return b.Bytes()
 }
 
-func writeFolder(t testing.TB, files map[string][]byte) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func shardedFiles(t testing.TB) map[string][]byte {
 	return map[string][]byte{
 		"config.json":            []byte(smallConfig),
@@ -69,7 +59,7 @@ func TestCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := writeFolder(t, files)
+	dir := testhelp.Folder(t, files)
 	fromFolder, err := OpenFolder(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -206,26 +196,19 @@ func TestCheckpointRefuses(t *testing.T) {
 		}
 		if !tc.folder {
 			_, err := New(maps.Clone(files))
-			wantError(t, tc.name+" in memory", err, tc.want)
+			testhelp.OneLine(t, tc.name+" in memory", err, tc.want)
 		}
-		_, err := OpenFolder(writeFolder(t, files))
-		wantError(t, tc.name+" in a folder", err, tc.want)
+		_, err := OpenFolder(testhelp.Folder(t, files))
+		testhelp.OneLine(t, tc.name+" in a folder", err, tc.want)
 	}
-	dir := writeFolder(t, map[string][]byte{"file": nil})
+	dir := testhelp.Folder(t, map[string][]byte{"file": nil})
 	_, err := OpenFolder(filepath.Join(dir, "none"))
-	wantError(t, "no folder", err, "no such folder")
+	testhelp.OneLine(t, "no folder", err, "no such folder")
 	_, err = OpenFolder(filepath.Join(dir, "file"))
-	wantError(t, "a file", err, "is a file: want the folder")
+	testhelp.OneLine(t, "a file", err, "is a file: want the folder")
 	if err := os.Mkdir(filepath.Join(dir, "config.json"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	_, err = OpenFolder(dir)
-	wantError(t, "a folder for a file", err, "want a regular file")
-}
-
-func wantError(t *testing.T, name string, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%s: %v, want one line with %q", name, err, want)
-	}
+	testhelp.OneLine(t, "a folder for a file", err, "want a regular file")
 }

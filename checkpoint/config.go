@@ -3,44 +3,13 @@ package checkpoint
 import (
 	"fmt"
 	"math"
-	"strings"
 
-	"windrow/backend"
+	"windrow/architecture"
 	"windrow/rope"
 )
 
-// Config is the shape of a model, as its config.json gives it. Whether there
-// are q/k norms and biases is told by the tensors, not here.
-type Config struct {
-	// Architecture is "qwen3", "qwen2" or "wedlm" (either of the two, trained
-	// to fill windows).
-	Architecture     string
-	HiddenSize       int
-	Layers           int
-	Heads            int // of queries
-	KVHeads          int // of keys and values; divides Heads
-	HeadDim          int // even; independent of HiddenSize/Heads
-	IntermediateSize int
-	VocabSize        int // rows of the embedding and the head
-	RMSNormEps       float32
-	// MaxPositions is the context length, stretched by YaRN where that is set.
-	MaxPositions  int
-	TieEmbeddings bool
-	Rope          rope.Config
-	// MaskTokenID is fed at mask slots; -1: none. A wedlm model of Qwen's
-	// vocabularies (151936, 152064) that names none has 151665.
-	MaskTokenID int32
-	// EOSTokenIDs are those of config.json; generation_config.json may add to
-	// them.
-	EOSTokenIDs []int32
-	// DType is torch_dtype (dtype since transformers 5), as written.
-	DType string
-	// Quantization says how weights in MLX's groups are read; nil: there are none.
-	Quantization *Quantization
-	// Published says how the weights of another method are read; nil: there are
-	// none.
-	Published *Published
-}
+// Config is the shape of a model, as its config.json gives it.
+type Config = architecture.Config
 
 // Bounds on a config's sizes: about eight times the largest published dense
 // models, and small enough that no product of three overflows 63 bits.
@@ -53,19 +22,12 @@ const (
 	maxTokenIDs         = 1024
 )
 
-// defaultMaskTokenID is WeDLM's mask in Qwen's vocabularies: an id without a
+// DefaultMaskTokenID is WeDLM's mask in Qwen's vocabularies: an id without a
 // string there.
 const DefaultMaskTokenID = 151665
 
-// architectures maps the class names of config.json to model types.
-var architectures = map[string]string{
-	"Qwen3ForCausalLM": "qwen3",
-	"Qwen2ForCausalLM": "qwen2",
-	"WeDLMForCausalLM": "wedlm",
-}
-
-// ParseConfig reads a config.json of one of the architectures qwen3, qwen2
-// and wedlm, and checks every size. An error names the field, what was found
+// ParseConfig reads a config.json of one of the known architectures and checks
+// every size. An error names the field, what was found
 // and what is wanted.
 func ParseConfig(data []byte) (*Config, error) {
 	f, err := parseFields(data)
@@ -73,7 +35,7 @@ func ParseConfig(data []byte) (*Config, error) {
 		return nil, err
 	}
 	c := &Config{}
-	c.Architecture = architecture(f)
+	c.Architecture = readArchitecture(f)
 	if f.err != nil {
 		return nil, f.err // another architecture's sizes have other names
 	}
@@ -101,37 +63,41 @@ func ParseConfig(data []byte) (*Config, error) {
 		return nil, fmt.Errorf("head_dim: found %d, want an even number from 2 to %d", c.HeadDim, rope.MaxHeadDim)
 	}
 	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
-	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, c.impliedMask()))
-	c.refuseUnsupported(f)
-	c.Quantization, c.Published = readQuantization(f)
-	c.readRope(f)
+	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, impliedMask(c)))
+	refuseUnsupported(f)
+	c.Quantization, c.Published = readQuantization(c, f)
+	readRope(c, f)
 	if f.err != nil {
 		return nil, f.err
 	}
 	return c, nil
 }
 
-// architecture settles on a model type. Either name may be missing, and a
-// WeDLM model may keep its base model's name in one of the two.
-func architecture(f *fields) string {
-	const want = "want qwen3, qwen2 or wedlm (dense text models; no mixture of experts, no linear attention, no images)"
+// readArchitecture settles on an architecture's name. Either name may be missing,
+// and a WeDLM model may keep its base model's name in one of the two.
+func readArchitecture(f *fields) string {
 	modelType := f.text("model_type", "")
 	classes := f.texts("architectures")
 	if f.err != nil {
 		return ""
 	}
-	class := ""
+	class, byClass := "", ""
 	if len(classes) > 0 {
 		class = classes[0]
 	}
-	byClass, known := architectures[class]
+	for _, a := range architecture.All() {
+		if a.Class == class {
+			byClass = a.Name
+		}
+	}
+	_, unknown := architecture.Lookup(modelType)
 	switch {
 	case modelType == "" && class == "":
-		f.fail("model_type: missing: unknown architecture: %s", want)
-	case modelType != "" && modelType != "qwen3" && modelType != "qwen2" && modelType != "wedlm":
-		f.fail("model_type: unknown architecture %.60q: %s", modelType, want)
-	case class != "" && !known:
-		f.fail("architectures: unknown architecture %.60q: want Qwen3ForCausalLM, Qwen2ForCausalLM or WeDLMForCausalLM", class)
+		f.fail("model_type: missing: unknown architecture: %s", architecture.Want())
+	case modelType != "" && unknown != nil:
+		f.fail("model_type: %w", unknown)
+	case class != "" && byClass == "":
+		f.fail("architectures: unknown architecture %.60q: want %s", class, architecture.Names(" or ", func(a *architecture.Architecture) string { return a.Class }))
 	case modelType == "wedlm" || byClass == "wedlm":
 		return "wedlm"
 	case modelType != "" && byClass != "" && modelType != byClass:
@@ -142,7 +108,8 @@ func architecture(f *fields) string {
 	return modelType
 }
 
-func (c *Config) impliedMask() int {
+// impliedMask is the mask of a config that names none.
+func impliedMask(c *Config) int {
 	if c.Architecture == "wedlm" && (c.VocabSize == 151936 || c.VocabSize == 152064) {
 		return DefaultMaskTokenID
 	}
@@ -150,7 +117,7 @@ func (c *Config) impliedMask() int {
 }
 
 // refuseUnsupported names what would silently change the model's output.
-func (c *Config) refuseUnsupported(f *fields) {
+func refuseUnsupported(f *fields) {
 	if act := f.text("hidden_act", "silu"); act != "silu" {
 		f.fail("hidden_act: found %.40q, want silu", act)
 	}
@@ -166,7 +133,7 @@ func (c *Config) refuseUnsupported(f *fields) {
 
 // readRope reads rope_parameters (transformers 5), or else rope_scaling and
 // rope_theta.
-func (c *Config) readRope(f *fields) {
+func readRope(c *Config, f *fields) {
 	source := "rope_parameters"
 	p := f.object(source)
 	if p == nil {
@@ -225,21 +192,4 @@ func (c *Config) readRope(f *fields) {
 		c.MaxPositions = int(min(stretched, math.MaxInt32))
 	}
 	c.Rope = r
-}
-
-// KVBytesPerToken is what one token's keys and values take in every layer
-// together: 2 · layers · KV heads · head dim · bytes, and scales for int8.
-func (c *Config) KVBytesPerToken(t backend.KVType) int64 {
-	return backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.BytesPerToken()
-}
-
-// String is one line: the architecture and its sizes.
-func (c *Config) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d layers, hidden %d, %d heads, %d kv heads of %d, mlp %d, vocab %d",
-		c.Architecture, c.Layers, c.HiddenSize, c.Heads, c.KVHeads, c.HeadDim, c.IntermediateSize, c.VocabSize)
-	if c.TieEmbeddings {
-		b.WriteString(", tied")
-	}
-	return b.String()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/internal/testhelp"
 	"windrow/rope"
 )
 
@@ -144,7 +145,7 @@ var badConfigs = []struct {
 func TestParseConfigRefuses(t *testing.T) {
 	for _, tc := range badConfigs {
 		_, err := ParseConfig(configWith(tc.change))
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 	}
 	for _, tc := range []struct{ text, want string }{
 		{"", "empty: want a JSON object"},
@@ -155,7 +156,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{`{"model_type": "` + strings.Repeat("x", 5000) + "\"}", "unknown architecture"},
 	} {
 		_, err := ParseConfig([]byte(tc.text))
-		wantError(t, tc.text[:min(len(tc.text), 20)], err, tc.want)
+		testhelp.OneLine(t, tc.text[:min(len(tc.text), 20)], err, tc.want)
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
@@ -233,7 +234,7 @@ func TestParseGenerationConfig(t *testing.T) {
 	}
 	for _, tc := range badGenerations {
 		_, err := ParseGenerationConfig([]byte(tc.text))
-		wantError(t, tc.text, err, tc.want)
+		testhelp.OneLine(t, tc.text, err, tc.want)
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"windrow/internal/testhelp"
 )
 
 // A pipe that takes a file's place between the look at it and its opening
 // makes nothing wait: the two are exchanged as fast as they can be.
 func TestFolderSwapped(t *testing.T) {
-	dir := writeFolder(t, map[string][]byte{"config.json": []byte(smallConfig), "other": []byte(smallConfig)})
+	dir := testhelp.Folder(t, map[string][]byte{"config.json": []byte(smallConfig), "other": []byte(smallConfig)})
 	pipe, file, name := filepath.Join(dir, "pipe"), filepath.Join(dir, "other"), filepath.Join(dir, "config.json")
 	d, err := newFolder(dir)
 	if err != nil {
@@ -90,7 +92,7 @@ func TestFolderBlobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := d.read("config.json"); want != "" {
-			wantError(t, target, err, want)
+			testhelp.OneLine(t, target, err, want)
 		} else if err != nil {
 			t.Errorf("%s: %v", target, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"windrow/architecture"
 )
 
 // ggufFields maps the fields of a config.json to the metadata of a GGUF file,
@@ -36,11 +38,16 @@ var (
 func (g *GGUF) configJSON() ([]byte, error) {
 	value, _ := g.Value("general.architecture")
 	arch, _ := value.(string)
-	class := map[string]string{"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM"}[arch]
-	if class == "" {
-		return nil, fmt.Errorf("general.architecture: found %.60q, want qwen3 or qwen2", fmt.Sprint(value))
+	var a *architecture.Architecture
+	for _, known := range architecture.All() {
+		if known.GGUF == arch && arch != "" {
+			a = known
+		}
 	}
-	c := map[string]any{"model_type": arch, "architectures": []string{class}, "hidden_act": "silu"}
+	if a == nil {
+		return nil, fmt.Errorf("general.architecture: found %.60q, want %s", fmt.Sprint(value), ggufArchitectures(" or "))
+	}
+	c := map[string]any{"model_type": a.Name, "architectures": []string{a.Class}, "hidden_act": "silu"}
 	take := func(into map[string]any, field, key string) error {
 		value, ok := g.Value(arch + "." + key)
 		if !ok {
@@ -81,28 +88,42 @@ func (g *GGUF) configJSON() ([]byte, error) {
 		scaling["rope_type"] = kind
 		c["rope_scaling"] = scaling
 	}
-	if err := g.vectorSizes(arch, c); err != nil {
+	if err := g.vectorSizes(a, c); err != nil {
 		return nil, err
 	}
 	return json.Marshal(c)
 }
 
+// ggufArchitectures names those that there are GGUF files of.
+func ggufArchitectures(last string) string {
+	return architecture.Names(last, func(a *architecture.Architecture) string { return a.GGUF })
+}
+
 // vectorSizes adds what the tensors tell and refuses what would change the
 // output unseen.
-func (g *GGUF) vectorSizes(arch string, c map[string]any) error {
+func (g *GGUF) vectorSizes(a *architecture.Architecture, c map[string]any) error {
+	arch, embedding := a.GGUF, ""
+	for _, p := range a.Input {
+		if p.Role == architecture.Embedding {
+			embedding = p.GGUF
+		}
+	}
 	c["tie_word_embeddings"] = true
 	for _, t := range g.Tensors {
-		switch t.Name {
-		case "token_embd.weight":
-			c["vocab_size"] = t.Shape[0]
-		case "output.weight":
-			c["tie_word_embeddings"] = false
-		case "rope_freqs.weight":
+		if t.Name == "rope_freqs.weight" {
 			return fmt.Errorf("tensor %s: frequencies of its own, want those of rope.freq_base", t.Name)
+		}
+		p, _, ok := a.FromGGUF(t.Name)
+		switch {
+		case !ok:
+		case p.Role == architecture.Embedding:
+			c["vocab_size"] = t.Shape[0]
+		case p.Role == architecture.Head:
+			c["tie_word_embeddings"] = false
 		}
 	}
 	if c["vocab_size"] == nil {
-		return fmt.Errorf("tensor token_embd.weight is missing")
+		return fmt.Errorf("tensor %s is missing", embedding)
 	}
 	dim := c["head_dim"]
 	if dim == nil {

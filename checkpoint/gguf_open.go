@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
+	"windrow/architecture"
 	"windrow/backend"
 )
 
@@ -119,12 +119,18 @@ func ggufCheckpoint(g *GGUF, name string, unmap func() error) (*Checkpoint, erro
 		return nil, fmt.Errorf("gguf metadata, as a config.json: %w", err)
 	}
 	c.generation.EOSTokenIDs = c.config.EOSTokenIDs
+	a := architecture.Of(c.config)
 	for _, raw := range g.Tensors {
-		name, ok := huggingFaceName(raw.Name)
+		p, name, ok := a.FromGGUF(raw.Name)
 		if !ok {
-			return nil, fmt.Errorf("gguf tensor %.80q: unknown: want those of qwen3 and qwen2", raw.Name)
+			return nil, fmt.Errorf("gguf tensor %.80q: unknown: want those of %s", raw.Name, ggufArchitectures(" and "))
 		}
 		t := backend.Tensor{Name: name, DType: raw.DType, Shape: raw.Shape, Data: raw.Data}
+		if p.Restore != nil {
+			if t, err = p.Restore(c.config, t); err != nil {
+				return nil, fmt.Errorf("gguf tensor %.80q: %w", raw.Name, err)
+			}
+		}
 		if err := t.Check(); err != nil {
 			return nil, fmt.Errorf("gguf: %w", err)
 		}
@@ -135,36 +141,6 @@ func ggufCheckpoint(g *GGUF, name string, unmap func() error) (*Checkpoint, erro
 		c.names = append(c.names, name)
 	}
 	return c, nil
-}
-
-// ggufNames are the names of tensors: those of a block without "blk.N." and
-// "model.layers.N.".
-var (
-	ggufNames = map[string]string{
-		"token_embd.weight":  "model.embed_tokens.weight",
-		"output_norm.weight": "model.norm.weight",
-		"output.weight":      "lm_head.weight",
-	}
-	ggufBlockNames = map[string]string{
-		"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-		"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-		"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-	}
-	ggufBlockName = regexp.MustCompile(`^blk\.(0|[1-9][0-9]{0,3})\.([a-z_]+)\.(weight|bias)$`)
-)
-
-// huggingFaceName translates a tensor's name.
-func huggingFaceName(name string) (string, bool) {
-	if hf, ok := ggufNames[name]; ok {
-		return hf, true
-	}
-	parts := ggufBlockName.FindStringSubmatch(name)
-	if parts == nil {
-		return "", false
-	}
-	module, ok := ggufBlockNames[parts[2]]
-	return "model.layers." + parts[1] + "." + module + "." + parts[3], ok
 }
 
 // ggufFiles makes a model folder's small files from metadata.

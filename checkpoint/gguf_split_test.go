@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"windrow/internal/testhelp"
 )
 
 // splitGGUF cuts smallGGUF into files of as many tensors; edit may change a part's
@@ -37,7 +39,7 @@ func TestSplitGGUF(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, counts := range [][]int{{4}, {1, 3}, {0, 2, 2}, {0, 4}, {2, 0, 2}} { // without tensors in the first: --no-tensor-first-split
-		dir := writeFolder(t, splitGGUF(t, counts, nil))
+		dir := testhelp.Folder(t, splitGGUF(t, counts, nil))
 		first := filepath.Join(dir, ggufPartName("m", 0, len(counts)))
 		paths := []string{first}
 		if link := filepath.Join(t.TempDir(), "link.gguf"); os.Symlink(first, link) == nil { // Windows may not
@@ -63,7 +65,7 @@ func TestSplitGGUF(t *testing.T) {
 		}
 	}
 	// A whole model under the name of a part.
-	dir := writeFolder(t, map[string][]byte{ggufPartName("m", 0, 3): writeGGUF(t, metadata, tensors)})
+	dir := testhelp.Folder(t, map[string][]byte{ggufPartName("m", 0, 3): writeGGUF(t, metadata, tensors)})
 	if c, err := Open(filepath.Join(dir, ggufPartName("m", 0, 3))); err != nil {
 		t.Error(err)
 	} else {
@@ -152,14 +154,14 @@ func TestSplitGGUFRefuses(t *testing.T) {
 			})
 		}, third + `: gguf tensor "blk.0.attn_q.weight" stands in ` + first},
 	} {
-		dir := writeFolder(t, tc.files())
+		dir := testhelp.Folder(t, tc.files())
 		_, err := Open(filepath.Join(dir, tc.open))
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: more than one line: %v", tc.name, err)
 		}
-		wantError(t, tc.name, err, strings.ReplaceAll(tc.want, "DIR/", dir+string(filepath.Separator)))
+		testhelp.OneLine(t, tc.name, err, strings.ReplaceAll(tc.want, "DIR/", dir+string(filepath.Separator)))
 	}
-	dir := writeFolder(t, splitGGUF(t, []int{2, 1, 1}, func(no int, keys []GGUFField, tensors []GGUFTensor) ([]GGUFField, []GGUFTensor) { return keys, tensors }))
+	dir := testhelp.Folder(t, splitGGUF(t, []int{2, 1, 1}, func(no int, keys []GGUFField, tensors []GGUFTensor) ([]GGUFField, []GGUFTensor) { return keys, tensors }))
 	if err := os.Remove(filepath.Join(dir, second)); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestSplitGGUFRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(filepath.Join(dir, first))
-	wantError(t, "a folder for a part", err, second+": want a regular file")
+	testhelp.OneLine(t, "a folder for a part", err, second+": want a regular file")
 }
 
 // FuzzGGUFPart opens two files of any bytes as parts: no panic, and a model only

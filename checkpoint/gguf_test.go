@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/internal/testhelp"
 )
 
 func writeGGUF(t testing.TB, metadata []GGUFField, tensors []GGUFTensor) []byte {
@@ -139,7 +140,7 @@ func TestReadGGUFRefuses(t *testing.T) {
 		{"a tensor twice", header(3, 2, 0) + strings.Repeat(text("a")+u32(1)+u64(8)+u32(0)+u64(0), 2) + padding + padding, `"a" stands twice`},
 	} {
 		_, err := ReadGGUF([]byte(tc.file))
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 	}
 }
 
@@ -244,16 +245,16 @@ func TestGGUFConfig(t *testing.T) {
 		{"an end out of the vocabulary", []GGUFField{{"tokenizer.ggml.eos_token_id", uint32(48)}}, nil, "eos_token_id: found"},
 	} {
 		_, err := build(tc.extra, tc.more...)
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 	}
 	tensors = tensors[1:]
 	_, err = build(nil)
-	wantError(t, "no embedding", err, "token_embd.weight is missing")
+	testhelp.OneLine(t, "no embedding", err, "token_embd.weight is missing")
 }
 
 func TestOpen(t *testing.T) {
 	metadata, tensors := smallGGUF()
-	dir := writeFolder(t, map[string][]byte{"small.gguf": writeGGUF(t, metadata, tensors), "broken.gguf": []byte("GGUF"), "other": []byte("other"), "empty": nil})
+	dir := testhelp.Folder(t, map[string][]byte{"small.gguf": writeGGUF(t, metadata, tensors), "broken.gguf": []byte("GGUF"), "other": []byte("other"), "empty": nil})
 	path := filepath.Join(dir, "small.gguf")
 	if link := filepath.Join(t.TempDir(), "link.gguf"); os.Symlink(path, link) == nil { // Windows may not
 		path = link
@@ -268,17 +269,17 @@ func TestOpen(t *testing.T) {
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
-	if c, err = Open(writeFolder(t, shardedFiles(t))); err != nil {
+	if c, err = Open(testhelp.Folder(t, shardedFiles(t))); err != nil {
 		t.Error(err)
 	} else {
 		c.Close()
 	}
 	for name, want := range map[string]string{"broken.gguf": "broken.gguf: gguf file ends early", "other": "is no GGUF file: want one, or the folder", "empty": "is no GGUF file", "none": "no such file or folder"} {
 		_, err := Open(filepath.Join(dir, name))
-		wantError(t, name, err, want)
+		testhelp.OneLine(t, name, err, want)
 	}
 	_, err = Open(dir)
-	wantError(t, "a folder without a model", err, "config.json: no such file")
+	testhelp.OneLine(t, "a folder without a model", err, "config.json: no such file")
 }
 
 func TestWriteGGUFRefuses(t *testing.T) {
@@ -294,7 +295,7 @@ func TestWriteGGUFRefuses(t *testing.T) {
 		{nil, []GGUFTensor{{"t", backend.F32, []int{1, 1, 1, 1, 1}, make([]byte, 4)}}, "cannot write"},
 		{nil, []GGUFTensor{{"t", backend.Q8_0, nil, nil}}, "positive dimensions"},
 	} {
-		wantError(t, tc.want, WriteGGUF(&bytes.Buffer{}, tc.metadata, tc.tensors), tc.want)
+		testhelp.OneLine(t, tc.want, WriteGGUF(&bytes.Buffer{}, tc.metadata, tc.tensors), tc.want)
 	}
 }
 

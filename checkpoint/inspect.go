@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"windrow/architecture"
 	"windrow/backend"
 )
 
@@ -79,8 +80,8 @@ func Inspect(src Source) Inspection {
 		TieEmbeddings: c.TieEmbeddings, RopeType: c.Rope.Type, RopeTheta: c.Rope.Theta, RopeFactor: c.Rope.Factor,
 		MaskTokenID: c.MaskTokenID, EOSTokenIDs: append([]int32{}, c.EOSTokenIDs...),
 	}
-	_, in.QKNorm = src.Tensor("model.layers.0.self_attn.q_norm.weight")
-	_, in.QKVBias = src.Tensor("model.layers.0.self_attn.q_proj.bias")
+	in.QKNorm = inFirst(src, architecture.QueryNorm, architecture.ClassNorm)
+	in.QKVBias = inFirst(src, architecture.Query, architecture.ClassBias)
 	if c.Published != nil {
 		in.Quantization = c.Published.String()
 	}
@@ -99,6 +100,19 @@ func Inspect(src Source) Inspection {
 		}
 	}
 	return in
+}
+
+// inFirst reports whether the first layer that may have a parameter has it.
+func inFirst(src Source, role architecture.Role, class architecture.Class) bool {
+	c := src.Config()
+	a := architecture.Of(c)
+	for layer := range c.Layers {
+		for _, t := range a.Role(c, layer, role, class) {
+			_, ok := src.Tensor(t.Name)
+			return ok
+		}
+	}
+	return false
 }
 
 func (in *Inspection) countTensors(src Source) {

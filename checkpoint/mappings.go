@@ -11,7 +11,8 @@ func Mappings(src Source) [][]byte {
 	return nil
 }
 
-// Mappings are those of the function.
+// Mappings are the files that hold the weights, each mapped into memory as a
+// whole, until Close; none where the model was read from memory.
 func (c *Checkpoint) Mappings() (list [][]byte) {
 	for _, m := range c.mapped {
 		list = append(list, m)

@@ -25,8 +25,8 @@ const float8Name = "F8_E4M3"
 // tensor's bytes stand for overflows.
 const maxPublishedSize = 1 << 24
 
-// parts lists the endings of a quantised module's tensors.
-func (p *Published) parts() []string {
+// partsOf lists the endings of a quantised module's tensors.
+func partsOf(p *Published) []string {
 	if p.Method == methodCompressed && p.Bits == 0 {
 		return []string{".weight", ".weight_scale"}
 	}
@@ -40,7 +40,7 @@ func (c *Checkpoint) takePart(raw RawTensor, file string) bool {
 	if p == nil {
 		return false
 	}
-	for i, suffix := range p.parts() {
+	for i, suffix := range partsOf(p) {
 		module, ok := strings.CutSuffix(raw.Name, suffix)
 		if !ok || suffix == ".weight" && raw.DType != float8Name {
 			continue
@@ -67,7 +67,7 @@ func (c *Checkpoint) joinPublished() error {
 		}
 		return nil
 	}
-	suffixes := p.parts()
+	suffixes := partsOf(p)
 	used := map[string]bool{}
 	for _, name := range c.names {
 		module := strings.TrimSuffix(name, ".weight")
@@ -246,7 +246,7 @@ func (j *joiner) inOrder(g *quant.Grouped) {
 // float8 joins floats of 8 bits with the scales of their blocks.
 func (j *joiner) float8() (backend.Tensor, error) {
 	out, in := j.main.Shape[0], j.main.Shape[1]
-	suffix := j.p.parts()[1]
+	suffix := partsOf(j.p)[1]
 	b := &float8Blocks{out: out, in: in, outputs: j.p.BlockOutputs, inputs: j.p.BlockInputs}
 	if b.outputs < 0 || b.outputs > out {
 		b.outputs = out

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"windrow/architecture"
 )
 
 // The methods of quantization_config that are read beside MLX's groups.
@@ -18,43 +20,8 @@ const (
 const wantOther = "take the model in bf16, or its GGUF or MLX form"
 
 // Published is how the weights of a checkpoint are quantised that was made for
-// the engines of GPUs: the entry quantization_config of a config.json as AutoAWQ,
-// AutoGPTQ and GPTQModel, transformers (fp8) and compressed-tensors write it.
-// Which modules are quantised is told by the tensors, not here.
-type Published struct {
-	Method string // awq, gptq, fp8 or compressed-tensors
-	// Bits is the width of the whole numbers; 0 where weights are F8_E4M3.
-	Bits int
-	// Group is how many inputs share a scale; -1: all of a row.
-	Group int
-	// Symmetric weights have their zero in the middle.
-	Symmetric bool
-	// ZeroPlus is added to stored zeros.
-	ZeroPlus int
-	// ActOrder says that groups may not lie one after the other.
-	ActOrder bool
-	// BlockOutputs and BlockInputs share a scale of F8_E4M3; -1: all.
-	BlockOutputs, BlockInputs int
-}
-
-// String names the form, for people: "awq: 4 bits in groups of 128 with zero
-// points".
-func (p *Published) String() string {
-	all := func(n int) string {
-		if n < 0 {
-			return "all"
-		}
-		return fmt.Sprint(n)
-	}
-	if p.Bits == 0 {
-		return fmt.Sprintf("%s: e4m3, a scale for %s outputs by %s inputs", p.Method, all(p.BlockOutputs), all(p.BlockInputs))
-	}
-	zeros := "with zero points"
-	if p.Symmetric {
-		zeros = "symmetric"
-	}
-	return fmt.Sprintf("%s: %d bits in groups of %s, %s", p.Method, p.Bits, all(p.Group), zeros)
-}
+// the engines of GPUs.
+type Published = architecture.Published
 
 // readPublished reads the entry o, called name, of a method; nil where it is
 // none of those that are read, which is an error of f.
@@ -62,13 +29,13 @@ func readPublished(f, o *fields, name, method string) *Published {
 	p := &Published{Method: method}
 	switch method {
 	case methodAWQ:
-		p.readAWQ(o)
+		readAWQ(p, o)
 	case methodGPTQ:
-		p.readGPTQ(o)
+		readGPTQ(p, o)
 	case methodFP8:
-		p.readFP8(o)
+		readFP8(p, o)
 	case methodCompressed:
-		p.readCompressed(o)
+		readCompressed(p, o)
 	default:
 		f.fail("%s.quant_method: found %.40q, want awq, gptq, fp8, compressed-tensors, or MLX's affine groups: %s", name, method, wantOther)
 		return nil
@@ -119,7 +86,7 @@ func (f *fields) empty(name, what string) {
 	}
 }
 
-func (p *Published) readAWQ(o *fields) {
+func readAWQ(p *Published, o *fields) {
 	p.Bits = o.bitsOf("bits", 4)
 	p.Group = o.groupOf("group_size", 128)
 	version := strings.ToLower(o.text("version", "gemm"))
@@ -132,7 +99,7 @@ func (p *Published) readAWQ(o *fields) {
 	o.texts("modules_to_not_convert")
 }
 
-func (p *Published) readGPTQ(o *fields) {
+func readGPTQ(p *Published, o *fields) {
 	p.Bits = o.bitsOf("bits", 4, 8)
 	p.Group = o.groupOf("group_size", 128)
 	p.Symmetric = o.boolean("sym", true)
@@ -147,7 +114,7 @@ func (p *Published) readGPTQ(o *fields) {
 	o.empty("dynamic", "modules with a format of their own are not read")
 }
 
-func (p *Published) readFP8(o *fields) {
+func readFP8(p *Published, o *fields) {
 	o.one("fmt", "e4m3")
 	o.one("activation_scheme", "dynamic")
 	o.texts("modules_to_not_convert")
@@ -156,11 +123,11 @@ func (p *Published) readFP8(o *fields) {
 		o.fail("weight_block_size: missing, want the outputs and the inputs that share a scale, as [128, 128]: %s", wantOther)
 		return
 	}
-	p.readBlock(o, "weight_block_size")
+	readBlock(p, o, "weight_block_size")
 }
 
 // readBlock reads two lengths.
-func (p *Published) readBlock(o *fields, name string) {
+func readBlock(p *Published, o *fields, name string) {
 	const most = 1 << 20
 	block := o.integers(name, 2)
 	if o.err == nil && (len(block) != 2 || min(block[0], block[1]) < 1 || max(block[0], block[1]) > most) {
@@ -173,7 +140,7 @@ func (p *Published) readBlock(o *fields, name string) {
 
 // readCompressed takes one group of weights: whole numbers that are packed, or
 // F8_E4M3.
-func (p *Published) readCompressed(o *fields) {
+func readCompressed(p *Published, o *fields) {
 	format := o.one("format", "pack-quantized", "float-quantized")
 	if !o.has("format") {
 		o.fail("format: missing, want pack-quantized or float-quantized")
@@ -199,7 +166,7 @@ func (p *Published) readCompressed(o *fields) {
 		}
 		group.one("format", format)
 		w := group.object("weights")
-		p.readCompressedWeights(w, format)
+		readCompressedWeights(p, w, format)
 		group.take("weights", w)
 		if in := group.object("input_activations"); in != nil && !in.boolean("dynamic", false) {
 			group.fail("input_activations.dynamic: want true: activations with scales of their own are not read; %s", wantOther)
@@ -216,7 +183,7 @@ func (f *fields) take(name string, nested *fields) {
 	}
 }
 
-func (p *Published) readCompressedWeights(w *fields, format string) {
+func readCompressedWeights(p *Published, w *fields, format string) {
 	p.Symmetric = w.boolean("symmetric", true)
 	if w.boolean("dynamic", false) {
 		w.fail("dynamic: found true, want false")
@@ -235,7 +202,7 @@ func (p *Published) readCompressedWeights(w *fields, format string) {
 		case "channel":
 			p.BlockOutputs, p.BlockInputs = 1, -1
 		case "block":
-			p.readBlock(w, "block_structure")
+			readBlock(p, w, "block_structure")
 		default:
 			w.fail("strategy: found %.40q, want tensor, channel or block: %s", strategy, wantOther)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"windrow/internal/testhelp"
 	"windrow/quant"
 )
 
@@ -81,7 +82,7 @@ func TestPublishedConfig(t *testing.T) {
 		{weights(`{"num_bits": 4, "strategy": "group", "group_size": 0}`), "weights.group_size: found 0"},
 	} {
 		_, err := ParseConfig(configWith(set{"quantization_config": json.RawMessage(tc.entry)}))
-		wantError(t, tc.entry, err, tc.want)
+		testhelp.OneLine(t, tc.entry, err, tc.want)
 		if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) > 300) {
 			t.Errorf("%s: not one line: %v", tc.entry, err)
 		}
@@ -241,7 +242,7 @@ func TestPublishedCheckpointRefuses(t *testing.T) {
 				_, err = x.Make(t.Context())
 			}
 		}
-		wantError(t, tc.of+", "+tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.of+", "+tc.name, err, tc.want)
 		if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "model.safetensors") && !strings.Contains(err.Error(), "config.json")) {
 			t.Errorf("%s, %s: %v, want one line with the file's name", tc.of, tc.name, err)
 		}
@@ -315,7 +316,7 @@ func TestPublishedNumbersRefused(t *testing.T) {
 			}
 			x, _ := c.Tensor("a.weight")
 			_, err = x.Make(t.Context())
-			wantError(t, tc.of, err, tc.want)
+			testhelp.OneLine(t, tc.of, err, tc.want)
 		}
 	}
 }
@@ -333,39 +334,4 @@ func TestPublishedTruncated(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzPublishedCheckpoint: whatever config and header say, a checkpoint that
-// opens has only weights that are made, of the size that was said, or refused.
-func FuzzPublishedCheckpoint(f *testing.F) {
-	for _, p := range publishedCases() {
-		files := p.files(f, nil)
-		f.Add(files["config.json"], files["model.safetensors"])
-	}
-	f.Fuzz(func(t *testing.T, config, weights []byte) {
-		c, err := New(map[string][]byte{"config.json": config, "model.safetensors": weights})
-		if err != nil {
-			return
-		}
-		for _, name := range c.Names() {
-			x, ok := c.Tensor(name)
-			if !ok {
-				t.Fatalf("%s is listed and not there", name)
-			}
-			if x.Make == nil {
-				continue
-			}
-			if x.Bytes() > 64*len(weights)+4096 {
-				t.Fatalf("%s takes %d bytes, of a file of %d", name, x.Bytes(), len(weights))
-			}
-			y, err := x.Make(t.Context())
-			if err != nil {
-				continue
-			}
-			if err := y.Check(); err != nil || y.Bytes() != x.Bytes() || fmt.Sprint(y.Shape) != fmt.Sprint(x.Shape) {
-				t.Fatalf("%v, described as %v of %d: %v", y.Shape, x.Shape, x.Bytes(), err)
-			}
-		}
-		Inspect(c)
-	})
 }

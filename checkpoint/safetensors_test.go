@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/internal/testhelp"
 )
 
 // rawSafetensors puts a header of any text before a body.
@@ -125,7 +126,7 @@ var badSafetensors = []struct {
 func TestReadSafetensorsRefuses(t *testing.T) {
 	for _, tc := range badSafetensors {
 		_, err := ReadSafetensors(tc.data)
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 	}
 }
 
@@ -161,7 +162,7 @@ func TestWriteSafetensors(t *testing.T) {
 		{[]RawTensor{{Name: "__metadata__", DType: "F32", Shape: []int{0}}}, "want each name once"},
 		{[]RawTensor{{Name: "a", DType: "F32", Shape: []int{0}}, {Name: "a", DType: "F32", Shape: []int{0}}}, "want each name once"},
 	} {
-		wantError(t, "write", WriteSafetensors(&bytes.Buffer{}, nil, tc.tensors), tc.want)
+		testhelp.OneLine(t, "write", WriteSafetensors(&bytes.Buffer{}, nil, tc.tensors), tc.want)
 	}
 }
 
@@ -224,7 +225,7 @@ var badIndexes = []struct{ name, text, want string }{
 func TestParseIndexRefuses(t *testing.T) {
 	for _, tc := range badIndexes {
 		_, err := ParseIndex([]byte(tc.text))
-		wantError(t, tc.name, err, tc.want)
+		testhelp.OneLine(t, tc.name, err, tc.want)
 	}
 }
 

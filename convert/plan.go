@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"windrow/architecture"
 	"windrow/backend"
 	"windrow/checkpoint"
 )
@@ -22,8 +23,8 @@ type quantizeStep struct {
 	out    int    // rows; 1 for vectors
 	in     int
 	format checkpoint.AffineFormat // zero Bits: kept, in bf16
-	reason string                  // why it is kept; "" for vectors and where it is not
-	vector bool
+	reason string                  // why it is kept; "" for vectors of the model and where it is not
+	vector bool                    // or anything else that is no matrix: kept in one row
 	shard  int
 	// Where data, scales and biases go in the shard's data section.
 	at [3]int64
@@ -48,16 +49,23 @@ func (s *quantizeStep) bytes() (n int64) {
 	return n
 }
 
-// planQuantize decides on each tensor, in the order of the source.
-func planQuantize(src checkpoint.Source, p Policy) ([]*quantizeStep, error) {
-	rules, err := p.Rules()
+// planQuantize decides on each tensor, in the order of the source. Tensors that
+// the architecture does not know are kept.
+func planQuantize(src checkpoint.Source, policy Policy) ([]*quantizeStep, error) {
+	rules, err := policy.Rules()
+	if err != nil {
+		return nil, err
+	}
+	config := src.Config()
+	a, err := architecture.Lookup(config.Architecture)
 	if err != nil {
 		return nil, err
 	}
 	var steps []*quantizeStep
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
-		if !ok || (name == "lm_head.weight" && src.Config().TieEmbeddings) { // the embedding's copy
+		p, known := a.Find(config, name)
+		if !ok || known && p.Role == architecture.Head && config.TieEmbeddings { // the embedding's copy
 			continue
 		}
 		if t.DType.Quantized() {
@@ -66,18 +74,24 @@ func planQuantize(src checkpoint.Source, p Policy) ([]*quantizeStep, error) {
 		if err := t.Check(); err != nil {
 			return nil, err
 		}
-		s := &quantizeStep{source: t, out: 1, in: t.Elements()}
+		s := &quantizeStep{source: t, out: 1, in: t.Elements(), vector: len(t.Shape) != 2}
 		var isWeight bool
 		s.module, isWeight = strings.CutSuffix(name, ".weight")
-		if s.vector = len(t.Shape) != 2; !s.vector {
+		if !s.vector {
 			s.out, s.in = t.Shape[0], t.Shape[1]
+		}
+		switch {
+		case !known && len(t.Shape) > 1:
+			s.reason = fmt.Sprintf("no tensor of %s", a.Name)
+		case s.vector && len(t.Shape) > 1 && p.Class.Quantizable():
+			s.reason = fmt.Sprintf("has %d dimensions", len(t.Shape))
+		case s.vector:
+		case !isWeight:
+			s.reason = "not named .weight"
+		default:
 			var bits int
-			bits, s.reason = rules.Bits(s.module, s.in)
-			switch {
-			case !isWeight:
-				s.reason = "not named .weight"
-			case bits != 16:
-				s.format = checkpoint.AffineFormat{Bits: bits, Group: p.Group}
+			if bits, s.reason = rules.Bits(s.module, p.Class, s.in); bits != 16 {
+				s.format = checkpoint.AffineFormat{Bits: bits, Group: policy.Group}
 			}
 		}
 		steps = append(steps, s)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"windrow/architecture"
 )
 
 // Policy says which weights of a model are quantised, and how.
@@ -100,8 +102,8 @@ func (p Policy) Rules() (*Rules, error) {
 
 // Bits says how a matrix [out, in] of a module, such as
 // "model.layers.0.mlp.down_proj", is stored: in 4 or 8 bits, or in 16 with the
-// reason why it is kept.
-func (r *Rules) Bits(module string, in int) (bits int, reason string) {
+// reason why it is kept. class is the one that the architecture's table has it in.
+func (r *Rules) Bits(module string, class architecture.Class, in int) (bits int, reason string) {
 	bits = r.policy.Bits
 	for i, w := range r.policy.Widths {
 		if r.widths[i].MatchString(module) {
@@ -110,11 +112,13 @@ func (r *Rules) Bits(module string, in int) (bits int, reason string) {
 	}
 	included := matchesAny(r.include, module)
 	switch {
+	case !class.Quantizable():
+		return 16, "never quantised"
 	case matchesAny(r.exclude, module):
 		return 16, "excluded"
 	case bits == 16:
 		return 16, "16 bits asked for"
-	case r.policy.Selective && !included && keptBySelection(module):
+	case r.policy.Selective && !included && keptBySelection(class):
 		return 16, "selective"
 	case in%r.policy.Group != 0:
 		return 16, fmt.Sprintf("rows of %d are no multiple of %d", in, r.policy.Group)
@@ -124,8 +128,8 @@ func (r *Rules) Bits(module string, in int) (bits int, reason string) {
 
 // keptBySelection names what the selective policy keeps: quantising the head
 // or the embedding costs most accuracy for its bytes.
-func keptBySelection(module string) bool {
-	return module == "lm_head" || module == "model.embed_tokens"
+func keptBySelection(class architecture.Class) bool {
+	return class == architecture.ClassHead || class == architecture.ClassEmbedding
 }
 
 // compilePatterns turns patterns into expressions: one or more whole

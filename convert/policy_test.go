@@ -3,7 +3,20 @@ package convert
 import (
 	"fmt"
 	"testing"
+
+	"windrow/architecture"
 )
+
+// classOf is the class of a module's weight in Qwen3's table.
+func classOf(t *testing.T, module string) architecture.Class {
+	t.Helper()
+	c := &architecture.Config{Architecture: "qwen3", Layers: 12}
+	p, ok := architecture.Of(c).Find(c, module+".weight")
+	if !ok {
+		t.Fatalf("%s: not in the table", module)
+	}
+	return p.Class
+}
 
 func TestPolicy(t *testing.T) {
 	for _, tc := range []struct {
@@ -31,7 +44,7 @@ func TestPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bits, reason := rules.Bits(tc.module, tc.in)
+		bits, reason := rules.Bits(tc.module, classOf(t, tc.module), tc.in)
 		got := fmt.Sprint(bits)
 		if reason != "" {
 			got += " " + reason

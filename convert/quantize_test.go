@@ -16,6 +16,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/internal/testhelp"
 	"windrow/quant"
 	"windrow/rope"
 	"windrow/synthetic"
@@ -353,7 +354,7 @@ func TestQuantizeFailsClean(t *testing.T) {
 
 func TestQuantizeRefuses(t *testing.T) {
 	src := smallCheckpoint(t, backend.BF16)
-	dir := writeTestFolder(t, map[string][]byte{"file": nil, "foreign.partial": []byte("mine")})
+	dir := testhelp.Folder(t, map[string][]byte{"file": nil, "foreign.partial": []byte("mine")})
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "folder"), 0o755), os.MkdirAll(filepath.Join(dir, "data.partial", "mine"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +371,7 @@ func TestQuantizeRefuses(t *testing.T) {
 		{"q", Policy{Bits: 3, Group: 64}, "3 bits: want 4 or 8"},
 	} {
 		_, err := Quantize(context.Background(), src, filepath.Join(dir, tc.dst), tc.p, nil)
-		oneLine(t, tc.dst, err, tc.want)
+		testhelp.OneLine(t, tc.dst, err, tc.want)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "foreign.partial")); err != nil || string(data) != "mine" {
 		t.Error("a file that is not ours was touched")
@@ -385,14 +386,14 @@ func TestQuantizeRefuses(t *testing.T) {
 	}
 	defer again.Close()
 	_, err = Quantize(context.Background(), again, q+"2", DefaultPolicy(), nil)
-	oneLine(t, "quantised already", err, "is affine4 already: want a model in bf16")
+	testhelp.OneLine(t, "quantised already", err, "is affine4 already: want a model in bf16")
 
 	bad := smallCheckpoint(t, backend.BF16)
 	x, _ := bad.Tensor("model.layers.1.mlp.up_proj.weight")
 	x.Data[2*64*5+1] = 0x7f // row 5
 	x.Data[2*64*5] = 0x80
 	_, err = Quantize(context.Background(), bad, q+"3", DefaultPolicy(), nil)
-	oneLine(t, "an infinite weight", err, "model.layers.1.mlp.up_proj.weight: row 5 holds NaN, infinite or too large values")
+	testhelp.OneLine(t, "an infinite weight", err, "model.layers.1.mlp.up_proj.weight: row 5 holds NaN, infinite or too large values")
 }
 
 // Two runs to one place: the second sees that the first lives, and leaves it
@@ -416,14 +417,14 @@ func TestQuantizeTwoRuns(t *testing.T) {
 				return
 			}
 			_, err := quantize(context.Background(), src, other, dst, DefaultPolicy(), maxShardBytes, nil)
-			oneLine(t, "the second run", err, "q.partial: another run is writing q: wait for it, or choose another name")
+			testhelp.OneLine(t, "the second run", err, "q.partial: another run is writing q: wait for it, or choose another name")
 		})
 		_, stat := os.Lstat(dst)
 		if locks && (err != nil || stat != nil) {
 			t.Errorf("the first run: %v, %v", err, stat)
 		}
 		if !locks {
-			oneLine(t, "without locks", err, "was replaced by another run")
+			testhelp.OneLine(t, "without locks", err, "was replaced by another run")
 			if stat == nil {
 				t.Error("the model was put in place from another run's folder")
 			}
@@ -471,17 +472,6 @@ func TestQuantizeCrowd(t *testing.T) {
 	}
 }
 
-func writeTestFolder(t testing.TB, files map[string][]byte) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func testSafetensors(t testing.TB, metadata map[string]string, tensors []checkpoint.RawTensor) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -489,12 +479,4 @@ func testSafetensors(t testing.TB, metadata map[string]string, tensors []checkpo
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-// oneLine fails for an error that is not one line with the words.
-func oneLine(t *testing.T, name string, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%s: %v, want one line with %q", name, err, want)
-	}
 }

@@ -13,7 +13,8 @@ type Report struct {
 	// Classes are the kinds of tensors, in the order of the source: down_proj,
 	// embed_tokens, norms and biases.
 	Classes []QuantizedClass `json:"classes"`
-	// Kept are the matrices that stay in bf16.
+	// Kept are the matrices that stay in bf16, and what the architecture does not
+	// know.
 	Kept []KeptTensor `json:"kept"`
 
 	Parameters  int64 `json:"parameters"`
@@ -37,7 +38,7 @@ type QuantizedClass struct {
 	BitsPerWeight float64 `json:"bits_per_weight"`
 }
 
-// KeptTensor is a matrix that was not quantised.
+// KeptTensor is a tensor that might have been quantised and was not.
 type KeptTensor struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
@@ -51,14 +52,14 @@ func reportQuantize(steps []*quantizeStep, p Policy) Report {
 	var packedBytes, packedParameters int64
 	for _, s := range steps {
 		key := [2]string{s.module[strings.LastIndexByte(s.module, '.')+1:], "bf16"}
-		if s.vector {
+		if s.vector && s.reason == "" {
 			key[0] = vectorClass
 		}
 		n, before, after := int64(s.out)*int64(s.in), int64(s.source.Bytes()), s.bytes()
 		if s.quantized() {
 			key[1] = fmt.Sprintf("%v g%d", s.format.DType(), s.format.Group)
 			packedBytes, packedParameters = packedBytes+after, packedParameters+n
-		} else if !s.vector {
+		} else if s.reason != "" {
 			r.Kept = append(r.Kept, KeptTensor{s.source.Name, s.reason})
 		}
 		i, ok := places[key]

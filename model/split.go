@@ -4,33 +4,20 @@ import (
 	"fmt"
 	"strings"
 
+	"windrow/architecture"
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/quant"
 )
 
-// splitOf is how several devices share a tensor (Megatron-LM, arXiv 1909.08053,
-// section 3): heads of attention and inner columns of the MLP are cut, so that
-// o and down sum over what each device has. Norms, the embedding and the biases
-// of o and down are whole.
-func splitOf(name string) backend.Split {
-	if name == "lm_head.weight" {
-		return backend.SplitOutputs
+// splitOf is how several devices share a tensor of a model: one that its
+// architecture does not know is whole on each.
+func splitOf(c *checkpoint.Config, name string) backend.Split {
+	p, ok := architecture.Of(c).Find(c, name)
+	if !ok {
+		return backend.SplitNone
 	}
-	module, _ := strings.CutSuffix(name, ".weight")
-	bias := false
-	if module == name {
-		module, bias = strings.CutSuffix(name, ".bias")
-	}
-	switch module[strings.LastIndexByte(module, '.')+1:] {
-	case "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj":
-		return backend.SplitOutputs
-	case "o_proj", "down_proj":
-		if !bias {
-			return backend.SplitInputs
-		}
-	}
-	return backend.SplitNone
+	return p.Split
 }
 
 // checkDevices reports whether n devices can share a model: whole heads, and
@@ -52,19 +39,16 @@ func checkDevices(src checkpoint.Source, n int) error {
 	return fmt.Errorf("%d GPUs cannot share this model: %w; it runs on %s", n, err, strings.Join(fits, ", "))
 }
 
-// sharedBy tells why n devices cannot share a model.
+// sharedBy says why n devices cannot share a model.
 func sharedBy(src checkpoint.Source, n int) error {
 	c := src.Config()
-	for _, d := range []struct {
-		what  string
-		count int
-	}{{"KV heads", c.KVHeads}, {"heads", c.Heads}, {"inner columns", c.IntermediateSize}} {
-		if d.count%n != 0 {
-			return fmt.Errorf("%d %s do not divide by %d", d.count, d.what, n)
+	for _, d := range architecture.Of(c).Shared {
+		if count := d.Of(c); count%n != 0 {
+			return fmt.Errorf("%d %s do not divide by %d", count, d.Name, n)
 		}
 	}
 	for _, name := range src.Names() {
-		if splitOf(name) != backend.SplitInputs {
+		if splitOf(c, name) != backend.SplitInputs {
 			continue
 		}
 		if t, ok := src.Tensor(name); ok && len(t.Shape) == 2 {
@@ -85,7 +69,7 @@ func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
 			continue
 		}
 		whole := quant.ConvertedBytes(t, exact)
-		if splitOf(name) != backend.SplitNone {
+		if splitOf(src.Config(), name) != backend.SplitNone {
 			whole = (whole + n - 1) / n
 		}
 		bytes += int64(whole)

@@ -2,11 +2,11 @@ package synthetic
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/edsrzf/mmap-go"
 
+	"windrow/architecture"
 	"windrow/backend"
 	"windrow/checkpoint"
 )
@@ -27,8 +27,8 @@ func floatBeside(dt backend.DType) backend.DType {
 }
 
 // quantized reports whether the selective policy quantises a weight to dt.
-func (w weightShape) quantized(dt backend.DType) bool {
-	return dt.Quantized() && strings.HasSuffix(w.name, "proj.weight")
+func quantized(w architecture.Tensor, dt backend.DType) bool {
+	return dt.Quantized() && w.Class == architecture.ClassProjection
 }
 
 // emptySource is a model without weights.
@@ -44,17 +44,17 @@ type emptySource struct {
 func EmptySource(c *checkpoint.Config, dt backend.DType) checkpoint.Source {
 	s := &emptySource{config: c, tensors: map[string]backend.Tensor{}}
 	most := 0
-	for _, w := range weightShapes(c) {
-		t := backend.Tensor{Name: w.name, DType: floatBeside(dt), Shape: w.shape}
-		if w.quantized(dt) {
+	for _, w := range weightsOf(c) {
+		t := backend.Tensor{Name: w.Name, DType: floatBeside(dt), Shape: w.Shape}
+		if quantized(w, dt) {
 			t.DType = dt
 		}
 		if t.DType.Affine() {
 			t.Group = affineRandomGroup
 		}
-		s.names = append(s.names, w.name)
-		s.tensors[w.name] = t
-		most = max(most, w.elements()/t.DType.BlockSize()*t.DType.BlockBytes())
+		s.names = append(s.names, w.Name)
+		s.tensors[w.Name] = t
+		most = max(most, elements(w)/t.DType.BlockSize()*t.DType.BlockBytes())
 	}
 	zero := zeros(most)
 	for name, t := range s.tensors {

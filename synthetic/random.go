@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 
 	"github.com/edsrzf/mmap-go"
 
+	"windrow/architecture"
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/quant"
@@ -42,7 +42,7 @@ type randomSource struct {
 // The weights lie outside the garbage collector's heap, each part at a page
 // border, and stay until the process ends.
 func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoint.Source {
-	list := weightShapes(c)
+	list := weightsOf(c)
 	s := &randomSource{config: c, tensors: make(map[string]backend.Tensor, len(list))}
 	float := floatBeside(dt)
 	type part struct {
@@ -53,29 +53,29 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 	page := os.Getpagesize()
 	total := 0
 	for i, w := range list {
-		t := backend.Tensor{Name: w.name, DType: float, Shape: w.shape}
+		t := backend.Tensor{Name: w.Name, DType: float, Shape: w.Shape}
 		switch {
-		case strings.HasSuffix(w.name, "norm.weight"):
-			parts[i] = []part{{w.elements() * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
-		case w.quantized(dt):
+		case w.Class == architecture.ClassNorm:
+			parts[i] = []part{{elements(w) * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
+		case quantized(w, dt):
 			t.DType = dt
-			parts[i] = []part{{w.elements() / dt.BlockSize() * dt.BlockBytes(), nil}}
+			parts[i] = []part{{elements(w) / dt.BlockSize() * dt.BlockBytes(), nil}}
 			if dt.Affine() {
 				t.Group = affineRandomGroup
 				scale := float32(0.07) / float32(int(1)<<(dt.BlockBytes()*8/dt.BlockSize())-1) // a uniform spread of ±0.035
-				groups := 2 * w.elements() / affineRandomGroup
+				groups := 2 * elements(w) / affineRandomGroup
 				parts[i] = append(parts[i],
 					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, scale) }},
 					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, -0.035) }})
 			}
 		default:
-			parts[i] = []part{{w.elements() * float.Size(), nil}}
+			parts[i] = []part{{elements(w) * float.Size(), nil}}
 		}
 		for _, p := range parts[i] {
 			total += (p.bytes + page - 1) / page * page
 		}
-		s.names = append(s.names, w.name)
-		s.tensors[w.name] = t
+		s.names = append(s.names, w.Name)
+		s.tensors[w.Name] = t
 	}
 	memory := reserve(total)
 	s.memory = memory
@@ -86,7 +86,7 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 	starts := rand.New(rand.NewPCG(seed, 2))
 	var work []func()
 	for i, w := range list {
-		t := s.tensors[w.name]
+		t := s.tensors[w.Name]
 		for j, p := range parts[i] {
 			data := memory[:p.bytes:p.bytes]
 			memory = memory[(p.bytes+page-1)/page*page:]
@@ -109,7 +109,7 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 				work = append(work, func() { repeatBlock(data[at:min(at+piece, len(data))], block, (start+at)%len(block)) })
 			}
 		}
-		s.tensors[w.name] = t
+		s.tensors[w.Name] = t
 	}
 	inParallel(work)
 	return s

@@ -3,8 +3,9 @@ package synthetic
 import (
 	"maps"
 	"slices"
-	"strconv"
 
+	"windrow/architecture"
+	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/rope"
 )
@@ -52,50 +53,12 @@ func ShapeConfig(name string) (*checkpoint.Config, bool) {
 // ShapeNames lists what ShapeConfig knows, sorted.
 func ShapeNames() []string { return slices.Sorted(maps.Keys(shapes)) }
 
-// weightShape is the name and shape of one tensor of a checkpoint.
-type weightShape struct {
-	name  string
-	shape []int
+// weightsOf lists the tensors that random weights of a config have, in the order
+// of a checkpoint: those that every model of its architecture has, and those
+// that its published models have.
+func weightsOf(c *checkpoint.Config) []architecture.Tensor {
+	return slices.DeleteFunc(architecture.Of(c).Tensors(c), func(t architecture.Tensor) bool { return !t.Need.Invented(c) })
 }
 
-func (w weightShape) elements() int {
-	n := 1
-	for _, d := range w.shape {
-		n *= d
-	}
-	return n
-}
-
-// weightShapes lists the tensors of a config in the order of a checkpoint:
-// with biases on q, k and v for qwen2, with q and k norms for the others.
-func weightShapes(c *checkpoint.Config) []weightShape {
-	var list []weightShape
-	add := func(name string, shape ...int) { list = append(list, weightShape{name, shape}) }
-	queries, keys := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	add("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
-	for i := range c.Layers {
-		layer := "model.layers." + strconv.Itoa(i) + "."
-		add(layer+"input_layernorm.weight", c.HiddenSize)
-		add(layer+"self_attn.q_proj.weight", queries, c.HiddenSize)
-		add(layer+"self_attn.k_proj.weight", keys, c.HiddenSize)
-		add(layer+"self_attn.v_proj.weight", keys, c.HiddenSize)
-		if c.Architecture == "qwen2" {
-			add(layer+"self_attn.q_proj.bias", queries)
-			add(layer+"self_attn.k_proj.bias", keys)
-			add(layer+"self_attn.v_proj.bias", keys)
-		} else {
-			add(layer+"self_attn.q_norm.weight", c.HeadDim)
-			add(layer+"self_attn.k_norm.weight", c.HeadDim)
-		}
-		add(layer+"self_attn.o_proj.weight", c.HiddenSize, queries)
-		add(layer+"post_attention_layernorm.weight", c.HiddenSize)
-		add(layer+"mlp.gate_proj.weight", c.IntermediateSize, c.HiddenSize)
-		add(layer+"mlp.up_proj.weight", c.IntermediateSize, c.HiddenSize)
-		add(layer+"mlp.down_proj.weight", c.HiddenSize, c.IntermediateSize)
-	}
-	add("model.norm.weight", c.HiddenSize)
-	if !c.TieEmbeddings {
-		add("lm_head.weight", c.VocabSize, c.HiddenSize)
-	}
-	return list
-}
+// elements is how many weights a tensor has.
+func elements(t architecture.Tensor) int { return backend.Tensor{Shape: t.Shape}.Elements() }

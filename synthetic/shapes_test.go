@@ -33,8 +33,8 @@ func TestShapeConfig(t *testing.T) {
 			continue
 		}
 		got := 0
-		for _, w := range weightShapes(c) {
-			got += w.elements()
+		for _, w := range weightsOf(c) {
+			got += elements(w)
 		}
 		if got != want {
 			t.Errorf("%s: %d parameters, want %d", name, got, want)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"windrow/architecture"
 	"windrow/checkpoint"
 	"windrow/convert"
 	"windrow/eval"
@@ -60,7 +61,7 @@ func TestSensitivityForms(t *testing.T) {
 			if class.module == f.module {
 				want = 8
 			}
-			if bits, _ := rules.Bits("model.layers.3.mlp."+class.module, 64); bits != want {
+			if bits, _ := rules.Bits("model.layers.3.mlp."+class.module, architecture.ClassProjection, 64); bits != want {
 				t.Errorf("%s: %s in %d bits, want %d", f.name, class.module, bits, want)
 			}
 		}

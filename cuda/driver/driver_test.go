@@ -13,6 +13,7 @@ import (
 
 	"windrow/cuda/emulator"
 	"windrow/cuda/kernels"
+	"windrow/internal/testhelp"
 )
 
 // testContext is a context of the emulated device, entered; at the test's end
@@ -58,27 +59,9 @@ func emulated(t *testing.T, env ...string) bool {
 	return false
 }
 
-// oneLine checks that an error is there, is one line, and says what it should.
-func oneLine(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error, want one with %q", words)
-		return
-	}
-	text := err.Error()
-	if strings.Contains(text, "\n") || !strings.HasPrefix(text, "cuda: ") {
-		t.Errorf("want one line that begins with \"cuda: \", got:\n%s", text)
-	}
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			t.Errorf("error %q does not say %q", text, w)
-		}
-	}
-}
-
 func TestNoDriver(t *testing.T) {
 	_, err := Open(Options{Library: filepath.Join(t.TempDir(), "libcuda.so.1")})
-	oneLine(t, err, "no NVIDIA driver on this machine", "libcuda.so.1")
+	testhelp.OneLineFrom(t, "cuda: ", err, "no NVIDIA driver on this machine", "libcuda.so.1")
 	if !errors.Is(err, ErrNoDriver) {
 		t.Errorf("%v is not ErrNoDriver", err)
 	}
@@ -101,7 +84,7 @@ func TestLibraryWithoutFunctions(t *testing.T) {
 		t.Skip("opens the C library by its Linux name")
 	}
 	_, err := Open(Options{Library: "libc.so.6"})
-	oneLine(t, err, "driver too old", "cuCtxSetCurrent", "more", "CUDA 12.0 (driver 525)")
+	testhelp.OneLineFrom(t, "cuda: ", err, "driver too old", "cuCtxSetCurrent", "more", "CUDA 12.0 (driver 525)")
 	if !errors.Is(err, ErrOldDriver) {
 		t.Errorf("%v is not ErrOldDriver", err)
 	}
@@ -112,7 +95,7 @@ func TestOldDriver(t *testing.T) {
 		return
 	}
 	_, err := Open(Options{Library: emulator.Library(t, false)})
-	oneLine(t, err, "driver too old", "CUDA 11.8", "need CUDA 12.0 (driver 525) or later")
+	testhelp.OneLineFrom(t, "cuda: ", err, "driver too old", "CUDA 11.8", "need CUDA 12.0 (driver 525) or later")
 	if !errors.Is(err, ErrOldDriver) {
 		t.Errorf("%v is not ErrOldDriver", err)
 	}
@@ -143,7 +126,7 @@ func TestOldDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = d.NewContext(0)
-	oneLine(t, err, "compute capability 7.5", "need 8.0 or later")
+	testhelp.OneLineFrom(t, "cuda: ", err, "compute capability 7.5", "need 8.0 or later")
 }
 
 func TestDevices(t *testing.T) {
@@ -161,7 +144,7 @@ func TestDevices(t *testing.T) {
 	}
 	for _, n := range []int{-1, len(list)} {
 		_, err := d.NewContext(n)
-		oneLine(t, err, "no GPU of number")
+		testhelp.OneLineFrom(t, "cuda: ", err, "no GPU of number")
 		if !errors.Is(err, ErrNoDevice) {
 			t.Errorf("%v is not ErrNoDevice", err)
 		}
@@ -178,7 +161,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Alloc(5 << 20)
-	oneLine(t, err, "5.0 MiB wanted", "4.0 MiB of 16.0 MiB free")
+	testhelp.OneLineFrom(t, "cuda: ", err, "5.0 MiB wanted", "4.0 MiB of 16.0 MiB free")
 	if !errors.Is(err, ErrNoMemory) {
 		t.Errorf("%v is not ErrNoMemory", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"windrow/internal/testhelp"
 	"windrow/metal/driver"
 	"windrow/metal/fakeobjc"
 )
@@ -76,24 +77,6 @@ func open(t *testing.T, o fakeobjc.Options) (*fakeobjc.Fake, *driver.Device) {
 	}
 	t.Cleanup(d.Close)
 	return f, d
-}
-
-// oneLine checks that an error is there, is one line, and says what it should.
-func oneLine(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error, want one with %q", words)
-		return
-	}
-	text := err.Error()
-	if strings.Contains(text, "\n") || !strings.HasPrefix(text, "metal: ") {
-		t.Errorf("want one line that begins with \"metal: \", got:\n%s", text)
-	}
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			t.Errorf("error %q does not say %q", text, w)
-		}
-	}
 }
 
 func buffer(t *testing.T, d *driver.Device, bytes int) *driver.Buffer {
@@ -177,7 +160,7 @@ func TestOpenElsewhere(t *testing.T) {
 		t.Skip("this is macOS")
 	}
 	_, err := driver.Open()
-	oneLine(t, err, "not macOS")
+	testhelp.OneLineFrom(t, "metal: ", err, "not macOS")
 }
 
 func TestDeviceInfo(t *testing.T) {
@@ -201,7 +184,7 @@ func TestNoUsableDevice(t *testing.T) {
 		{fakeobjc.Options{Missing: []string{"architecture"}}, "macOS 14"},
 	} {
 		_, err := driver.New(fakeobjc.Start(t, c.o)).OpenDevice()
-		oneLine(t, err, c.word)
+		testhelp.OneLineFrom(t, "metal: ", err, c.word)
 		if !errors.Is(err, driver.ErrNoDevice) {
 			t.Errorf("%v is not ErrNoDevice", err)
 		}
@@ -309,7 +292,7 @@ func TestFailedWork(t *testing.T) {
 		c.Commit()
 		_, err := c.Wait()
 		if i == 0 {
-			oneLine(t, err, "GPU", "Timeout", "code 2")
+			testhelp.OneLineFrom(t, "metal: ", err, "GPU", "Timeout", "code 2")
 		} else if err != nil {
 			t.Errorf("after a failure: %v", err)
 		}
@@ -319,7 +302,7 @@ func TestFailedWork(t *testing.T) {
 func TestCompile(t *testing.T) {
 	_, d := open(t, fakeobjc.Options{})
 	_, err := d.NewLibrary("flaot x;", driver.LibraryOptions{Name: "rows.metal"})
-	oneLine(t, err, "rows.metal", "3:7", "flaot")
+	testhelp.OneLineFrom(t, "metal: ", err, "rows.metal", "3:7", "flaot")
 	var c *driver.CompileError
 	if !errors.As(err, &c) || !strings.Contains(c.Log, "warning: odd\n") {
 		t.Errorf("%#v is no compile error with the compiler's whole text", err)
@@ -330,7 +313,7 @@ func TestCompile(t *testing.T) {
 	}
 	defer l.Release()
 	_, err = l.Pipeline("scael")
-	oneLine(t, err, "rows.metal", "scael")
+	testhelp.OneLineFrom(t, "metal: ", err, "rows.metal", "scael")
 }
 
 // TestMathMode: fast unless safe is asked for, by the message of macOS 15 or by
@@ -360,7 +343,7 @@ func TestSimdgroups(t *testing.T) {
 	}
 	defer l.Release()
 	_, err = l.Pipeline("scale")
-	oneLine(t, err, "64", "32")
+	testhelp.OneLineFrom(t, "metal: ", err, "64", "32")
 }
 
 func TestBuffers(t *testing.T) {
@@ -371,10 +354,10 @@ func TestBuffers(t *testing.T) {
 	}
 	for _, n := range []int{-1, 0, 1<<20 + 1} {
 		_, err := d.NewBuffer(n)
-		oneLine(t, err, fmt.Sprint(n), "Fake GPU")
+		testhelp.OneLineFrom(t, "metal: ", err, fmt.Sprint(n), "Fake GPU")
 	}
 	_, err := d.NewBuffer(1 << 20)
-	oneLine(t, err, "memory", "1048576")
+	testhelp.OneLineFrom(t, "metal: ", err, "memory", "1048576")
 
 	memory := pages(4)
 	for _, m := range [][]byte{memory[4096:], memory[:driver.PageSize-1], nil} {
