@@ -85,7 +85,7 @@ func (r *run) resume(items []Item, columns map[string]*column) {
 	}
 	for _, it := range items {
 		i, asked := place[it.Index]
-		if c := columns[it.Name()]; asked && c != nil && c.answers[i] == nil {
+		if c := columns[it.Name()]; asked && c != nil {
 			c.answers[i] = &it
 			r.done++
 		}
