@@ -99,6 +99,7 @@ type Program struct {
 	ids       int   // that every table of Embed has
 	heads     Heads // whose shape all layers have
 	layers    map[int]bool
+	depth     int // the largest layer, and one more
 	positions int // that every rotation has
 	taps      int
 	err       error
@@ -254,7 +255,7 @@ func (p *Program) RotateStore(q, k, v Buffer, h Heads, layer int) {
 	case h.KVHeads != p.heads.KVHeads || d != p.heads.HeadDim:
 		p.fail("rotate: layer %d has %d heads of %d, another %d of %d", layer, h.KVHeads, d, p.heads.KVHeads, p.heads.HeadDim)
 	}
-	p.layers[layer], p.positions = true, min(p.positions, h.Rotation.Positions())
+	p.layers[layer], p.depth, p.positions = true, max(p.depth, layer+1), min(p.positions, h.Rotation.Positions())
 	p.add(Op{Kind: OpRotateStore, Dst: []Buffer{q}, Src: []Buffer{q, k, v}, Heads: h, Eps: h.Eps, Layer: layer})
 }
 
@@ -312,12 +313,7 @@ func (p *Program) HeadOp() *Op {
 
 // Layers is how many layers of keys and values the program uses: the largest number
 // of one, and one more.
-func (p *Program) Layers() (n int) {
-	for layer := range p.layers {
-		n = max(n, layer+1)
-	}
-	return n
-}
+func (p *Program) Layers() int { return p.depth }
 
 // UnsupportedError says that a backend lacks an operation, or a form of one.
 type UnsupportedError struct {
