@@ -9,6 +9,7 @@ import (
 
 // groupMatrix is a weight [out, in] over the GPUs of a group.
 type groupMatrix struct {
+	g       *Group
 	out, in int
 	split   backend.Split
 	parts   []*matrix
@@ -21,6 +22,7 @@ func (m *groupMatrix) In() int  { return m.in }
 
 // groupVector is a norm weight or a bias over the GPUs of a group.
 type groupVector struct {
+	g     *Group
 	n     int
 	split backend.Split
 	parts []*vector
@@ -60,7 +62,7 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	m := &groupMatrix{out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
+	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
 	at := []int(nil)
 	switch t.Split {
 	case backend.SplitOutputs:
@@ -109,7 +111,7 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	v := &groupVector{n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
+	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
 	at := cuts(v.n, n)
 	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil {
 		v.split = backend.SplitNone
@@ -131,6 +133,31 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 	}
 	g.progress(int64(t.Bytes()))
 	return v, nil
+}
+
+// groupAngles are a table on each GPU.
+type groupAngles struct {
+	g     *Group
+	parts []*angles
+}
+
+func (a *groupAngles) Pairs() int     { return a.parts[0].Pairs() }
+func (a *groupAngles) Positions() int { return a.parts[0].Positions() }
+
+// Rotation takes a table on every GPU.
+func (g *Group) Rotation(a backend.Angles, positions int) (backend.Rotation, error) {
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	y := &groupAngles{g: g}
+	for i, b := range g.shards {
+		r, err := b.Rotation(a, positions)
+		if err != nil {
+			return nil, onGPU(i, err)
+		}
+		y.parts = append(y.parts, r.(*angles))
+	}
+	return y, nil
 }
 
 func (g *Group) progress(bytes int64) {
