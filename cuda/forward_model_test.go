@@ -11,12 +11,27 @@ import (
 	"windrow/synthetic"
 )
 
-// lister hides that passes can be kept: every forward is listed.
-type lister struct{ backend.Backend }
+// anew is a backend that compiles the program of each forward again: none finds a
+// graph, or anything that was readied ahead.
+type anew struct{ backend.Backend }
 
-func (l lister) Begin(rows int) (backend.Pass, error) {
-	p, err := l.Backend.Begin(rows)
-	return struct{ backend.Pass }{p}, err
+type anewForward struct {
+	b backend.Backend
+	p *backend.Program
+	backend.Forward
+}
+
+func (a anew) Compile(p *backend.Program) (backend.Forward, error) {
+	f, err := a.Backend.Compile(p)
+	return &anewForward{a.Backend, p, f}, err
+}
+
+func (f *anewForward) Start(ctx context.Context, v backend.Values) (err error) {
+	f.Close()
+	if f.Forward, err = f.b.Compile(f.p); err != nil {
+		return err
+	}
+	return f.Forward.Start(ctx, v)
 }
 
 // forwards is a random sequence of forwards of a model; what it draws does not
@@ -29,7 +44,7 @@ type forwards struct {
 }
 
 func newForwards(t *testing.T, b backend.Backend) *forwards {
-	m, err := model.Load(b, synthetic.RandomSource(small(true), backend.Affine4, 5))
+	m, err := model.Load(b, synthetic.RandomSource(small(true), backend.Affine4, 5), model.Barring(90, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +74,7 @@ func (f *forwards) cache(i, rows int) *model.Cache {
 
 // forward runs one and returns all that it says.
 func (f *forwards) forward() (out []float32) {
-	b := &model.Batch{Want: model.Want{TopK: f.r.IntN(3), Except: int32(f.r.IntN(2)) - 1, Logits: f.r.IntN(4) == 0, Limit: int32(f.r.IntN(2) * 90)}}
+	b := new(model.Batch)
 	usual := f.r.IntN(3) != 0
 	for i := range f.caches {
 		if i != 0 && (usual || f.r.IntN(2) == 0) {
@@ -79,13 +94,20 @@ func (f *forwards) forward() (out []float32) {
 	all := f.r.IntN(3) != 0
 	for r := range b.Tokens {
 		if all || r == len(b.Tokens)-1 {
-			b.Want.Rows = append(b.Want.Rows, int32(r))
+			w := model.Wanted{Row: int32(r), TopK: f.r.IntN(3), Logits: f.r.IntN(4) == 0}
+			if f.r.IntN(5) == 0 {
+				w.Allowed = backend.NewIDSet(100)
+				for range 30 {
+					w.Allowed.Add(int32(f.r.IntN(100)))
+				}
+			}
+			b.Want = append(b.Want, w)
 		}
 	}
 	ctx, refused := f.t.Context(), false
 	switch f.r.IntN(10) {
 	case 0:
-		b.Want.Rows = nil
+		b.Want = nil
 	case 1:
 		b.Hidden = func(_ int, states []float32) { out = append(out, states...) }
 	case 2:
@@ -94,8 +116,11 @@ func (f *forwards) forward() (out []float32) {
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		ctx, refused = cancelled, true
-	case 4: // only an id that may not be chosen
-		b.Want.Limit, b.Want.Except, refused = 1, 0, true
+	case 4: // only ids that may not be chosen
+		w := model.Wanted{Row: int32(len(b.Tokens) - 1), Allowed: backend.NewIDSet(100)}
+		w.Allowed.Add(3)
+		w.Allowed.Add(95)
+		b.Want, refused = []model.Wanted{w}, true
 	}
 	results, err := f.m.Forward(ctx, b)
 	if (err != nil) != refused {
@@ -111,11 +136,11 @@ func (f *forwards) forward() (out []float32) {
 	return append(out, numbers(results)...)
 }
 
-// forwardsAgree runs n forwards of changing rows, caches and wants, with readers,
-// errors and cancelled contexts among them, on a backend that keeps operations, and
-// on one whose forwards are all listed: their bits are equal.
-func forwardsAgree(t *testing.T, kept, listed backend.Backend, n int) {
-	a, b := newForwards(t, kept), newForwards(t, lister{listed})
+// forwardsAgree runs n forwards of changing rows, caches and wants, with Taps, errors
+// and cancelled contexts among them, on a backend as it is, and on one whose forwards
+// are each the first of a program: their bits are equal.
+func forwardsAgree(t *testing.T, one, other backend.Backend, n int) {
+	a, b := newForwards(t, one), newForwards(t, anew{other})
 	for i := range n {
 		got, want := a.forward(), b.forward()
 		if len(got) != len(want) {
@@ -127,13 +152,13 @@ func forwardsAgree(t *testing.T, kept, listed backend.Backend, n int) {
 	}
 }
 
-func TestForwardsKept(t *testing.T) {
+func TestForwardsAgree(t *testing.T) {
 	a, b := openCUDA(t), openCUDA(t)
 	defer a.Close()
 	defer b.Close()
 	forwardsAgree(t, a, b, 45)
 }
 
-func TestGroupForwardsKept(t *testing.T) {
+func TestGroupForwardsAgree(t *testing.T) {
 	forwardsAgree(t, openGroup(t, false), openGroup(t, false), 10)
 }
