@@ -8,7 +8,7 @@ import (
 // TestAccelerateUnasked: where there is no Accelerate, nobody hears of it, with
 // whichever kernels.
 func TestAccelerateUnasked(t *testing.T) {
-	for name := range kernelTables {
+	for _, name := range KernelTables() {
 		k, err := kernelsByName(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,14 +1,6 @@
 package cpu
 
-import (
-	"math"
-)
-
-func init() {
-	if featuresAVX2.here() {
-		kernelTables["avx2"] = avx2Kernels
-	}
-}
+import "math"
 
 // avx2Kernels works on 8 lanes.
 func avx2Kernels() *kernels {

@@ -1,11 +1,5 @@
 package cpu
 
-func init() {
-	if featuresAVX512.here() {
-		kernelTables["avx512"] = avx512Kernels
-	}
-}
-
 // avx512Kernels works on 16 lanes.
 func avx512Kernels() *kernels {
 	k := &kernels{name: "avx512", exact: avx512Projector, vectorKernels: avx512Vector.table()}

@@ -29,6 +29,9 @@ type Options struct {
 	Verdicts Verdicts
 }
 
+// KernelTables lists the kernel tables that this machine can run, by name.
+func KernelTables() []string { return tableNames() }
+
 // Backend is the CPU as a backend.Backend.
 type Backend struct {
 	k       *kernels

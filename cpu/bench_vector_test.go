@@ -13,8 +13,8 @@ import (
 // (one row of a 0.6b model's MLP), in L1.
 func BenchmarkVector(b *testing.B) {
 	const n = 3072
-	for _, name := range KernelTables() {
-		k := kernelTables[name]()
+	for _, k := range machineTables() {
+		name := k.name
 		r := rand.New(rand.NewPCG(1, 1))
 		x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
 		bytes := make([]byte, 4*n)
@@ -44,8 +44,8 @@ func BenchmarkVector(b *testing.B) {
 // and L2; GFLOP/s is to be compared with the FMA peak of one thread.
 func BenchmarkAttend(b *testing.B) {
 	const nk = 64
-	for _, name := range KernelTables() {
-		k := kernelTables[name]()
+	for _, k := range machineTables() {
+		name := k.name
 		for _, d := range []int{64, 128} {
 			for _, nq := range []int{1, 2, 8, 32} {
 				r := rand.New(rand.NewPCG(1, 1))
@@ -94,8 +94,8 @@ func BenchmarkExact(b *testing.B) {
 	for i := range data {
 		data[i] = byte(i * 7 & 0x3f)
 	}
-	for _, name := range KernelTables() {
-		k := kernelTables[name]()
+	for _, k := range machineTables() {
+		name := k.name
 		if name == "go" || name == "amx" || name == "avx512bf16" {
 			continue // their exact projector is another table's, or slow
 		}

@@ -67,7 +67,7 @@ func timeEach(ms []*matrix, f func(w *matrix)) time.Duration {
 // row the share of the best plain read of the same memory, in turn with it.
 func BenchmarkProjectors(b *testing.B) {
 	prs := map[string]projector{}
-	if hasAMX() {
+	if lackingAMX() == "" {
 		prs["amx"] = amxProjector{}
 	}
 	if featuresAVX512BF16.here() {

@@ -26,7 +26,7 @@ var (
 	// VPERMI2B besides, for one row: Ice Lake, Zen 4 and later.
 	featuresVBMI = featuresVNNI.and(cpuid.AVX512VBMI)
 	// The matrix unit: Sapphire Rapids and later; the system must let a process
-	// use it, too (permitTiles).
+	// use it, too (lackingAMX).
 	featuresAMX     = featuresAVX512BF16.and(cpuid.AMXTILE, cpuid.AMXBF16)
 	featuresAMXInt8 = featuresAMX.and(cpuid.AMXINT8).and(featuresVBMI...)
 )
@@ -73,22 +73,31 @@ func (s featureSet) String() string {
 	return strings.Join(names, ", ")
 }
 
-// hasAMX reports whether the processor has the matrix unit and the system lets
-// this process use it.
-func hasAMX() bool { return featuresAMX.here() && permitTiles() }
-
-func init() {
-	architectureTables = []string{"avx2", "avxvnni", "avx512", "avx512bf16", "amx"}
-	lackingFor = func(table string) string {
-		needs := map[string]featureSet{
-			"avx2": featuresAVX2, "avxvnni": featuresAVXVNNI, "avx512": featuresAVX512, "avx512bf16": featuresAVX512BF16, "amx": featuresAMX,
-		}[table]
-		if needs == nil {
-			return ""
-		}
-		if lacking := needs.lacking(); lacking != "" {
-			return lacking
-		}
-		return "the system's leave to use the matrix unit"
+// lackingAMX is lacking for the matrix unit, which the system must let this
+// process use, too.
+func lackingAMX() string {
+	lacking := featuresAMX.lacking()
+	if lacking == "" && !permitTiles() {
+		lacking = "the system's leave to use the matrix unit"
 	}
+	return lacking
+}
+
+// allFeatures are those of all sets, in the order in which machineFeatures lists
+// them. BMI2 has no set of its own; Haswell had it first.
+var allFeatures = featuresAVX2.and(cpuid.BMI2).and(featuresAVXVNNI...).and(featuresVBMI...).and(featuresAVX512BF16...).and(featuresAMXInt8...)
+
+// linuxNames are what Linux calls them.
+var linuxNames = map[cpuid.FeatureID]string{
+	cpuid.AVX2: "avx2", cpuid.FMA3: "fma", cpuid.F16C: "f16c", cpuid.BMI2: "bmi2", cpuid.AVXVNNI: "avx_vnni",
+	cpuid.AVX512F: "avx512f", cpuid.AVX512BW: "avx512bw", cpuid.AVX512DQ: "avx512dq", cpuid.AVX512VL: "avx512vl",
+	cpuid.AVX512VNNI: "avx512_vnni", cpuid.AVX512VBMI: "avx512vbmi", cpuid.AVX512BF16: "avx512_bf16",
+	cpuid.AMXTILE: "amx_tile", cpuid.AMXBF16: "amx_bf16", cpuid.AMXINT8: "amx_int8",
+}
+
+func machineFeatures() (list []feature) {
+	for _, f := range allFeatures {
+		list = append(list, feature{linuxNames[f], cpuid.CPU.Supports(f)})
+	}
+	return list
 }

@@ -23,6 +23,25 @@ func needs(t *testing.T, s featureSet) {
 	}
 }
 
+// The machine's list has the features of every table and routine, by name, once.
+func TestMachineFeatures(t *testing.T) {
+	for _, s := range []featureSet{featuresAVX2, featuresAVXVNNI, featuresAVX512, featuresAVX512BF16, featuresVNNI, featuresVBMI, featuresAMX, featuresAMXInt8} {
+		for _, f := range s {
+			if !allFeatures.holds(f) {
+				t.Errorf("%v is asked for and not listed", f)
+			}
+		}
+	}
+	var names []string
+	for _, f := range machineFeatures() {
+		names = append(names, f.name)
+	}
+	want := strings.Fields("avx2 fma f16c bmi2 avx_vnni avx512f avx512bw avx512dq avx512vl avx512_vnni avx512vbmi avx512_bf16 amx_tile amx_bf16 amx_int8")
+	if !slices.Equal(names, want) || len(linuxNames) != len(want) {
+		t.Errorf("the features are %q, want %q", names, want)
+	}
+}
+
 // assemblyFeatures is what is asked for before a routine of a file is called.
 // TestAssemblyFeatures fails for a file that is not here.
 var assemblyFeatures = map[string]featureSet{

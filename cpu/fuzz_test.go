@@ -47,9 +47,9 @@ func FuzzVector(f *testing.F) {
 		}
 		mild := tame(raw)
 		ref := genericKernels()
-		for name, table := range kernelTables {
-			if name != "go" {
-				equalVector(t, table(), ref, data, raw, mild, s)
+		for _, k := range machineTables() {
+			if k.name != "go" {
+				equalVector(t, k, ref, data, raw, mild, s)
 			}
 		}
 	})
@@ -151,8 +151,8 @@ func FuzzExact(f *testing.F) {
 		data, kept := encode(dt, w)
 		m := &matrix{dt: dt, out: out, in: in, data: data}
 		pick := r.IntN(rows)
-		for name, table := range kernelTables {
-			k := table()
+		for _, k := range machineTables() {
+			name := k.name
 			y := projectAll(k.exact, x, rows, m, 1+r.IntN(out))
 			scores := make([]float32, rows*out)
 			k.attendScores(scores, out, x, kept, rows, out, in)

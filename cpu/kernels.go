@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"fmt"
-	"sort"
 	"unsafe"
 
 	"windrow/backend"
@@ -129,52 +127,5 @@ func (s *scratch) floats(i, n int) []float32 {
 	return s.f32[i][:n]
 }
 
-// kernelTables maps names to tables that this machine can run; the
-// architecture's files add theirs.
-var kernelTables = map[string]func() *kernels{
-	"go": genericKernels,
-}
-
-// architectureTables are the tables of this architecture besides the
-// reference, whether the machine runs them or not, best last.
-var architectureTables []string
-
-// bestKernels is the name of the fastest table here; set by the architecture.
-var bestKernels = func() string { return "go" }
-
-// lackingFor says what this machine lacks for a table that it does not run; ""
-// for a table that no machine of its architecture has.
-var lackingFor = func(table string) string { return "" }
-
-// kernelsByName returns the named table; "" means the best one.
-func kernelsByName(name string) (*kernels, error) {
-	if name == "" {
-		name = bestKernels()
-	}
-	make, ok := kernelTables[name]
-	if !ok {
-		var have []string
-		for n := range kernelTables {
-			have = append(have, n)
-		}
-		sort.Strings(have)
-		if lacking := lackingFor(name); lacking != "" {
-			return nil, fmt.Errorf("cpu kernels %q: this machine lacks %s; it runs %v", name, lacking, have)
-		}
-		return nil, fmt.Errorf("cpu kernels %q: this machine runs %v", name, have)
-	}
-	return make(), nil
-}
-
 // rounds reports whether some weights meet rounded activations.
 func (k *kernels) rounds() bool { return k.fast != nil || k.quant != nil }
-
-// KernelTables lists the kernel tables that this machine can run.
-func KernelTables() []string {
-	var names []string
-	for n := range kernelTables {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
-}

@@ -14,9 +14,3 @@ func Machine() (name string, features []string) {
 	}
 	return cpuid.CPU.BrandName, features
 }
-
-// machineFeature is an instruction set, by the name that Linux gives it.
-type machineFeature struct {
-	name string
-	has  bool
-}

@@ -122,10 +122,10 @@ func BenchmarkInt8Tables(b *testing.B) {
 				}
 				ms := benchQuantMatrices(c, 2048, 2048, size)
 				w := ms[0]
-				prs := map[string]projector{"f32": newPanelProjector(kernelTables["avx2"]()), "f32-go": newPanelProjector(avx2Kernels())}
-				for _, name := range KernelTables() {
-					if k, _ := kernelsByName(name); k.quant != nil && before[name] != "" {
-						prs[name] = k.quant(&w.tensor)
+				prs := map[string]projector{"f32": newPanelProjector(avx2Table()), "f32-go": newPanelProjector(avx2Kernels())}
+				for _, k := range machineTables() {
+					if k.quant != nil && before[k.name] != "" {
+						prs[k.name] = k.quant(&w.tensor)
 					}
 				}
 				if featuresVBMI.here() {

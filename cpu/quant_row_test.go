@@ -37,8 +37,8 @@ func sameRow(t *testing.T, c quantCase, w *backend.Tensor) {
 	in := w.Shape[1]
 	got, want := make([]float32, in+1), make([]float32, in)
 	quant.Row(want, w, 0)
-	for name, table := range kernelTables {
-		row := table().quantRow
+	for _, k := range machineTables() {
+		name, row := k.name, k.quantRow
 		if row == nil {
 			continue
 		}
@@ -101,9 +101,9 @@ func BenchmarkQuantRow(b *testing.B) {
 		w := quantMatrix(rand.New(rand.NewPCG(33, 1)), c, 1, 2048, 0).tensor
 		dst := make([]float32, 2048)
 		rows := map[string]func([]float32, *backend.Tensor, int){"go": quant.Row}
-		for name, table := range kernelTables {
-			if row := table().quantRow; row != nil {
-				rows[name] = row
+		for _, k := range machineTables() {
+			if k.quantRow != nil {
+				rows[k.name] = k.quantRow
 			}
 		}
 		for name, row := range rows {

@@ -33,8 +33,7 @@ func (c quantCase) String() string { return fmt.Sprintf("%v/%d", c.dt, c.group) 
 // int8 for weights of that format.
 func int8Projectors(t *backend.Tensor) map[string]projector {
 	ps := map[string]projector{}
-	for _, name := range KernelTables() {
-		k, _ := kernelsByName(name)
+	for _, k := range machineTables() {
 		if k.quant == nil {
 			continue
 		}

@@ -1,79 +1,58 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/klauspost/cpuid/v2"
 
 	"windrow/backend"
 )
 
-// amd64Tables lists the kernel tables of amd64, best first; a table is there
-// only where the machine can run it.
+// architectureTables are those of amd64, best last.
 //
 // AMD runs VDPBF16PS at twice the rate of f32 multiply-adds (Zen 5: 500 against
 // 257 GFLOP/s a thread). Intel does not (Sapphire Rapids: 72 against 135): from
 // L2, 64 rows × 64 outputs × 2048 run at 78 GFLOP/s in avx512-bf16, at 111 in
 // avx512-f32 and at 956 in AMX. So an Intel processor without AMX, or without
 // leave to use it, runs f32, which needs no rounding either.
-func amd64Tables() []string {
+var architectureTables = func() []namedTable {
+	better := []namedTable{
+		{"avx512", featuresAVX512.lacking, avx512Table},
+		{"avx512bf16", featuresAVX512BF16.lacking, avx512BF16Table},
+	}
 	if cpuid.CPU.VendorID == cpuid.Intel {
-		return []string{"amx", "avx512", "avx512bf16", "avxvnni", "avx2", "go"}
+		slices.Reverse(better)
 	}
-	return []string{"amx", "avx512bf16", "avx512", "avxvnni", "avx2", "go"}
+	return slices.Concat([]namedTable{
+		{"avx2", featuresAVX2.lacking, avx2Table},
+		{"avxvnni", featuresAVXVNNI.lacking, avxvnniTable},
+	}, better, []namedTable{
+		{"amx", lackingAMX, amxTable},
+	})
+}()
+
+func avx2Table() *kernels { return avx2Rows.of(withDots(avx2Kernels(), dotsOfAVX2)) }
+
+func avxvnniTable() *kernels {
+	k := withDots(avx2Table(), dotsOfAVXVNNI)
+	k.name = "avxvnni"
+	return k
 }
 
-func init() {
-	if hasAMX() {
-		kernelTables["amx"] = func() *kernels {
-			k := withFast("amx", amxProjector{})
-			k.attendPages = amxAttendPages
-			if featuresAMXInt8.here() {
-				k.quant, k.quantName = quantTilesFor, tilesName
-			}
-			return k
-		}
-	}
-	if featuresAVX512BF16.here() {
-		kernelTables["avx512bf16"] = func() *kernels { return withDots(withFast("avx512bf16", bf16Projector{}), bestDots()) }
-	}
-	if make, ok := kernelTables["avx512"]; ok {
-		kernelTables["avx512"] = func() *kernels {
-			return avx512Rows.of(withDots(make(), bestDots()))
-		}
-	}
-	if make, ok := kernelTables["avx2"]; ok {
-		avx2 := func() *kernels {
-			return avx2Rows.of(withDots(make(), dotsOfAVX2))
-		}
-		kernelTables["avx2"] = avx2
-		if featuresAVXVNNI.here() {
-			kernelTables["avxvnni"] = func() *kernels {
-				k := withDots(avx2(), dotsOfAVXVNNI)
-				k.name = "avxvnni"
-				return k
-			}
-		}
-	}
-	bestKernels = func() string {
-		for _, name := range amd64Tables() {
-			if _, ok := kernelTables[name]; ok {
-				return name
-			}
-		}
-		return "go"
-	}
+func avx512Table() *kernels { return avx512Rows.of(withDots(avx512Kernels(), bestDots())) }
+
+func avx512BF16Table() *kernels {
+	k := avx512Table()
+	k.name, k.fast = "avx512bf16", bf16Projector{}
+	return k
 }
 
-// withFast is the best table of f32 arithmetic with a faster projector for
-// bf16 weights.
-func withFast(name string, fast projector) *kernels {
-	k := genericKernels()
-	for _, lower := range []string{"avx512", "avx2"} {
-		if make, ok := kernelTables[lower]; ok {
-			k = make()
-			break
-		}
+func amxTable() *kernels {
+	k := avx512Table()
+	k.name, k.fast, k.attendPages = "amx", amxProjector{}, amxAttendPages
+	if featuresAMXInt8.here() {
+		k.quant, k.quantName = quantTilesFor, tilesName
 	}
-	k.name, k.fast = name, fast
 	return k
 }
 

@@ -1,35 +1,14 @@
 package cpu
 
-import (
-	"golang.org/x/sys/cpu"
+import "windrow/backend"
 
-	"windrow/backend"
-)
-
-// Every arm64 processor that Go runs on has NEON with fused multiply-add; those
-// since 2017 have SDOT, those since 2020 or so SMMLA.
-func init() {
-	kernelTables["neon"] = neonKernels
-	best := "neon"
-	if cpu.ARM64.HasASIMDDP {
-		best = "neondot"
-		kernelTables[best] = func() *kernels { return withQuantDots("neondot", false) }
-	}
-	if cpu.ARM64.HasI8MM {
-		best = "neoni8mm"
-		kernelTables[best] = func() *kernels { return withQuantDots("neoni8mm", true) }
-	}
-	bestKernels = func() string { return best }
-	architectureTables = []string{"neon", "neondot", "neoni8mm"}
-	lackingFor = func(table string) string {
-		switch table {
-		case "neondot":
-			return "SDOT (FEAT_DotProd)"
-		case "neoni8mm":
-			return "SMMLA (FEAT_I8MM)"
-		}
-		return ""
-	}
+// architectureTables are those of arm64, best last. Every processor that Go runs
+// on has NEON with fused multiply-add; those since 2017 have SDOT, those since 2020
+// or so SMMLA.
+var architectureTables = []namedTable{
+	{"neon", asimd.lacking, neonKernels},
+	{"neondot", asimddp.lacking, func() *kernels { return withQuantDots("neondot", false) }},
+	{"neoni8mm", i8mm.lacking, func() *kernels { return withQuantDots("neoni8mm", true) }},
 }
 
 // withQuantDots is the table of NEON with integer arithmetic for quantised

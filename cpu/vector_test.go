@@ -16,26 +16,39 @@ var (
 // fastTables calls f for every kernel table of this architecture but the
 // reference, as a subtest that is skipped where the machine cannot run it.
 func fastTables(t *testing.T, f func(t *testing.T, k *kernels)) {
-	for _, name := range architectureTables {
-		t.Run(name, func(t *testing.T) {
-			make, ok := kernelTables[name]
-			if !ok {
-				t.Skipf("needs the table %s; this machine lacks %s", name, lackingFor(name))
+	for _, table := range architectureTables {
+		t.Run(table.name, func(t *testing.T) {
+			if lacking := table.lacks(); lacking != "" {
+				t.Skipf("needs the table %s; this machine lacks %s", table.name, lacking)
 			}
-			f(t, make())
+			f(t, table.make())
 		})
 	}
+}
+
+// machineTables are the tables that this machine runs.
+func machineTables() (all []*kernels) {
+	for _, t := range tables() {
+		if t.lacks() == "" {
+			all = append(all, t.make())
+		}
+	}
+	return all
 }
 
 // needsInt8 skips a test on machines without integer kernels.
 func needsInt8(t testing.TB) {
 	t.Helper()
-	for _, name := range KernelTables() {
-		if k, err := kernelsByName(name); err == nil && k.quant != nil {
+	for _, k := range machineTables() {
+		if k.quant != nil {
 			return
 		}
 	}
-	t.Skipf("needs a table with integer kernels, one of %v; this machine runs %v", architectureTables, KernelTables())
+	var names []string
+	for _, t := range architectureTables {
+		names = append(names, t.name)
+	}
+	t.Skipf("needs a table with integer kernels, one of %v; this machine runs %v", names, tableNames())
 }
 
 // vectorLengths are all tails of 16 lanes and of loops unrolled to 128, and
