@@ -118,7 +118,7 @@ func (c *blasChooser) usable(b *Backend) (sgemm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.k.exact.(genericProjector); ok {
+	if b.k.isReference() {
 		return nil, errReference
 	}
 	if !agrees(product) {
@@ -182,12 +182,13 @@ func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
 // where it gains least, with weights in bf16 that must be widened for it.
 func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	const rows, out, in = accelerateRows + 1, 1536, 1024
-	w := &matrix{label: "measured", dt: backend.BF16, out: out, in: in, data: make([]byte, 2*out*in), proj: b.k.exact}
-	if !w.proj.takes(w.dt, in) {
+	t := backend.Tensor{Name: "measured", DType: backend.BF16, Shape: []int{out, in}}.Allocated()
+	w := &matrix{newWeight(t), b.k.exact}
+	if !w.proj.takes(t.DType, in) {
 		return false
 	}
-	for i := range w.data {
-		w.data[i] = [2]byte{0x80, 0x3f}[i%2] // 1 in bf16
+	for i := range t.Data {
+		t.Data[i] = [2]byte{0x80, 0x3f}[i%2] // 1 in bf16
 	}
 	x, y := make([]float32, rows*in), &buffer{width: out, data: make([]float32, rows*out)}
 	for i := range x {

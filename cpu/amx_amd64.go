@@ -114,7 +114,7 @@ func tilePhases(stride, outs, span int) int {
 	return q
 }
 
-func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (pr amxProjector) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	outs, stride := o1-o0, 2*w.in
 	if outs <= 0 || p.rows <= 0 {
 		return
@@ -137,7 +137,7 @@ func (pr amxProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o
 	}
 	// Sums of a part of the rows, [outs, span].
 	const span = tileGroups * tileSpan
-	c := s.floats(scratchProject, (outs+tileSpan-1)/tileSpan*tileSpan*span)
+	c := grown(&s.project, (outs+tileSpan-1)/tileSpan*tileSpan*span)
 	for r := 0; r < p.rows; r += span {
 		n := min(span, p.rows-r)
 		pr.narrow(&c[0], 4*span, a, stride, outs, p, r, n)

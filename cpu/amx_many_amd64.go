@@ -47,11 +47,11 @@ func tilesMany(t *manyCall)
 func tileGather(dst, a *byte, stride, steps int)
 
 // many multiplies all rows with outs outputs, a multiple of 32, into y.
-func (amxProjector) many(y []float32, ldy int, a []byte, stride, outs int, p *packed, s *scratch) {
+func (amxProjector) many(y []float32, ldy int, a []byte, stride, outs int, p *packed, s *kernelScratch) {
 	const tile = tileSpan * tileSpan // values of a tile of sums
 	steps := p.in / tileStep
 	most := (min(p.rows, manyRows) + tileSpan - 1) / tileSpan
-	c := s.floats(scratchProject, outs/tileSpan*tile*most+outs*manySteps*tileStep/2)
+	c := grown(&s.project, outs/tileSpan*tile*most+outs*manySteps*tileStep/2)
 	c, weights := c[:outs/tileSpan*tile*most], c[outs/tileSpan*tile*most:]
 	tiles := unsafe.Slice((*byte)(unsafe.Pointer(&weights[0])), 4*len(weights))
 	for r0 := 0; r0 < p.rows; r0 += manyRows {

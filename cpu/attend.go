@@ -64,11 +64,11 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 
 	// One tile's memory serves its keys and then its values: 32 KB at a head
 	// dimension of 128, which L1 holds.
-	keys := s.floats(scratchKeys, pageSlots*d)
+	keys := grown(&s.keys, pageSlots*d)
 	values := keys
-	work := s.floats(scratchQueries, 2*nq*d)
+	work := grown(&s.queries, 2*nq*d)
 	queries, acc := work[:nq*d], work[nq*d:2*nq*d]
-	state := s.floats(scratchScores, nq*(pageSlots+2))
+	state := grown(&s.scores, nq*(pageSlots+2))
 	scores, peak, sum := state[:nq*pageSlots], state[nq*pageSlots:nq*(pageSlots+1)], state[nq*(pageSlots+1):nq*(pageSlots+2)]
 
 	// A few queries are done with a key sooner than memory gives the next: they

@@ -28,14 +28,14 @@ func tileAttend(t *tileAttention)
 
 // amxAttendPages is the table's entry: queries are columns, 16 a tile, keys the
 // A operand as they are stored, and weights the B operand of the values.
-func amxAttendPages(a *pageAttention, s *scratch) {
+func amxAttendPages(a *pageAttention, s *kernelScratch) {
 	n := min(a.queries, tileSpan)
 	groups := (a.queries + tileSpan - 1) / tileSpan
 	steps := a.dim / tileStep
 	columns := groups * tileSpan
 
 	accSize := groups * a.dim * tileSpan
-	mem := align64(s.floats(scratchKeys, accSize+2*columns+pageSlots*tileSpan*3/2+columns*a.dim/2+columns+a.dim*tileSpan+32))
+	mem := align64(grown(&s.attend, accSize+2*columns+pageSlots*tileSpan*3/2+columns*a.dim/2+columns+a.dim*tileSpan+32))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part

@@ -32,7 +32,7 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 	at := func(i int) int { return (span.First+r0+i/group)*q.width + (head*group+i%group)*d }
 
 	a := pageAttention{dim: d, queries: nq, scale: f.b.k.scale}
-	a.q = s.floats(scratchQueries, nq*d)
+	a.q = grown(&s.queries, nq*d)
 	for i := range nq {
 		copy(a.q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
 	}
@@ -46,7 +46,7 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 	}
 	a.seen, a.pages = s.seen, s.pages
 	a.out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
-	f.b.k.attendPages(&a, s)
+	f.b.k.attendPages(&a, &s.kernels)
 	clear(s.pages) // nothing here keeps a closed cache alive
 }
 
@@ -61,7 +61,7 @@ func (b *Backend) turns(l backend.KVLayout) bool {
 // value alone would touch a line for each of its dimensions.
 func (c *kv) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x []float32, stride int) {
 	d := c.layout.HeadDim
-	buf := s.floats(scratchKeys, pageSlots*d/2)
+	buf := grown(&s.keys, pageSlots*d/2)
 	short := unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), pageSlots*d)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), 2*pageSlots*d)
 	for rows > 0 {

@@ -148,7 +148,7 @@ type panel struct {
 	outs int
 }
 
-func (t *tileProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (t *tileProjector) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	if p.rows == 0 || o0 >= o1 {
 		return
 	}
@@ -166,7 +166,7 @@ func (t *tileProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 	}
 	const edge = maxTileRows * maxTileOuts
 	accs := panelOuts * maxTileRows * t.lanes
-	mem := s.floats(scratchProject, edge+accs+wide)
+	mem := grown(&s.project, edge+accs+wide)
 	run := tileRun{t: t, p: p, n: t.padded(p.in), edge: mem[:edge], acc: mem[edge : edge+accs]}
 	for o := 0; o < o1-o0; o += outs {
 		rest := data[o*w.stride():]
@@ -186,7 +186,7 @@ func (t *tileProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 
 // widen fills wide with outs rows of data in split order; the row behind them
 // is used for the order of the file.
-func (t *tileProjector) widen(wide []float32, data []byte, w *matrix, outs int) {
+func (t *tileProjector) widen(wide []float32, data []byte, w *weight, outs int) {
 	n, step := t.padded(w.in), 2*t.lanes
 	row := wide[outs*n:][:w.in]
 	for o := range outs {

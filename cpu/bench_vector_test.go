@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // BenchmarkVector times the vector kernels of every table on 3,072 elements
@@ -18,8 +19,8 @@ func BenchmarkVector(b *testing.B) {
 		r := rand.New(rand.NewPCG(1, 1))
 		x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
 		bytes := make([]byte, 4*n)
-		gaussian(r, y, 1)
-		gaussian(r, z, 1)
+		kernelstest.Gaussian(r, y, 1)
+		kernelstest.Gaussian(r, z, 1)
 		for _, c := range []struct {
 			name string
 			run  func()
@@ -50,8 +51,8 @@ func BenchmarkAttend(b *testing.B) {
 			for _, nq := range []int{1, 2, 8, 32} {
 				r := rand.New(rand.NewPCG(1, 1))
 				q, key, s := make([]float32, nq*d), make([]float32, nk*d), make([]float32, nq*nk)
-				gaussian(r, q, 1)
-				gaussian(r, key, 1)
+				kernelstest.Gaussian(r, q, 1)
+				kernelstest.Gaussian(r, key, 1)
 				b.Run(fmt.Sprintf("%s/scores/d=%d/nq=%d", name, d, nq), func(b *testing.B) {
 					bestOf(b, 2*nq*nk*d, "GFLOP/s", func() { k.attendScores(s, nk, q, key, nq, nk, d) })
 				})
@@ -110,13 +111,13 @@ func BenchmarkExact(b *testing.B) {
 		})
 		for _, in := range []int{1024, 3072} {
 			for _, rows := range []int{1, 2, 4, 6, 8, 16, 32, 512} {
-				m := &matrix{dt: backend.BF16, out: total / 2 / in, in: in, data: data[:total/2/in*in*2]}
+				m := &weight{dt: backend.BF16, out: total / 2 / in, in: in, data: data[:total/2/in*in*2]}
 				f, _ := k.exact.packSize(rows, in)
 				p := &packed{rows: rows, in: in, f32: make([]float32, f)}
 				k.exact.pack(p, make([]float32, rows*in), 0, rows)
 				chunk := k.exact.chunk(rows, in)
 				y := make([]float32, rows*chunk)
-				var s scratch
+				var s kernelScratch
 				at := 0
 				run := func() {
 					if at += chunk; at+chunk > m.out {

@@ -88,7 +88,7 @@ func (bf16Projector) pack(p *packed, x []float32, r0, r1 int) {
 	}
 }
 
-func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	outs, stride, steps := o1-o0, 2*w.in, w.in/dotStep
 	if outs <= 0 || p.rows <= 0 {
 		return
@@ -98,7 +98,7 @@ func (pr bf16Projector) project(y []float32, ldy int, p *packed, w *matrix, o0, 
 	d := dotCall{stride: stride, others: [3]int{stride, 2 * stride, 3 * stride}, ldy: 4 * ldy}
 	full := outs / dotOuts
 	if p.rows > dotWhole {
-		d.acc = unsafe.Pointer(&s.floats(scratchProject, (full+1)*dotOuts*dotRows*16)[0])
+		d.acc = unsafe.Pointer(&grown(&s.project, (full+1)*dotOuts*dotRows*16)[0])
 	}
 	acc := d.acc
 	// Even parts: 8 rows are 4 + 4, not 6 + 2, and no part of several is one row.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 	"windrow/quant"
 )
 
@@ -31,19 +32,19 @@ func bf16Projectors(t *testing.T, f func(t *testing.T, pr projector)) {
 
 // bf16Matrix is a random weight of elements of about 1/√in, in data that
 // starts at the given misalignment.
-func bf16Matrix(rng *rand.Rand, out, in, misalign int) *matrix {
+func bf16Matrix(rng *rand.Rand, out, in, misalign int) *weight {
 	data := make([]byte, misalign+2*out*in)[misalign:]
 	scale := 1 / math.Sqrt(float64(in))
 	for i := 0; i < len(data); i += 2 {
 		h := quant.F32ToBF16(float32(rng.NormFloat64() * scale))
 		data[i], data[i+1] = byte(h), byte(h>>8)
 	}
-	return &matrix{label: "w", dt: backend.BF16, out: out, in: in, data: data}
+	return &weight{dt: backend.BF16, out: out, in: in, data: data}
 }
 
 // bf16Want computes in float64 what the projection of x, rounded to bf16,
 // should be, with Σ|x·w| as the measure of its rounding error.
-func bf16Want(w *matrix, x []float32, r, o int) (sum, size float64) {
+func bf16Want(w *weight, x []float32, r, o int) (sum, size float64) {
 	for k := range w.in {
 		a := float64(quant.BF16ToF32(quant.F32ToBF16(x[r*w.in+k])))
 		i := 2 * (o*w.in + k)
@@ -69,7 +70,7 @@ func TestBF16Projectors(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(c.out*c.in)))
 			w := bf16Matrix(rng, c.out, c.in, c.out%2)
 			for _, rows := range []int{1, 2, 7, 15, 16, 17, 31, 33, 50, 64, 100, 170} {
-				x := randomRows(rng, rows*c.in)
+				x := kernelstest.Rows(rng, rows*c.in)
 				y := runProjector(pr, w, x, rows, 0, c.out, c.out)
 				for r := range rows {
 					for o := range c.out {
@@ -91,7 +92,7 @@ func TestBF16BatchInvariance(t *testing.T) {
 			const out, most = 200, 600
 			rng := rand.New(rand.NewPCG(2, uint64(in)))
 			w := bf16Matrix(rng, out, in, 1)
-			x := randomRows(rng, most*in)
+			x := kernelstest.Rows(rng, most*in)
 			want := make([]float32, 0, most*out)
 			for r := range most {
 				want = append(want, runProjector(pr, w, x[r*in:], 1, 0, out, out)...)
@@ -120,7 +121,7 @@ func TestBF16AllOutputCounts(t *testing.T) {
 	const in, most = 96, 33
 	rng := rand.New(rand.NewPCG(7, 8))
 	w := bf16Matrix(rng, 100, in, 3)
-	x := randomRows(rng, most*in)
+	x := kernelstest.Rows(rng, most*in)
 	bf16Projectors(t, func(t *testing.T, pr projector) {
 		name := pr.name()
 		single := runProjector(pr, w, x, most, 0, 100, 1)
@@ -143,7 +144,7 @@ func TestBF16AllOutputCounts(t *testing.T) {
 func TestBF16NonFinite(t *testing.T) {
 	const out, in, most = 50, 256, 165
 	rng := rand.New(rand.NewPCG(9, 10))
-	w, x := bf16Matrix(rng, out, in, 0), randomRows(rng, most*in)
+	w, x := bf16Matrix(rng, out, in, 0), kernelstest.Rows(rng, most*in)
 	const badOut, infOut, badRow = 17, 40, 35
 	w.data[2*(badOut*in+100)+1], w.data[2*(badOut*in+100)] = 0x7f, 0xc0
 	w.data[2*(infOut*in+3)+1], w.data[2*(infOut*in+3)] = 0x7f, 0x80
@@ -178,7 +179,7 @@ func TestBF16NonFinite(t *testing.T) {
 func TestBF16UnderPreemption(t *testing.T) {
 	const out, in, rows = 512, 2048, 33
 	rng := rand.New(rand.NewPCG(11, 12))
-	w, x := bf16Matrix(rng, out, in, 1), randomRows(rng, rows*in)
+	w, x := bf16Matrix(rng, out, in, 1), kernelstest.Rows(rng, rows*in)
 	bf16Projectors(t, func(t *testing.T, pr projector) {
 		name := pr.name()
 		want := runProjector(pr, w, x, rows, 0, out, out)

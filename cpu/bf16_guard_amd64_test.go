@@ -5,6 +5,8 @@ package cpu
 import (
 	"math/rand/v2"
 	"testing"
+
+	"windrow/cpu/kernels/kernelstest"
 )
 
 func TestBF16ReadsOnlyTheWeight(t *testing.T) {
@@ -14,7 +16,7 @@ func TestBF16ReadsOnlyTheWeight(t *testing.T) {
 			rng := rand.New(rand.NewPCG(13, uint64(c.in)))
 			w := bf16Matrix(rng, c.out, c.in, 0)
 			for _, rows := range []int{1, 6, 20, 40} {
-				x := randomRows(rng, rows*c.in)
+				x := kernelstest.Rows(rng, rows*c.in)
 				want := runProjector(pr, w, x, rows, 0, c.out, c.out)
 				for _, atEnd := range []bool{false, true} {
 					g := *w

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // guardedBytes returns n bytes that end where inaccessible memory begins.
@@ -36,18 +37,18 @@ func TestExactEndOfMapping(t *testing.T) {
 		for _, dt := range []backend.DType{backend.BF16, backend.F16, backend.F32} {
 			for _, sh := range exactShapes {
 				w := make([]float32, sh.out*sh.in)
-				gaussian(r, w, 1)
-				data, _ := encode(dt, w)
+				kernelstest.Gaussian(r, w, 1)
+				data, _ := kernelstest.Encode(dt, w)
 				guarded := guardedBytes(t, len(data))
 				copy(guarded, data)
 				for _, rows := range []int{1, 3, 8, 20} {
 					x := make([]float32, rows*sh.in)
-					gaussian(r, x, 1)
-					m := &matrix{dt: dt, out: sh.out, in: sh.in, data: guarded}
+					kernelstest.Gaussian(r, x, 1)
+					m := &weight{dt: dt, out: sh.out, in: sh.in, data: guarded}
 					got := projectAll(k.exact, x, rows, m, 4)
 					m.data = data
 					want := projectAll(k.exact, x, rows, m, 64)
-					compare(t, fmt.Sprintf("%v %dx%d", dt, sh.out, sh.in), got, want, 0, 0)
+					kernelstest.Compare(t, fmt.Sprintf("%v %dx%d", dt, sh.out, sh.in), got, want, 0, 0)
 				}
 			}
 		}

@@ -1,41 +1,16 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"windrow/backend"
-	"windrow/quant"
+	"windrow/cpu/kernels/kernelstest"
 )
 
-// encode writes w in dtype dt and returns the values that were kept, in bytes
-// that start at an odd address.
-func encode(dt backend.DType, w []float32) (data []byte, kept []float32) {
-	size := dt.Size()
-	data = make([]byte, 1+len(w)*size)[1:]
-	kept = make([]float32, len(w))
-	for i, v := range w {
-		switch dt {
-		case backend.BF16:
-			h := quant.F32ToBF16(v)
-			binary.LittleEndian.PutUint16(data[2*i:], h)
-			kept[i] = quant.BF16ToF32(h)
-		case backend.F16:
-			h := quant.F32ToF16(v)
-			binary.LittleEndian.PutUint16(data[2*i:], h)
-			kept[i] = quant.F16ToF32(h)
-		default:
-			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
-			kept[i] = v
-		}
-	}
-	return data, kept
-}
-
 // projectAll packs x and projects in chunks of the given size.
-func projectAll(proj projector, x []float32, rows int, w *matrix, chunk int) []float32 {
+func projectAll(proj projector, x []float32, rows int, w *weight, chunk int) []float32 {
 	f, h := proj.packSize(rows, w.in)
 	p := &packed{rows: rows, in: w.in, f32: make([]float32, f), b16: make([]uint16, h)}
 	for i := range p.f32 {
@@ -45,7 +20,7 @@ func projectAll(proj projector, x []float32, rows int, w *matrix, chunk int) []f
 		proj.pack(p, x, r, min(rows, r+proj.packRows()))
 	}
 	y := make([]float32, rows*w.out)
-	var s scratch
+	var s kernelScratch
 	for o := 0; o < w.out; o += chunk {
 		o1 := min(w.out, o+chunk)
 		part := make([]float32, rows*(o1-o))
@@ -75,15 +50,15 @@ func TestExactProjectors(t *testing.T) {
 		for _, dt := range []backend.DType{backend.BF16, backend.F16, backend.F32} {
 			for _, sh := range exactShapes {
 				w := make([]float32, sh.out*sh.in)
-				gaussian(r, w, 1)
-				data, kept := encode(dt, w)
-				m := &matrix{dt: dt, out: sh.out, in: sh.in, data: data}
+				kernelstest.Gaussian(r, w, 1)
+				data, kept := kernelstest.Encode(dt, w)
+				m := &weight{dt: dt, out: sh.out, in: sh.in, data: data}
 				if !k.exact.takes(dt, sh.in) {
 					t.Fatalf("%s does not take %v rows of %d", k.exact.name(), dt, sh.in)
 				}
 				const rows = 7
 				x := make([]float32, rows*sh.in)
-				gaussian(r, x, 1)
+				kernelstest.Gaussian(r, x, 1)
 				y := projectAll(k.exact, x, rows, m, k.exact.chunk(rows, sh.in))
 				for row := range rows {
 					for o := range sh.out {
@@ -112,12 +87,12 @@ func TestExactInvariance(t *testing.T) {
 		for _, dt := range []backend.DType{backend.BF16, backend.F16, backend.F32} {
 			for _, sh := range []exactShape{{11, 50}, {21, 64}, {70, 1056}, {6, 2112}} {
 				w := make([]float32, sh.out*sh.in)
-				gaussian(r, w, 1)
-				data, _ := encode(dt, w)
-				m := &matrix{dt: dt, out: sh.out, in: sh.in, data: data}
+				kernelstest.Gaussian(r, w, 1)
+				data, _ := kernelstest.Encode(dt, w)
+				m := &weight{dt: dt, out: sh.out, in: sh.in, data: data}
 				const most = 512
 				x := make([]float32, most*sh.in)
-				gaussian(r, x, 1)
+				kernelstest.Gaussian(r, x, 1)
 				alone := make([][]float32, most)
 				for _, row := range []int{0, 1, 2, 5, 6, 11, 14, 15, 16, 30, 32, 47, 199, 200, 300, 510, 511} {
 					alone[row] = projectAll(k.exact, x[row*sh.in:(row+1)*sh.in], 1, m, sh.out)
@@ -152,16 +127,16 @@ func TestExactNaN(t *testing.T) {
 			for _, rows := range []int{1, 4, 9} {
 				for bad := range out {
 					w, x := make([]float32, out*in), make([]float32, rows*in)
-					gaussian(r, w, 1)
-					gaussian(r, x, 1)
+					kernelstest.Gaussian(r, w, 1)
+					kernelstest.Gaussian(r, x, 1)
 					w[bad*in+r.IntN(in)] = nan32
 					badRow := rows
 					if rows > 1 {
 						badRow = bad % rows
 						x[badRow*in+r.IntN(in)] = inf32
 					}
-					data, _ := encode(dt, w)
-					y := projectAll(k.exact, x, rows, &matrix{dt: dt, out: out, in: in, data: data}, out)
+					data, _ := kernelstest.Encode(dt, w)
+					y := projectAll(k.exact, x, rows, &weight{dt: dt, out: out, in: in, data: data}, out)
 					for row := range rows {
 						for o := range out {
 							v := float64(y[row*out+o])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"windrow/backend"
@@ -227,7 +226,7 @@ func (f *forward) rowsEach(work int, body func(worker, row int)) {
 // embed widens the tokens' rows of the table.
 func (f *forward) embed(d *buffer, t *matrix) {
 	for r, id := range f.values.Tokens {
-		t.widenRow(d.data[r*d.width:(r+1)*d.width], int(id), f.b.k.widenBF16, f.b.k.widenF16)
+		f.b.k.widenRow(d.data[r*d.width:(r+1)*d.width], &t.weight, int(id))
 	}
 }
 
@@ -237,12 +236,6 @@ func (f *forward) rmsNorm(d, s *buffer, w vector, eps float32) {
 	f.rowsEach(n, func(_, r int) {
 		f.b.k.rmsNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
 	})
-}
-
-// rmsNorm sets dst = x / sqrt(mean(x²) + eps) · w.
-func (k *kernels) rmsNorm(dst, x, w []float32, eps float32) {
-	mean := float64(k.sumSquares(x)) / float64(len(x))
-	k.scaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
 }
 
 // rotateStore norms and rotates the heads of each row, and stores keys and

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // tame returns x with what is not a number below 1e6 replaced, for operations
@@ -60,7 +61,7 @@ func equalVector(t *testing.T, k, ref *kernels, data []byte, raw, mild []float32
 	got, want := make([]float32, n), make([]float32, n)
 	check := func(what string, rel, abs float64) {
 		t.Helper()
-		compare(t, k.name+" "+what, got, want, rel, abs)
+		kernelstest.Compare(t, k.name+" "+what, got, want, rel, abs)
 	}
 	both := func(run func(k *kernels, x []float32)) {
 		copy(got, raw)
@@ -108,7 +109,7 @@ func equalVector(t *testing.T, k, ref *kernels, data []byte, raw, mild []float32
 	for _, v := range mild {
 		ss += float64(v) * float64(v)
 	}
-	if g := k.sumSquares(mild); !near(g, float32(ss), 1e-6+float64(n)*1e-8, 1e-40) {
+	if g := k.sumSquares(mild); !kernelstest.Near(g, float32(ss), 1e-6+float64(n)*1e-8, 1e-40) {
 		t.Fatalf("%s sumSquares: %g, want %g", k.name, g, ss)
 	}
 	if n >= 2 {
@@ -125,7 +126,7 @@ func equalVector(t *testing.T, k, ref *kernels, data []byte, raw, mild []float32
 				bound = 1.2e-7 * (math.Abs(float64(mild[j])) + math.Abs(float64(mild[j+h]))) *
 					(math.Abs(float64(mild[j])) + math.Abs(float64(mild[len(mild)-h+j])))
 			}
-			if !near(got[i], want[i], 0, bound+1e-44) {
+			if !kernelstest.Near(got[i], want[i], 0, bound+1e-44) {
 				t.Fatalf("%s rotate: element %d is %g, want %g ± %g", k.name, i, got[i], want[i], bound)
 			}
 		}
@@ -146,10 +147,10 @@ func FuzzExact(f *testing.F) {
 		dt := []backend.DType{backend.BF16, backend.F16, backend.F32}[format%3]
 		r := rand.New(rand.NewPCG(seed, 12))
 		w, x := make([]float32, out*in), make([]float32, rows*in)
-		gaussian(r, w, 1)
-		gaussian(r, x, 1)
-		data, kept := encode(dt, w)
-		m := &matrix{dt: dt, out: out, in: in, data: data}
+		kernelstest.Gaussian(r, w, 1)
+		kernelstest.Gaussian(r, x, 1)
+		data, kept := kernelstest.Encode(dt, w)
+		m := &weight{dt: dt, out: out, in: in, data: data}
 		pick := r.IntN(rows)
 		for _, k := range machineTables() {
 			name := k.name
@@ -173,7 +174,7 @@ func FuzzExact(f *testing.F) {
 				}
 			}
 			alone := projectAll(k.exact, x[pick*in:(pick+1)*in], 1, m, out)
-			compare(t, name+" row alone", y[pick*out:(pick+1)*out], alone, 0, 0)
+			kernelstest.Compare(t, name+" row alone", y[pick*out:(pick+1)*out], alone, 0, 0)
 		}
 	})
 }

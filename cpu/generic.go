@@ -186,8 +186,8 @@ func (genericProjector) pack(p *packed, x []float32, r0, r1 int) {
 	copy(p.f32[r0*p.in:r1*p.in], x[r0*p.in:r1*p.in])
 }
 
-func (genericProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
-	row := s.floats(scratchProject, w.in)
+func (genericProjector) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
+	row := grown(&s.project, w.in)
 	for o := o0; o < o1; o++ {
 		w.widenRow(row, o, genericWidenBF16, genericWidenF16)
 		for r := range p.rows {

@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"unsafe"
+	"math"
 
 	"windrow/backend"
 )
@@ -81,7 +81,7 @@ type vectorKernels struct {
 
 	// attendPages is attention over whole pages of bf16 whose values lie by
 	// dimension, with queries and weights rounded to bf16; nil: none.
-	attendPages func(a *pageAttention, s *scratch)
+	attendPages func(a *pageAttention, s *kernelScratch)
 }
 
 // projector is one arithmetic of y = x·wᵀ.
@@ -101,7 +101,7 @@ type projector interface {
 	chunk(rows, in int) int
 	// project sets y[r·ldy + o-o0] = Σ_k x[r][k]·w[o][k] for all packed rows and
 	// o in [o0, o1). Memory that it needs besides is taken from s.
-	project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch)
+	project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch)
 }
 
 // packed holds activations in a projector's layout.
@@ -111,21 +111,80 @@ type packed struct {
 	b16      []uint16
 }
 
-// scratch is one worker's memory, grown on demand and kept.
-type scratch struct {
-	f32   [7][]float32
-	panel matrix           // a widened part of a quantised weight
-	seen  []int32          // attendPages: how many keys each query sees
-	pages []unsafe.Pointer // and the pages
+// prepare makes room for rows × in activations in the layout of proj, of undefined
+// contents.
+func (p *packed) prepare(proj projector, rows, in int) {
+	floats, halves := proj.packSize(rows, in)
+	p.rows, p.in, p.f32, p.b16 = rows, in, grown(&p.f32, floats), grown(&p.b16, halves)
 }
 
-// floats returns buffer i with at least n elements, contents undefined.
-func (s *scratch) floats(i, n int) []float32 {
-	if len(s.f32[i]) < n {
-		s.f32[i] = make([]float32, n)
+// kernelScratch is one worker's memory for kernels, grown on demand and kept.
+type kernelScratch struct {
+	project []float32 // a projector's own
+	quant   []float32 // parts of a quantised weight, decoded or widened
+	attend  []float32 // of attendPages
+	panel   weight    // a widened part of a quantised weight
+}
+
+// grown is *s with n elements, of undefined contents, made anew where it has too
+// few.
+func grown[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n)
 	}
-	return s.f32[i][:n]
+	return (*s)[:n]
 }
 
 // rounds reports whether some weights meet rounded activations.
 func (k *kernels) rounds() bool { return k.fast != nil || k.quant != nil }
+
+// isReference reports whether the table is that of plain Go.
+func (k *kernels) isReference() bool {
+	_, ok := k.exact.(genericProjector)
+	return ok
+}
+
+// projector chooses the arithmetic for t, whose data it does not read. exact keeps
+// activations in f32.
+func (k *kernels) projector(t *backend.Tensor, exact bool) projector {
+	in := t.Shape[1]
+	if t.DType.Quantized() {
+		if !exact && k.quant != nil {
+			if p := k.quant(t); p != nil {
+				return p
+			}
+		}
+		return newPanelProjector(k)
+	}
+	switch {
+	case !exact && k.fast != nil && k.fast.takes(t.DType, in):
+		return k.fast
+	case k.exact.takes(t.DType, in):
+		return k.exact
+	}
+	return genericProjector{}
+}
+
+// isExact reports whether p, a projector of the table, multiplies with activations
+// in f32.
+func (k *kernels) isExact(p projector) bool {
+	if _, ok := p.(panelProjector); ok {
+		return true
+	}
+	return p == k.exact
+}
+
+// widenRow converts row o of w to f32.
+func (k *kernels) widenRow(dst []float32, w *weight, o int) {
+	if w.dt.Quantized() && k.quantRow != nil {
+		k.quantRow(dst, &w.tensor, o)
+		return
+	}
+	w.widenRow(dst, o, k.widenBF16, k.widenF16)
+}
+
+// rmsNorm sets dst = x / sqrt(mean(x²) + eps) · w.
+func (k *kernels) rmsNorm(dst, x, w []float32, eps float32) {
+	mean := float64(k.sumSquares(x)) / float64(len(x))
+	k.scaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
+}

@@ -301,7 +301,7 @@ func TestNeonAttend(t *testing.T) {
 }
 
 // neonWeight returns a weight of the dtype at an odd address, with its values.
-func neonWeight(r *rand.Rand, dt backend.DType, out, in int) (*matrix, []float32) {
+func neonWeight(r *rand.Rand, dt backend.DType, out, in int) (*weight, []float32) {
 	v := neonRandom(r, out*in)
 	size := dt.Size()
 	b := make([]byte, len(v)*size+1)[1:]
@@ -319,10 +319,10 @@ func neonWeight(r *rand.Rand, dt backend.DType, out, in int) (*matrix, []float32
 			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(x))
 		}
 	}
-	return &matrix{label: "w", dt: dt, out: out, in: in, data: b}, v
+	return &weight{dt: dt, out: out, in: in, data: b}, v
 }
 
-func neonProject(proj projector, w *matrix, x []float32, rows, o0, o1 int) []float32 {
+func neonProject(proj projector, w *weight, x []float32, rows, o0, o1 int) []float32 {
 	f, h := proj.packSize(rows, w.in)
 	p := &packed{rows: rows, in: w.in, f32: make([]float32, f), b16: make([]uint16, h)}
 	step := proj.packRows()
@@ -330,7 +330,7 @@ func neonProject(proj projector, w *matrix, x []float32, rows, o0, o1 int) []flo
 		proj.pack(p, x, r, min(r+step, rows))
 	}
 	y := make([]float32, rows*(o1-o0))
-	proj.project(y, o1-o0, p, w, o0, o1, &scratch{})
+	proj.project(y, o1-o0, p, w, o0, o1, &kernelScratch{})
 	return y
 }
 

@@ -27,7 +27,7 @@ func TestNeonReadsOnlyTheWeight(t *testing.T) {
 	for _, dt := range []backend.DType{backend.BF16, backend.F16, backend.F32} {
 		for _, in := range []int{1, 7, 8, 31, 33, 64, 71} {
 			for out := 1; out <= 9; out++ {
-				w := &matrix{label: "w", dt: dt, out: out, in: in, data: mem[len(mem)-out*in*dt.Size():]}
+				w := &weight{dt: dt, out: out, in: in, data: mem[len(mem)-out*in*dt.Size():]}
 				for _, rows := range []int{1, 2, 3, 4, 5} {
 					x := make([]float32, rows*in)
 					for _, p := range []projector{neonProjector{}, neonKernels().fast} {

@@ -48,7 +48,7 @@ func (neonProjector) pack(p *packed, x []float32, r0, r1 int) {
 	copy(p.f32[r0*p.in:r1*p.in], x[r0*p.in:r1*p.in])
 }
 
-func (neonProjector) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (neonProjector) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	if w.in <= 0 || o0 >= o1 || p.rows <= 0 {
 		return
 	}
@@ -95,9 +95,9 @@ func takeFour(data []byte, o, n, stride int) (p [4]*byte) {
 }
 
 // neonProjectRows multiplies a block of rows with n outputs' weights.
-func neonProjectRows(y []float32, ldy int, x []float32, rows int, w *matrix, data []byte, n int, s *scratch) {
+func neonProjectRows(y []float32, ldy int, x []float32, rows int, w *weight, data []byte, n int, s *kernelScratch) {
 	stride := w.stride()
-	wide := s.floats(scratchProject, 4*w.in)
+	wide := grown(&s.project, 4*w.in)
 	for o := 0; o < n; o += 4 {
 		k := min(4, n-o)
 		four := takeFour(data, o, n, stride)

@@ -2,29 +2,11 @@ package cpu
 
 import "windrow/backend"
 
-// Indices into a worker's scratch floats.
-const (
-	scratchProject = iota // a projector's own
-	scratchOut            // a chunk of outputs [rows, chunk]
-	scratchUp             // the up half of a gated chunk
-	scratchKeys           // attention: a tile of keys, values
-	scratchQueries        // attention: queries, accumulators
-	scratchScores         // attention: scores and running maxima
-	scratchQuant          // a panel of widened weights
-)
-
 // packFor lays out x for the projector; the packed form is kept until the
 // next call.
 func (f *forward) packFor(proj projector, x []float32, rows, in int) *packed {
 	pk := &f.b.packed
-	floats, halves := proj.packSize(rows, in)
-	if cap(pk.f32) < floats {
-		pk.f32 = make([]float32, floats)
-	}
-	if cap(pk.b16) < halves {
-		pk.b16 = make([]uint16, halves)
-	}
-	pk.rows, pk.in, pk.f32, pk.b16 = rows, in, pk.f32[:floats], pk.b16[:halves]
+	pk.prepare(proj, rows, in)
 	block := proj.packRows()
 	if n := (rows + block - 1) / block; n > 1 && rows*in >= 16384 {
 		f.b.pool.run(n, func(_, i int) { proj.pack(pk, x, i*block, min((i+1)*block, rows)) })
@@ -48,7 +30,7 @@ type target struct {
 func (f *forward) dispatch(x []float32, rows int, targets []target) {
 	for len(targets) > 0 {
 		n := 1
-		for n < len(targets) && targets[n].w.proj.name() == targets[0].w.proj.name() && targets[n].w.in == targets[0].w.in {
+		for n < len(targets) && targets[n].w.proj.name() == targets[0].w.proj.name() && targets[n].w.In() == targets[0].w.In() {
 			n++
 		}
 		f.dispatchSame(x, rows, targets[:n])
@@ -57,7 +39,7 @@ func (f *forward) dispatch(x []float32, rows int, targets []target) {
 }
 
 func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
-	proj, in := targets[0].w.proj, targets[0].w.in
+	proj, in := targets[0].w.proj, targets[0].w.In()
 	if f.accelerates(proj) {
 		f.dispatchBLAS(x, targets)
 		return
@@ -66,16 +48,16 @@ func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
 	chunk := proj.chunk(rows, in)
 	items := 0
 	for _, t := range targets {
-		items += (t.w.out + chunk - 1) / chunk
+		items += (t.w.Out() + chunk - 1) / chunk
 	}
 	f.b.pool.run(items, func(worker, i int) {
 		for _, t := range targets {
-			n := (t.w.out + chunk - 1) / chunk
+			n := (t.w.Out() + chunk - 1) / chunk
 			if i >= n {
 				i -= n
 				continue
 			}
-			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.out))
+			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.Out()))
 			return
 		}
 	})
@@ -86,7 +68,7 @@ func (f *forward) chunkInto(t target, pk *packed, worker, o0, o1 int) {
 	s := &f.b.scratch[worker]
 	width := t.dst.width
 	if !t.add {
-		t.w.proj.project(t.dst.data[o0:], width, pk, t.w, o0, o1, s)
+		t.w.proj.project(t.dst.data[o0:], width, pk, &t.w.weight, o0, o1, &s.kernels)
 		if t.bias != nil {
 			for r := range pk.rows {
 				f.b.k.add(t.dst.data[r*width+o0:r*width+o1], t.bias[o0:o1])
@@ -95,8 +77,8 @@ func (f *forward) chunkInto(t target, pk *packed, worker, o0, o1 int) {
 		return
 	}
 	n := o1 - o0
-	y := s.floats(scratchOut, pk.rows*n)
-	t.w.proj.project(y, n, pk, t.w, o0, o1, s)
+	y := grown(&s.out, pk.rows*n)
+	t.w.proj.project(y, n, pk, &t.w.weight, o0, o1, &s.kernels)
 	for r := range pk.rows {
 		row := y[r*n : (r+1)*n]
 		if t.bias != nil {
@@ -134,16 +116,16 @@ func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 		f.gatedBLAS(d, xb, g, u)
 		return
 	}
-	pk := f.packFor(g.proj, xb.data, f.rows, g.in)
-	chunk := g.proj.chunk(f.rows, g.in)
-	f.b.pool.run((g.out+chunk-1)/chunk, func(worker, i int) {
-		o0, o1 := i*chunk, min((i+1)*chunk, g.out)
+	pk := f.packFor(g.proj, xb.data, f.rows, g.In())
+	chunk := g.proj.chunk(f.rows, g.In())
+	f.b.pool.run((g.Out()+chunk-1)/chunk, func(worker, i int) {
+		o0, o1 := i*chunk, min((i+1)*chunk, g.Out())
 		n := o1 - o0
 		s := &f.b.scratch[worker]
-		y := s.floats(scratchOut, f.rows*n)
-		z := s.floats(scratchUp, f.rows*n)
-		g.proj.project(y, n, pk, g, o0, o1, s)
-		u.proj.project(z, n, pk, u, o0, o1, s)
+		y := grown(&s.out, f.rows*n)
+		z := grown(&s.up, f.rows*n)
+		g.proj.project(y, n, pk, &g.weight, o0, o1, &s.kernels)
+		u.proj.project(z, n, pk, &u.weight, o0, o1, &s.kernels)
 		for r := range f.rows {
 			f.b.k.siluMul(d.data[r*d.width+o0:r*d.width+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 		}

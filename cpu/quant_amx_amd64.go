@@ -142,7 +142,7 @@ func align64(mem []float32) []float32 {
 	return mem[(-uintptr(unsafe.Pointer(&mem[0]))&63)/4:]
 }
 
-func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs, rows int, many bool) {
+func (m *quantMemory) take(q quantTiles, s *kernelScratch, in, stride, outs, rows int, many bool) {
 	m.table = (in/q.group + 2*tileSpan) * tileSpan
 	blocks, decoded := 1, 0
 	switch {
@@ -157,7 +157,7 @@ func (m *quantMemory) take(q quantTiles, s *scratch, in, stride, outs, rows int,
 		up := func(n int) int { return (n + tileSpan - 1) &^ (tileSpan - 1) }
 		sums = up(outs) * up(min(rows, manyRows))
 	}
-	mem := align64(s.floats(scratchQuant, 32+4096+1024+2*blocks*m.table+sums+decoded))
+	mem := align64(grown(&s.quant, 32+4096+1024+2*blocks*m.table+sums+decoded))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part
@@ -177,7 +177,7 @@ func (q quantTiles) few(rows int) (quantDots, bool) {
 	return quantDots{quantFormat: q.quantFormat, isa: dotsOfAVX512}, q.span == tileSpan && q.group <= 32 && rows > 1 && rows <= 128/q.group
 }
 
-func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (q quantTiles) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	if d, ok := q.few(p.rows); ok {
 		d.project(y, ldy, p, w, o0, o1, s)
 		return
@@ -208,7 +208,7 @@ func (q quantTiles) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 i
 
 // outs works on whole blocks of 16 outputs, or on less than one, whose rows
 // are phases apart: see tilePhases.
-func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, m *quantMemory) {
+func (q quantTiles) outs(y []float32, ldy int, p *packed, w *weight, o0, o1 int, m *quantMemory) {
 	rows, blocks, phases := min(tileSpan, o1-o0), (o1-o0+tileSpan-1)/tileSpan, 1
 	many := rows == tileSpan && q.takesMany(p.rows)
 	if rows == tileSpan && !many {
@@ -279,7 +279,7 @@ func (q quantTiles) outs(y []float32, ldy int, p *packed, w *matrix, o0, o1 int,
 }
 
 // call is what does not change between rows.
-func (q quantTiles) call(w *matrix, m *quantMemory, rows, phases int) quantCall {
+func (q quantTiles) call(w *weight, m *quantMemory, rows, phases int) quantCall {
 	t := quantCall{
 		outs: rows, astride: phases * w.stride(),
 		format: q.format, kind: q.kind, steps: w.in / quantStep, groups: quantStep / q.group,

@@ -6,98 +6,45 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"windrow/cpu/kernels/kernelstest"
 )
 
-// benchQuantMatrices are as many distinct matrices as make up size bytes, so
-// that no cache helps. Their bits are random, their scales small numbers.
-func benchQuantMatrices(c quantCase, out, in, size int) []*matrix {
-	seed := quantMatrix(rand.New(rand.NewPCG(5, 6)), c, min(out, 64), in, 0)
-	repeat := func(b []byte, n int) []byte {
-		d := make([]byte, n)
-		for i := 0; i < n; i += len(b) {
-			copy(d[i:], b)
-		}
-		return d
+// distinct are as many distinct weights as make up size bytes.
+func distinct(c kernelstest.Format, out, in, size int) (ws []*weight) {
+	for _, t := range c.Distinct(out, in, size) {
+		w := newWeight(t)
+		ws = append(ws, &w)
 	}
-	var ms []*matrix
-	for total := 0; total < size; {
-		t := seed.tensor
-		t.Shape = []int{out, in}
-		t.Data = repeat(t.Data, out*c.dt.RowBytes(in))
-		if c.dt.Affine() {
-			t.Scales, t.Biases = repeat(t.Scales, 2*out*in/c.group), repeat(t.Biases, 2*out*in/c.group)
-		}
-		ms = append(ms, &matrix{label: "w", dt: c.dt, out: out, in: in, data: t.Data, tensor: t})
-		total += t.Bytes()
-	}
-	return ms
+	return ws
 }
 
-// BenchmarkInt8Projectors reports GB/s of packed weights with their scales, for
-// one row as a share of the best plain read of the same memory in turn with it,
-// and GFLOP/s: each the best of passes over 256 MiB of distinct matrices (32
-// MiB for many rows).
-func BenchmarkInt8Projectors(b *testing.B) {
-	for _, c := range quantCases {
-		for _, shape := range [][2]int{{2048, 2048}, {6144, 2048}, {2048, 6144}} {
-			out, in := shape[0], shape[1]
-			for _, rows := range []int{1, 16, 32, 512} {
-				for _, threads := range []int{1, 2} {
-					b.Run(fmt.Sprintf("%v-%d/%dx%d/rows=%d/threads=%d", c.dt, c.group, out, in, rows, threads), func(b *testing.B) {
-						size := 256 << 20
-						if rows > 32 {
-							size = 32 << 20
-						}
-						ms := benchQuantMatrices(c, out, in, size)
-						benchInt8(b, ms, rows, threads)
-					})
-				}
-			}
-		}
+// timeEach is how long f takes for all weights.
+func timeEach(ws []*weight, f func(w *weight)) time.Duration {
+	start := time.Now()
+	for _, w := range ws {
+		f(w)
 	}
+	return time.Since(start)
 }
 
-func benchInt8(b *testing.B, ms []*matrix, rows, threads int) {
-	w := ms[0]
-	k, _ := kernelsByName("")
-	if k.quant == nil || k.quant(&w.tensor) == nil {
-		b.Skip("needs a table with integer kernels: AVX2, or SDOT")
+// single packs and multiplies as a forward of one thread does.
+type single struct {
+	packed packed
+	out    []float32
+	memory kernelScratch
+}
+
+func (s *single) project(pr projector, x []float32, rows int, w *weight) {
+	s.packed.prepare(pr, rows, w.in)
+	for r := 0; r < rows; r += pr.packRows() {
+		pr.pack(&s.packed, x, r, min(r+pr.packRows(), rows))
 	}
-	pr := k.quant(&w.tensor)
-	pool := newPool(threads)
-	defer pool.close()
-	scratch, pk := make([]scratch, threads), packed{}
-	x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
-	var times, reads []time.Duration
-	for b.Loop() {
-		for range 3 {
-			times = append(times, timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) }))
-			if rows > 1 {
-				continue
-			}
-			for _, p := range readPatterns {
-				const part = 128 << 10
-				reads = append(reads, timeEach(ms, func(w *matrix) {
-					parts := func(d []byte) {
-						pool.run((len(d)+part-1)/part, func(_, i int) { p.read(d[i*part : min(len(d), (i+1)*part)]) })
-					}
-					parts(w.data)
-					if w.dt.Affine() {
-						parts(w.tensor.Scales)
-						parts(w.tensor.Biases)
-					}
-				}))
-			}
-		}
+	chunk := pr.chunk(rows, w.in)
+	for o := 0; o < w.out; o += chunk {
+		n := min(chunk, w.out-o)
+		pr.project(grown(&s.out, rows*n), n, &s.packed, w, o, o+n, &s.memory)
 	}
-	best := slices.Min(times)
-	sec := best.Seconds() / float64(len(ms))
-	b.ReportMetric(float64(w.tensor.Bytes())/sec/1e9, "GB/s")
-	b.ReportMetric(2*float64(w.out*w.in*rows)/sec/1e9, "GFLOP/s")
-	if rows == 1 {
-		b.ReportMetric(float64(slices.Min(reads))/float64(best), "of-read")
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkInt8Tables times the arithmetics of every table for quantised weights
@@ -113,14 +60,14 @@ func BenchmarkInt8Tables(b *testing.B) {
 		b.Skipf("needs %v", featuresAVX2)
 	}
 	before := map[string]string{"f32": "f32-go", "avx2": "f32-go", "avxvnni": "f32-go", "avx512": "row-by-row", "amx": "row-by-row"}
-	for _, c := range quantCases {
+	for _, c := range kernelstest.Formats {
 		for _, rows := range []int{1, 2, 4, 8, 16, 32, 512} {
-			b.Run(fmt.Sprintf("%v-%d/rows=%d", c.dt, c.group, rows), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%v-%d/rows=%d", c.DType, c.Group, rows), func(b *testing.B) {
 				size := 32 << 20
 				if rows >= 16 {
 					size = 8 << 20
 				}
-				ms := benchQuantMatrices(c, 2048, 2048, size)
+				ms := distinct(c, 2048, 2048, size)
 				w := ms[0]
 				prs := map[string]projector{"f32": newPanelProjector(avx2Table()), "f32-go": newPanelProjector(avx2Kernels())}
 				for _, k := range machineTables() {
@@ -132,15 +79,13 @@ func BenchmarkInt8Tables(b *testing.B) {
 					f, _ := newQuantFormat(&w.tensor, "row-by-row")
 					prs["row-by-row"] = quantTiles{f, 1}
 				}
-				pool := newPool(1)
-				defer pool.close()
-				scratch, pk := make([]scratch, 1), packed{}
-				x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
+				var run single
+				x := kernelstest.Rows(rand.New(rand.NewPCG(5, 6)), rows*w.in)
 				times, ratios := map[string][]float64{}, map[string][]float64{}
 				for b.Loop() {
 					turn := map[string]float64{}
 					for name, pr := range prs {
-						turn[name] = 1e3 * timeEach(ms, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) }).Seconds()
+						turn[name] = 1e3 * timeEach(ms, func(w *weight) { run.project(pr, x, rows, w) }).Seconds()
 						times[name] = append(times[name], turn[name])
 					}
 					for name, t := range turn {
@@ -177,14 +122,12 @@ func BenchmarkInt8Formats(b *testing.B) {
 				size = 6 << 20
 			}
 			k, _ := kernelsByName("")
-			pool := newPool(1)
-			defer pool.close()
-			scratch, pk := make([]scratch, 1), packed{}
-			x := randomRows(rand.New(rand.NewPCG(5, 6)), rows*2048)
-			var ms [][]*matrix
-			least := make([]float64, len(quantCases))
-			for _, c := range quantCases {
-				ms = append(ms, benchQuantMatrices(c, 2048, 2048, size))
+			var run single
+			x := kernelstest.Rows(rand.New(rand.NewPCG(5, 6)), rows*2048)
+			var ms [][]*weight
+			least := make([]float64, len(kernelstest.Formats))
+			for _, c := range kernelstest.Formats {
+				ms = append(ms, distinct(c, 2048, 2048, size))
 			}
 			for b.Loop() {
 				for i, m := range ms {
@@ -192,14 +135,14 @@ func BenchmarkInt8Formats(b *testing.B) {
 					if pr == nil {
 						b.Skip("no int8 arithmetic")
 					}
-					t := timeEach(m, func(w *matrix) { benchProject(pool, pr, scratch, &pk, x, rows, w) })
+					t := timeEach(m, func(w *weight) { run.project(pr, x, rows, w) })
 					each := float64(t.Nanoseconds()) / float64(len(m)*rows) / (2048 * 2048 / 1e3)
 					if least[i] == 0 || each < least[i] {
 						least[i] = each
 					}
 				}
 			}
-			for i, c := range quantCases {
+			for i, c := range kernelstest.Formats {
 				b.ReportMetric(least[i], c.String()+"-ns")
 			}
 			b.ReportMetric(0, "ns/op")

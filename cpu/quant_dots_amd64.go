@@ -150,7 +150,7 @@ type dotsMemory struct {
 	rows, scales, biases []byte
 }
 
-func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
+func (q quantDots) memory(s *kernelScratch, w *weight, rows int) (m dotsMemory) {
 	lanes := q.lanes()
 	groups := w.in / q.group
 	tables := max(groups, dotsStep/q.group) // of the row, or of a step
@@ -161,7 +161,7 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 		sizes[i] = (n + 15) &^ 15
 		total += sizes[i]
 	}
-	mem := align64(s.floats(scratchQuant, total))
+	mem := align64(grown(&s.quant, total))
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part
@@ -173,7 +173,7 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	return m
 }
 
-func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (q quantDots) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	if o0 >= o1 || p.rows <= 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 in
 }
 
 // rows multiplies n rows of p from row r on with the outputs [o0, o1).
-func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0, o1 int, m *dotsMemory) {
+func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *weight, o0, o1 int, m *dotsMemory) {
 	t, stride, lanes := q.call(p, r, n, w, m), q.rowStride(w), q.lanes()
 	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
 	for o := o0; o < o1; o += lanes {
@@ -236,7 +236,7 @@ func (q quantDots) rows(y []float32, ldy int, p *packed, r, n int, w *matrix, o0
 }
 
 // call is what does not change between blocks.
-func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall {
+func (q quantDots) call(p *packed, r, n int, w *weight, m *dotsMemory) dotsCall {
 	groups := w.in / q.group
 	t := dotsCall{
 		astride: q.rowStride(w), format: q.format, elements: dotsStep,
@@ -266,7 +266,7 @@ func (q quantDots) call(p *packed, r, n int, w *matrix, m *dotsMemory) dotsCall 
 
 // widen turns the bf16 of outs rows from o on, [outputs, groups], to f32
 // [groups, lanes]. copied takes the rows that are no whole block.
-func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs int) {
+func (q quantDots) widen(dst []float32, src, copied []byte, w *weight, o, outs int) {
 	groups, lanes := w.in/q.group, q.lanes()
 	src = src[2*o*groups : 2*(o+outs)*groups]
 	if outs < lanes {

@@ -143,13 +143,13 @@ type dotsMemory struct {
 	rows, scales, biases []byte
 }
 
-func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
+func (q quantDots) memory(s *kernelScratch, w *weight, rows int) (m dotsMemory) {
 	groups := w.in / q.group
 	tables := max(groups, dotsStep/q.group) * dotsLanes
 	stride := q.rowStride(w)
 	tail := dotsLanes * (stride + 4*groups) / 4
 	results := (rows + dotsSpan) * dotsLanes // a kernel has results for all rows that it reads
-	mem := s.floats(scratchQuant, dotsStep*dotsLanes/4+2*tables+results+tail)
+	mem := grown(&s.quant, dotsStep*dotsLanes/4+2*tables+results+tail)
 	cut := func(n int) (part []float32) {
 		part, mem = mem[:n], mem[n:]
 		return part
@@ -161,7 +161,7 @@ func (q quantDots) memory(s *scratch, w *matrix, rows int) (m dotsMemory) {
 	return m
 }
 
-func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 int, s *scratch) {
+func (q quantDots) project(y []float32, ldy int, p *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	if o0 >= o1 || p.rows <= 0 {
 		return
 	}
@@ -196,7 +196,7 @@ func (q quantDots) project(y []float32, ldy int, p *packed, w *matrix, o0, o1 in
 }
 
 // block adds the products of n rows from row r on with 8 rows of weights to m.c.
-func (q quantDots) block(p *packed, r, n int, w *matrix, rows []byte, m *dotsMemory) {
+func (q quantDots) block(p *packed, r, n int, w *weight, rows []byte, m *dotsMemory) {
 	elements := dotsStep
 	if w.in%dotsStep != 0 {
 		elements = dotsStep / 2
@@ -251,7 +251,7 @@ func (q quantDots) block(p *packed, r, n int, w *matrix, rows []byte, m *dotsMem
 
 // widen turns the bf16 of outs rows from o on, [outputs, groups], to f32
 // [groups, 8]. copied takes the rows that are no whole block.
-func (q quantDots) widen(dst []float32, src, copied []byte, w *matrix, o, outs int) {
+func (q quantDots) widen(dst []float32, src, copied []byte, w *weight, o, outs int) {
 	groups := w.in / q.group
 	src = src[2*o*groups : 2*(o+outs)*groups]
 	if outs < dotsLanes {

@@ -152,7 +152,7 @@ func (q quantFormat) dotsOnly() bool { return q.unpacks || q.format == formatQ5_
 
 // rowStride is the bytes from row to row of what the assembly decodes. Unpacked
 // rows lie a line apart from where they would share a set of the L1 cache.
-func (q quantFormat) rowStride(w *matrix) int {
+func (q quantFormat) rowStride(w *weight) int {
 	if q.unpacks {
 		return w.in + 64
 	}
@@ -162,7 +162,7 @@ func (q quantFormat) rowStride(w *matrix) int {
 // unpack makes bytes of outs rows from o on, rowStride apart, and their scales and
 // biases, [groups, lanes]; biases of types without them stay. Numbers are raised
 // by raise. What belongs to lanes past outs is undefined.
-func (q quantFormat) unpack(numbers []byte, scales, biases []float32, lanes int, w *matrix, o, outs int, raise byte) {
+func (q quantFormat) unpack(numbers []byte, scales, biases []float32, lanes int, w *weight, o, outs int, raise byte) {
 	from, to := w.stride(), q.rowStride(w)
 	for i := range outs {
 		row := w.data[(o+i)*from : (o+i+1)*from]

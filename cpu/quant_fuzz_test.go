@@ -4,26 +4,28 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // FuzzInt8 multiplies weights of any bytes, with scales that are numbers, by every
 // table's integer arithmetic: the same bits from all, for a row alone and among
 // others, near what float64 gives.
 func FuzzInt8(f *testing.F) {
-	for i := range quantCases {
+	for i := range kernelstest.Formats {
 		f.Add(uint8(i), uint8(1), uint8(1), uint8(1), uint64(1))
 		f.Add(uint8(i), uint8(7), uint8(19), uint8(3), uint64(2))
 		f.Add(uint8(i), uint8(13), uint8(40), uint8(2), uint64(3))
 	}
 	f.Fuzz(func(t *testing.T, format, rows8, out8, steps uint8, seed uint64) {
-		c := quantCases[int(format)%len(quantCases)]
+		c := kernelstest.Formats[int(format)%len(kernelstest.Formats)]
 		rows, out := int(rows8)%40+1, int(out8)%50+1
-		in := (int(steps)%4 + 1) * max(quantStep, c.dt.BlockSize())
+		in := (int(steps)%4 + 1) * max(quantStep, c.DType.BlockSize())
 		rng := rand.New(rand.NewPCG(seed, 41))
 		w := quantMatrix(rng, c, out, in, int(seed%3))
 		scales := map[int]bool{} // places in a row that hold scales
 		for i := range w.stride() {
-			switch c.dt.String() {
+			switch c.DType.String() {
 			case "q8_0":
 				scales[i] = i%34 < 2
 			case "q4_0":
@@ -55,7 +57,7 @@ func FuzzInt8(f *testing.F) {
 				w.data[i] = byte(rng.Uint32())
 			}
 		}
-		x := randomRows(rng, rows*in)
+		x := kernelstest.Rows(rng, rows*in)
 		for i := range x {
 			if rng.IntN(4) == 0 {
 				x[i] *= float32(math.Exp2(float64(rng.IntN(80) - 40)))

@@ -34,14 +34,14 @@ func newPanelProjector(k *kernels) projector {
 	return p
 }
 
-func (p panelProjector) project(y []float32, ldy int, pk *packed, w *matrix, o0, o1 int, s *scratch) {
+func (p panelProjector) project(y []float32, ldy int, pk *packed, w *weight, o0, o1 int, s *kernelScratch) {
 	limit := panelBytes
 	if pk.rows <= 6 {
 		limit = panelBytesFew
 	}
 	outs := min(max(limit/4/w.in&^3, 4), 64, o1-o0)
-	wide := s.floats(scratchQuant, outs*w.in)
-	s.panel = matrix{label: w.label, dt: backend.F32, in: w.in}
+	wide := grown(&s.quant, outs*w.in)
+	s.panel = weight{dt: backend.F32, in: w.in}
 	for o := o0; o < o1; o += outs {
 		n := min(outs, o1-o)
 		for i := range n {

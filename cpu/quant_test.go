@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -10,24 +9,9 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 	"windrow/quant"
 )
-
-// quantCase is a weight format of the tests.
-type quantCase struct {
-	dt    backend.DType
-	group int
-}
-
-var quantCases = []quantCase{
-	{backend.Affine4, 32}, {backend.Affine4, 64}, {backend.Affine4, 128},
-	{backend.Affine8, 32}, {backend.Affine8, 64}, {backend.Affine8, 128},
-	{backend.Q8_0, 0}, {backend.Q4_0, 0}, {backend.Q4_K, 0}, {backend.Q6_K, 0},
-	{backend.Q5_K, 0}, {backend.Q5_0, 0}, {backend.Q5_1, 0}, {backend.Q4_1, 0},
-	{backend.Q3_K, 0}, {backend.Q2_K, 0}, {backend.IQ4_NL, 0}, {backend.IQ4_XS, 0},
-}
-
-func (c quantCase) String() string { return fmt.Sprintf("%v/%d", c.dt, c.group) }
 
 // int8Projectors are the projectors of this machine that round activations to
 // int8 for weights of that format.
@@ -52,14 +36,14 @@ var moreProjectors func(t *backend.Tensor) map[string]projector
 
 // runProjector packs x and projects outputs [o0, o1), in parts of the given
 // size.
-func runProjector(pr projector, w *matrix, x []float32, rows, o0, o1, part int) []float32 {
+func runProjector(pr projector, w *weight, x []float32, rows, o0, o1, part int) []float32 {
 	p := packed{rows: rows, in: w.in}
 	f, h := pr.packSize(rows, w.in)
 	p.f32, p.b16 = make([]float32, f), make([]uint16, h)
 	for r := 0; r < rows; r += pr.packRows() {
 		pr.pack(&p, x, r, min(rows, r+pr.packRows()))
 	}
-	var s scratch
+	var s kernelScratch
 	y := make([]float32, rows*(o1-o0))
 	for o := o0; o < o1; o += part {
 		pr.project(y[o-o0:], o1-o0, &p, w, o, min(o1, o+part), &s)
@@ -67,37 +51,15 @@ func runProjector(pr projector, w *matrix, x []float32, rows, o0, o1, part int) 
 	return y
 }
 
-func randomRows(rng *rand.Rand, n int) []float32 {
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(rng.NormFloat64())
-	}
-	return x
-}
-
-// quantMatrix is a random weight of elements of about 1/√in, in data that
-// starts at the given misalignment.
-func quantMatrix(rng *rand.Rand, c quantCase, out, in, misalign int) *matrix {
-	w := make([]float32, out*in)
-	scale := 1 / math.Sqrt(float64(in))
-	for i := range w {
-		w[i] = float32(rng.NormFloat64() * scale)
-	}
-	t := backend.Tensor{Name: "w", DType: c.dt, Shape: []int{out, in}, Group: c.group}
-	bytes := func(n int) []byte { return make([]byte, misalign+n)[misalign:] }
-	t.Data = bytes(out * c.dt.RowBytes(in))
-	if c.dt.Affine() {
-		t.Scales, t.Biases = bytes(2*out*in/c.group), bytes(2*out*in/c.group)
-		quant.Affine(t.Data, t.Scales, t.Biases, w, c.dt.Bits(), c.group)
-	} else {
-		quant.Blocks(t.Data, c.dt, w)
-	}
-	return &matrix{label: "w", dt: c.dt, out: out, in: in, data: t.Data, tensor: t}
+// quantMatrix is a random weight of that format.
+func quantMatrix(rng *rand.Rand, c kernelstest.Format, out, in, misalign int) *weight {
+	w := newWeight(c.Weight(rng, out, in, misalign))
+	return &w
 }
 
 // units splits row o of a weight into whole numbers, with a scale and a bias
 // for each group.
-func units(w *matrix, o int) (q []int, scale, bias []float32, group int) {
+func units(w *weight, o int) (q []int, scale, bias []float32, group int) {
 	t, stride := &w.tensor, w.stride()
 	src := w.data[o*stride : (o+1)*stride]
 	half := func(at int) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(src[at:])) }
@@ -263,7 +225,7 @@ func fma32(a, b, c float32) float32 {
 }
 
 // int8Want is the arithmetic of the int8 projectors, bit for bit.
-func int8Want(w *matrix, x []float32, rows int) []float32 {
+func int8Want(w *weight, x []float32, rows int) []float32 {
 	y := make([]float32, rows*w.out)
 	for o := range w.out {
 		q, scale, bias, group := units(w, o)
@@ -287,7 +249,7 @@ func int8Want(w *matrix, x []float32, rows int) []float32 {
 }
 
 func TestUnitsAreTheWeights(t *testing.T) {
-	for _, c := range quantCases {
+	for _, c := range kernelstest.Formats {
 		w := quantMatrix(rand.New(rand.NewPCG(1, 1)), c, 3, 512, 1)
 		row := make([]float32, w.in)
 		for o := range w.out {
@@ -308,9 +270,9 @@ func TestUnitsAreTheWeights(t *testing.T) {
 
 func TestInt8Projectors(t *testing.T) {
 	needsInt8(t)
-	for _, c := range quantCases {
+	for _, c := range kernelstest.Formats {
 		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
-			if c.dt.BlockSize() < 256 {
+			if c.DType.BlockSize() < 256 {
 				sh.in -= 128 // rows without a whole number of 256
 			}
 			rng := rand.New(rand.NewPCG(21, uint64(sh.out*sh.in)))
@@ -319,7 +281,7 @@ func TestInt8Projectors(t *testing.T) {
 				if rows*sh.out*sh.in > 1<<20 || testing.Short() && rows*sh.out*sh.in > 1<<17 {
 					continue
 				}
-				x := randomRows(rng, rows*sh.in)
+				x := kernelstest.Rows(rng, rows*sh.in)
 				for i := range sh.in / 3 {
 					x[i] *= 100
 				}
@@ -339,15 +301,15 @@ func TestInt8Projectors(t *testing.T) {
 // Row counts and the split of outputs must not change a bit.
 func TestInt8BatchInvariance(t *testing.T) {
 	needsInt8(t)
-	for _, c := range quantCases {
+	for _, c := range kernelstest.Formats {
 		const out, in = 200, 1280
 		most := 530
 		if testing.Short() {
 			most = 100
 		}
-		rng := rand.New(rand.NewPCG(22, uint64(c.dt)))
+		rng := rand.New(rand.NewPCG(22, uint64(c.DType)))
 		w := quantMatrix(rng, c, out, in, 1)
-		x := randomRows(rng, most*in)
+		x := kernelstest.Rows(rng, most*in)
 		for name, pr := range int8Projectors(&w.tensor) {
 			want := make([]float32, 0, most*out)
 			for r := range most {
@@ -379,13 +341,13 @@ func TestInt8BatchInvariance(t *testing.T) {
 func TestInt8NonFinite(t *testing.T) {
 	needsInt8(t)
 	const out, in, nanRow, infRow, zeroRow, tinyRow = 50, 256, 35, 3, 8, 9
-	for i, c := range append(slices.Clone(quantCases), quantCases...) {
+	for i, c := range append(slices.Clone(kernelstest.Formats), kernelstest.Formats...) {
 		rows := 37
-		if i >= len(quantCases) {
+		if i >= len(kernelstest.Formats) {
 			rows = 101
 		}
-		rng := rand.New(rand.NewPCG(23, uint64(c.dt)))
-		w, x := quantMatrix(rng, c, out, in, 0), randomRows(rng, rows*in)
+		rng := rand.New(rand.NewPCG(23, uint64(c.DType)))
+		w, x := quantMatrix(rng, c, out, in, 0), kernelstest.Rows(rng, rows*in)
 		x[nanRow*in+200] = float32(math.NaN())
 		x[infRow*in+2] = float32(math.Inf(-1))
 		clear(x[zeroRow*in : (zeroRow+1)*in])
@@ -413,10 +375,10 @@ func TestInt8NonFinite(t *testing.T) {
 // that of rounding to 1/127 of a group's largest.
 func TestInt8Error(t *testing.T) {
 	needsInt8(t)
-	for _, c := range quantCases {
-		rng := rand.New(rand.NewPCG(24, uint64(c.dt)))
+	for _, c := range kernelstest.Formats {
+		rng := rand.New(rand.NewPCG(24, uint64(c.DType)))
 		const out, in, rows = 64, 1024, 4
-		w, x := quantMatrix(rng, c, out, in, 0), randomRows(rng, rows*in)
+		w, x := quantMatrix(rng, c, out, in, 0), kernelstest.Rows(rng, rows*in)
 		exact := runProjector(genericProjector{}, w, x, rows, 0, out, out)
 		for name, pr := range int8Projectors(&w.tensor) {
 			var diff, norm float64

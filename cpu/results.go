@@ -51,27 +51,27 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 	}
 	var all []float32 // logits [rows, vocabulary]
 	if logits {
-		all = make([]float32, len(want)*h.out)
+		all = make([]float32, len(want)*h.Out())
 	}
-	chunks := (h.out + statChunk - 1) / statChunk
+	chunks := (h.Out() + statChunk - 1) / statChunk
 	if n := len(want) * chunks; cap(b.partials) < n {
 		b.partials = make([]partial, n)
 	}
 	partials := b.partials[:len(want)*chunks]
-	limit := o.Bars.Ids(h.out)
+	limit := o.Bars.Ids(h.Out())
 	tops := b.topLists(want, limit)
-	pk := f.packFor(h.proj, f.normed.data, len(want), h.in)
+	pk := f.packFor(h.proj, f.normed.data, len(want), h.In())
 	b.pool.run(chunks, func(worker, c int) {
-		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
+		o0, o1 := c*statChunk, min((c+1)*statChunk, h.Out())
 		s := &b.scratch[worker]
 		var y []float32 // this chunk's logits, [rows, ld]
 		ld := statChunk
 		if all != nil {
-			y, ld = all[o0:], h.out
+			y, ld = all[o0:], h.Out()
 		} else {
-			y = s.floats(scratchOut, len(want)*statChunk)
+			y = grown(&s.out, len(want)*statChunk)
 		}
-		h.proj.project(y, ld, pk, h, o0, o1, s)
+		h.proj.project(y, ld, pk, &h.weight, o0, o1, &s.kernels)
 		for i := range want {
 			z := y[i*ld : i*ld+o1-o0]
 			m := b.k.maximum(z)
@@ -94,7 +94,7 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 		// Every candidate that is wanted has been found: nothing is taken from the logits.
 		found := *w
 		found.Allowed = nil
-		if err := found.Finish(r, backend.LogitsOf(all, i, h.out), o.Bars, found.TopK); err != nil {
+		if err := found.Finish(r, backend.LogitsOf(all, i, h.Out()), o.Bars, found.TopK); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"windrow/cpu/kernels/kernelstest"
 )
 
 var (
@@ -82,30 +84,6 @@ func misaligned(n int) (x []float32, check func(t *testing.T)) {
 	}
 }
 
-func gaussian(r *rand.Rand, x []float32, sigma float64) {
-	for i := range x {
-		x[i] = float32(r.NormFloat64() * sigma)
-	}
-}
-
-// near reports whether got is want within rel·|want| + abs; NaN equals NaN.
-func near(got, want float32, rel, abs float64) bool {
-	if got == want || got != got && want != want {
-		return true
-	}
-	return math.Abs(float64(got)-float64(want)) <= rel*math.Abs(float64(want))+abs
-}
-
-func compare(t *testing.T, what string, got, want []float32, rel, abs float64) {
-	t.Helper()
-	for i := range want {
-		if !near(got[i], want[i], rel, abs) {
-			t.Fatalf("%s, n=%d: element %d is %g (%08x), want %g (%08x)", what, len(want), i,
-				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
-		}
-	}
-}
-
 // TestWidenNarrow compares all 65,536 halves and bfloat16s, all int8s, and the
 // rounding of values around every tie, exactly.
 func TestWidenNarrow(t *testing.T) {
@@ -118,10 +96,10 @@ func TestWidenNarrow(t *testing.T) {
 		got, want := make([]float32, 1<<16), make([]float32, 1<<16)
 		k.widenBF16(got, src)
 		genericWidenBF16(want, src)
-		compare(t, "widenBF16", got, want, 0, 0)
+		kernelstest.Compare(t, "widenBF16", got, want, 0, 0)
 		k.widenF16(got, src)
 		genericWidenF16(want, src)
-		compare(t, "widenF16", got, want, 0, 0)
+		kernelstest.Compare(t, "widenF16", got, want, 0, 0)
 
 		// Upper halves with the lower halves that decide the rounding.
 		for _, low := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {
@@ -145,13 +123,13 @@ func TestWidenNarrow(t *testing.T) {
 			src := all[3 : 3+2*n]
 			k.widenBF16(got, src)
 			genericWidenBF16(want, src)
-			compare(t, "widenBF16", got, want, 0, 0)
+			kernelstest.Compare(t, "widenBF16", got, want, 0, 0)
 			k.widenF16(got, src)
 			genericWidenF16(want, src)
-			compare(t, "widenF16", got, want, 0, 0)
+			kernelstest.Compare(t, "widenF16", got, want, 0, 0)
 			k.widenInt8(got, all[7:7+n], 0.37)
 			genericWidenInt8(want, all[7:7+n], 0.37)
-			compare(t, "widenInt8", got, want, 0, 0)
+			kernelstest.Compare(t, "widenInt8", got, want, 0, 0)
 			check(t)
 
 			out := make([]byte, 2*n+40)
@@ -184,25 +162,25 @@ func TestElementwise(t *testing.T) {
 			w, checkW := misaligned(n)
 			dst, checkDst := misaligned(n)
 			want := make([]float32, n)
-			gaussian(r, x, 1)
-			gaussian(r, w, 1)
+			kernelstest.Gaussian(r, x, 1)
+			kernelstest.Gaussian(r, w, 1)
 
 			k.scaleMul(dst, x, w, 0.7)
 			genericScaleMul(want, x, w, 0.7)
-			compare(t, "scaleMul", dst, want, 0, 0)
+			kernelstest.Compare(t, "scaleMul", dst, want, 0, 0)
 
 			k.add(dst, x)
 			genericAdd(want, x)
-			compare(t, "add", dst, want, 0, 0)
+			kernelstest.Compare(t, "add", dst, want, 0, 0)
 
 			k.scale(dst, -1.3)
 			genericScale(want, -1.3)
-			compare(t, "scale", dst, want, 0, 0)
+			kernelstest.Compare(t, "scale", dst, want, 0, 0)
 
-			gaussian(r, x, 8)
+			kernelstest.Gaussian(r, x, 8)
 			k.siluMul(dst, x, w)
 			genericSiluMul(want, x, w)
-			compare(t, "siluMul", dst, want, 5e-7, 1e-37)
+			kernelstest.Compare(t, "siluMul", dst, want, 5e-7, 1e-37)
 
 			// Half-split pairs, n/2 apart: an odd last element is left alone.
 			half := n / 2
@@ -215,7 +193,7 @@ func TestElementwise(t *testing.T) {
 			half2 := half * 2
 			k.rotate(y[:half2], cos, sin)
 			genericRotate(wantY[:half2], cos, sin)
-			compare(t, "rotate", y, wantY, 1e-7, 8*4*1.2e-7)
+			kernelstest.Compare(t, "rotate", y, wantY, 1e-7, 8*4*1.2e-7)
 			check(t)
 			checkW(t)
 			checkDst(t)
@@ -237,7 +215,7 @@ func TestSiluMulExtremes(t *testing.T) {
 		for i := range want {
 			// Near g = -88.7 e^-g overflows one step earlier or later: both
 			// results are below 3e-37.
-			if !near(got[i], want[i], 5e-7, 6e-37) {
+			if !kernelstest.Near(got[i], want[i], 5e-7, 6e-37) {
 				t.Errorf("siluMul(%g) = %g, want %g", gate[i], got[i], want[i])
 			}
 		}
@@ -275,10 +253,10 @@ func TestExp(t *testing.T) {
 		want := []float32{0, 0, 0, 0, 1, inf32, inf32, inf32, nan32}
 		got := append([]float32(nil), special...)
 		k.expSum(got, 0)
-		compare(t, "exp", got, want, 0, 0)
+		kernelstest.Compare(t, "exp", got, want, 0, 0)
 		// A large shift: the difference is what counts.
 		got = []float32{3e4 - 1, 3e4, -inf32, -3e38}
-		if s := k.expSum(got, 3e4); !near(s, 1+float32(math.Exp(-1)), 3e-7, 0) || got[2] != 0 || got[3] != 0 {
+		if s := k.expSum(got, 3e4); !kernelstest.Near(s, 1+float32(math.Exp(-1)), 3e-7, 0) || got[2] != 0 || got[3] != 0 {
 			t.Errorf("expSum with shift 3e4: %v, sum %g", got, s)
 		}
 	})
@@ -291,7 +269,7 @@ func TestReductions(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for _, n := range append(vectorLengths(), 151936) {
 			x, check := misaligned(n)
-			gaussian(r, x, 3)
+			kernelstest.Gaussian(r, x, 3)
 			bound := float64(n)/8*6e-8 + 1e-6
 
 			var ss, s0, s1 float64
@@ -300,7 +278,7 @@ func TestReductions(t *testing.T) {
 				ss += float64(v) * float64(v)
 				best = max(best, v)
 			}
-			if got := k.sumSquares(x); !near(got, float32(ss), bound, 0) {
+			if got := k.sumSquares(x); !kernelstest.Near(got, float32(ss), bound, 0) {
 				t.Errorf("sumSquares, n=%d: %g, want %g", n, got, ss)
 			}
 			if got := k.maximum(x); got != best {
@@ -319,10 +297,10 @@ func TestReductions(t *testing.T) {
 				}
 			}
 			g0, g1 := k.expSums(x, shift)
-			if !near(g0, float32(s0), bound, 0) || !near(g1, float32(s1), bound, bound*math.Abs(s0)) {
+			if !kernelstest.Near(g0, float32(s0), bound, 0) || !kernelstest.Near(g1, float32(s1), bound, bound*math.Abs(s0)) {
 				t.Errorf("expSums, n=%d: %g %g, want %g %g", n, g0, g1, s0, s1)
 			}
-			if got := k.expSum(x, shift); !near(got, float32(s0), bound, 0) {
+			if got := k.expSum(x, shift); !kernelstest.Near(got, float32(s0), bound, 0) {
 				t.Errorf("expSum, n=%d: %g, want %g", n, got, s0)
 			}
 			check(t)
@@ -366,8 +344,8 @@ func TestAttendScores(t *testing.T) {
 			const maxQ, maxK = 9, 67
 			q, _ := misaligned(maxQ * d)
 			key, _ := misaligned(maxK * d)
-			gaussian(r, q, 1)
-			gaussian(r, key, 1)
+			kernelstest.Gaussian(r, q, 1)
+			kernelstest.Gaussian(r, key, 1)
 			single := make([]float32, maxQ*maxK)
 			for i := range maxQ {
 				for j := range maxK {
@@ -423,9 +401,9 @@ func TestAttendValues(t *testing.T) {
 					acc, check := misaligned(nq * d)
 					p, _ := misaligned((nq-1)*ldp + nk)
 					v, _ := misaligned(nk * d)
-					gaussian(r, acc, 1)
-					gaussian(r, p, 1)
-					gaussian(r, v, 1)
+					kernelstest.Gaussian(r, acc, 1)
+					kernelstest.Gaussian(r, p, 1)
+					kernelstest.Gaussian(r, v, 1)
 					want := append([]float32(nil), acc...)
 					for i := range nq {
 						for j := range nk {
@@ -435,7 +413,7 @@ func TestAttendValues(t *testing.T) {
 						}
 					}
 					k.attendValues(acc, p, ldp, v, nq, nk, d)
-					compare(t, fmt.Sprintf("attendValues d=%d nq=%d nk=%d", d, nq, nk), acc, want, 0, 0)
+					kernelstest.Compare(t, fmt.Sprintf("attendValues d=%d nq=%d nk=%d", d, nq, nk), acc, want, 0, 0)
 					check(t)
 				}
 			}
