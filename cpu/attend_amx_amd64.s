@@ -1,6 +1,6 @@
 #include "textflag.h"
-#include "amx_amd64.h"
-#include "avx512_exp_amd64.h"
+#include "tiles_amx_amd64.h"
+#include "exp_avx512_amd64.h"
 
 // Offsets in tileAttention.
 #define CFG    0

@@ -34,7 +34,7 @@ import (
 //
 // Where the other thread of a core uses the unit, a tile instruction that waits
 // for two loads costs 30 ns instead of 8, and joining its sums 16 more; but 33
-// for both where they stand between each other (quant_mix_amd64.h).
+// for both where they stand between each other (quant_mix_amx_amd64.h).
 type quantTiles struct {
 	quantFormat
 	span int // rows that are packed together: 16 for tiles, 1 for one row after the other

@@ -1,11 +1,11 @@
 #include "textflag.h"
-#include "amx_amd64.h"
+#include "tiles_amx_amd64.h"
 #include "quant_amd64.h"
 
 // Half of the buffer of decoded bytes.
 #define BUFHALF 2048
 
-#include "quant_mix_amd64.h"
+#include "quant_mix_amx_amd64.h"
 
 // KEEP stores one of CX sums to DI, BX apart.
 #define KEEP(o, acc) \
@@ -113,7 +113,7 @@ stages:
 	JE   q4k
 	JMP  q6k
 
-#include "quant_amx_decode_amd64.h"
+#include "quant_decode_amx_amd64.h"
 
 tileStage:
 	MOVQ step-88(SP), CX

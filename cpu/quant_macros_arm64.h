@@ -1,5 +1,5 @@
 // Instructions for quantised weights that Go's assembler has no name for.
-// Arguments are register numbers in Go's order, as in neon_macros_arm64.h.
+// Arguments are register numbers in Go's order, as in macros_neon_arm64.h.
 
 // Vd.4S += four products of signed bytes each; of bytes 8i..8i+7 of Vn with 8j..
 // of Vm, to lane 2i + j.

@@ -41,7 +41,7 @@ func TestNeonEncodings(t *testing.T) {
 	numbers := map[string]uint32{"m": 11, "n": 22, "d": 29}
 	var names, lines []string
 	var words []uint32
-	for _, file := range []string{"neon_macros_arm64.h", "quant_macros_arm64.h"} {
+	for _, file := range []string{"macros_neon_arm64.h", "quant_macros_arm64.h"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

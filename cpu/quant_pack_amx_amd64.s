@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "amx_amd64.h"
+#include "tiles_amx_amd64.h"
 
 // func quantPack(dst, src *int8, stride, rows, blocks int)
 //

@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "avx512_exp_amd64.h"
+#include "exp_avx512_amd64.h"
 
 // Every loop handles 16 elements under mask K1, which is full but for the last
 // round: tails need no code of their own. Masked-off lanes are neither read

@@ -45,7 +45,7 @@ type tileConfig struct {
 
 // tileCall is what the assembly works through: blocks of 16 outputs, in
 // super-blocks of phases blocks. Offsets are in bytes, and
-// named in amx_amd64.s.
+// named in project_amx_amd64.s.
 type tileCall struct {
 	cfg                   *tileConfig
 	a                     unsafe.Pointer

@@ -30,7 +30,7 @@ const (
 )
 
 // dotCall is what the assembly works through: blocks of four outputs.
-// Offsets are in bytes, and named in bf16_amd64.s.
+// Offsets are in bytes, and named in project_avx512bf16_amd64.s.
 type dotCall struct {
 	w      unsafe.Pointer
 	stride int

@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 #include "quant_macros_arm64.h"
 
 // For SMMLA: 8 elements of outputs 0 and 1, of 2 and 3, and so on, then the next 8

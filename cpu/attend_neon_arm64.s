@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 
 // A score has one accumulator of four lanes, lane l taking elements 4i+l in
 // ascending order (the last d%4 go to lane 0), then the tree of SUM4: the same

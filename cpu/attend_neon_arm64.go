@@ -2,7 +2,7 @@ package cpu
 
 // Attention in register tiles. A 4×4 tile of scores has 16 multiply-adds to 8
 // loads, a 4×16 tile of values 64 to 8 (LD1 of 64 bytes counted once). The
-// tiles change no bit: see neon_attend_arm64.s. Not measured on hardware.
+// tiles change no bit: see attend_neon_arm64.s. Not measured on hardware.
 
 //go:noescape
 func neonScores4x4Asm(s *float32, lds int, q, k *float32, tiles, d int)

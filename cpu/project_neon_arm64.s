@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 
 // Every dot product of this file, whatever the tile and the weight's type, has
 // two accumulators of four lanes: of each 8 elements the first four go to one,

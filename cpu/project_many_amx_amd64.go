@@ -24,7 +24,7 @@ const (
 )
 
 // manyCall is what tilesMany works through. Offsets are in bytes, and named in
-// amx_many_amd64.s.
+// project_many_amx_amd64.s.
 type manyCall struct {
 	cfg           *tileConfig
 	a             unsafe.Pointer // [2 blocks of 16 outputs][steps] tiles, the second block asecond further

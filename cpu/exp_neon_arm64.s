@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 
 // Counts are multiples of 8 and at least 8 throughout this file.
 

@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "amx_amd64.h"
+#include "tiles_amx_amd64.h"
 #include "quant_amd64.h"
 
 // Offsets in quantManyCall, behind its quantCall.
@@ -28,7 +28,7 @@
 #define MYROW   480
 #define MYTILE  488
 
-#include "quant_mix_amd64.h"
+#include "quant_mix_amx_amd64.h"
 
 // YROW stores one of R8 rows to CX, R9 apart.
 #define YROW(o, acc) \

@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 #include "quant_macros_arm64.h"
 
 // ROUND16 turns 16 elements at R6 to int8 in V(d), with their sums added to V5.

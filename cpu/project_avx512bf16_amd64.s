@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "amx_amd64.h"
+#include "tiles_amx_amd64.h"
 
 // Offsets in dotCall.
 #define W       0

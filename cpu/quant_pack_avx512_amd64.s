@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "amx_amd64.h"
+#include "tiles_amx_amd64.h"
 
 // func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int)
 //

@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "avx512_attend_amd64.h"
+#include "attend_avx512_amd64.h"
 
 // One thread at 2.1 GHz, FMA peak 135 GFLOP/s, 64 keys in L1, d = 128 / 64:
 //	scores  4 × 4 tile   104 / 91 GFLOP/s    1 × 16 tile   92 / 72

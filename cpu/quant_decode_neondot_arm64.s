@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 #include "quant_macros_arm64.h"
 
 // For SDOT: 16 elements of output 0, of output 1, and so on.

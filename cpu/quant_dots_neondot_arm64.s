@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "neon_macros_arm64.h"
+#include "macros_neon_arm64.h"
 #include "quant_macros_arm64.h"
 #include "quant_dots_arm64.h"
 

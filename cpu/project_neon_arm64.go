@@ -10,7 +10,7 @@ import (
 // lie in the file. One row streams four weight rows at once; from three rows
 // on, four weight rows are widened to scratch and multiplied in tiles of 4
 // outputs × 3 rows. A product's bits are the same either way, see
-// neon_project_arm64.s. Not measured on hardware.
+// project_neon_arm64.s. Not measured on hardware.
 type neonProjector struct{}
 
 //go:noescape

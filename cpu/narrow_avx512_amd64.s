@@ -1,5 +1,5 @@
 #include "textflag.h"
-#include "avx512_attend_amd64.h"
+#include "attend_avx512_amd64.h"
 
 // Attention of two queries over bf16 keys and values as they are stored: what
 // a one-row step does for a group of two query heads. Widening in registers

@@ -22,7 +22,7 @@ const (
 )
 
 // quantManyCall is what quantMany works through. The offsets of its own part
-// are named in quant_many_amd64.s. The assembly moves the addresses along, past
+// are named in quant_many_amx_amd64.s. The assembly moves the addresses along, past
 // their memory at the end, which must be held elsewhere.
 type quantManyCall struct {
 	quantCall

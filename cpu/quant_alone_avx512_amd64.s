@@ -1,6 +1,6 @@
 #include "textflag.h"
 #include "quant_amd64.h"
-#include "quant_vnni_amd64.h"
+#include "quant_alone_avx512_amd64.h"
 
 // One row by VPDPBUSD: 16 outs, 64 elements of each, then a tree that adds the
 // 16 lanes of each out. Sums are of whole numbers and so exact: the bits are
