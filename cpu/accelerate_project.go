@@ -1,5 +1,7 @@
 package cpu
 
+import "windrow/cpu/kernels"
+
 // blasPanelFloats bounds a panel of widened weights. Two of them, 8 MiB, lie in
 // the 12 MiB of L2 that a cluster of an M1 has, by Apple's figures, and a panel
 // times 512 rows is a billion multiply-adds or half of that, so that calls and
@@ -21,12 +23,12 @@ type blasPanel struct {
 // accelerates reports whether the BLAS multiplies with weights of that projector
 // in this pass: those that meet activations in f32. Nothing but the rows of the
 // pass may count here, as Features says.
-func (f *forward) accelerates(proj projector) bool {
+func (f *forward) accelerates(proj kernels.Projector) bool {
 	b := f.b
 	if b.blas.product == nil || f.rows <= b.blas.rows {
 		return false
 	}
-	return b.k.isExact(proj)
+	return b.k.IsExact(proj)
 }
 
 // dispatchBLAS is dispatchSame by the BLAS.
@@ -47,13 +49,13 @@ func (f *forward) dispatchBLAS(x []float32, targets []target) {
 				q.after = func(r int) {
 					row := sums[r*q.n : (r+1)*q.n]
 					if t.bias != nil {
-						f.b.k.add(row, t.bias[o:end])
+						f.b.k.Add(row, t.bias[o:end])
 					}
-					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
+					f.b.k.Add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
 				}
 			case t.bias != nil:
 				q.after = func(r int) {
-					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
+					f.b.k.Add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
 				}
 				fallthrough
 			default:
@@ -76,7 +78,7 @@ func (f *forward) gatedBLAS(d, x *buffer, gate, up *matrix) {
 		panels = append(panels,
 			blasPanel{w: gate, o: o, n: n, y: y, ldy: n},
 			blasPanel{w: up, o: o, n: n, y: z, ldy: n, after: func(r int) {
-				f.b.k.siluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
+				f.b.k.SiluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 			}})
 	}
 	f.multiplyPanels(x.data, panels)
@@ -89,7 +91,7 @@ func blasOuts(w *matrix) int {
 
 // blasOut is panel i of outputs, of the pass's rows.
 func (f *forward) blasOut(i, outs int) []float32 {
-	return grown(&f.b.blas.out[i], f.rows*outs)
+	return kernels.Grown(&f.b.blas.out[i], f.rows*outs)
 }
 
 // multiplyPanels multiplies x [rows, in] by each panel in turn. One call of the
@@ -99,12 +101,12 @@ func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
 	b, in := f.b, panels[0].w.In()
 	var wide [2][]float32
 	for i, q := range panels {
-		if q.w.floats(q.o, q.n) == nil {
-			wide[i%2] = grown(&b.blas.wide[i%2], max(q.n*in, len(wide[i%2])))
+		if q.w.Floats(q.o, q.n) == nil {
+			wide[i%2] = kernels.Grown(&b.blas.wide[i%2], max(q.n*in, len(wide[i%2])))
 		}
 	}
 	items := func(i int) int {
-		if i >= len(panels) || panels[i].w.floats(panels[i].o, panels[i].n) != nil {
+		if i >= len(panels) || panels[i].w.Floats(panels[i].o, panels[i].n) != nil {
 			return 0
 		}
 		return (panels[i].n + widenRows - 1) / widenRows
@@ -112,12 +114,12 @@ func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
 	widen := func(i, item int) {
 		q := panels[i]
 		for r := item * widenRows; r < min((item+1)*widenRows, q.n); r++ {
-			b.k.widenRow(wide[i%2][r*in:(r+1)*in], &q.w.weight, q.o+r)
+			b.k.WidenRow(wide[i%2][r*in:(r+1)*in], &q.w.Weight, q.o+r)
 		}
 	}
 	b.pool.run(items(0), func(_, item int) { widen(0, item) })
 	for i, q := range panels {
-		weights := q.w.floats(q.o, q.n)
+		weights := q.w.Floats(q.o, q.n)
 		if weights == nil {
 			weights = wide[i%2][:q.n*in]
 		}

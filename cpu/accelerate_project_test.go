@@ -9,12 +9,13 @@ import (
 
 	"windrow/backend"
 	"windrow/conformance/backendtest"
+	"windrow/cpu/kernels"
 	"windrow/cpu/kernels/kernelstest"
 )
 
 // withBLAS is a backend that multiplies by product in forwards of more than
 // that many rows.
-func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Backend {
+func withBLAS(t *testing.T, k *kernels.Table, exact bool, rows int, product sgemm) *Backend {
 	t.Helper()
 	b, err := newBackend(k, exact, 2, &accelerate, "0", nil)
 	if err != nil {
@@ -27,17 +28,17 @@ func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Ba
 
 // tableSgemm is an sgemm by a table's own kernels, for tests that would be slow
 // by plainSgemm. Rows of a and b must follow one another.
-func tableSgemm(table *kernels) sgemm {
-	var s kernelScratch
+func tableSgemm(table *kernels.Table) sgemm {
+	var s kernels.Scratch
 	return func(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 		if lda != k || ldb != k {
 			panic("rows apart")
 		}
-		p := new(packed)
-		p.prepare(table.exact, m, k)
-		table.exact.pack(p, a[:m*k], 0, m)
-		w := newWeight(backend.Tensor{DType: backend.F32, Shape: []int{n, k}, Data: unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 4*n*k)})
-		table.exact.project(c, ldc, p, &w, 0, n, &s)
+		p := new(kernels.Packed)
+		p.Prepare(table.Exact, m, k)
+		table.Exact.Pack(p, a[:m*k], 0, m)
+		w := kernels.NewWeight(backend.Tensor{DType: backend.F32, Shape: []int{n, k}, Data: unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 4*n*k)})
+		table.Exact.Project(c, ldc, p, &w, 0, n, &s)
 	}
 }
 
@@ -73,7 +74,7 @@ func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c kernelstest.Format, ou
 	m := w.(*matrix)
 	wide := make([]float32, out*in)
 	for o := range out {
-		genericKernels().widenRow(wide[o*in:(o+1)*in], &m.weight, o)
+		kernels.Reference().WidenRow(wide[o*in:(o+1)*in], &m.Weight, o)
 	}
 	return m, wide
 }
@@ -99,7 +100,7 @@ func TestAccelerateProjections(t *testing.T) {
 				b := withBLAS(t, k, true, 0, plainSgemm)
 				w, wide := weightOf(t, b, rng, c, sh.out, sh.in, offset)
 				what := fmt.Sprintf("%v %+v, offset %d", c, sh, offset)
-				if direct := w.floats(0, 1) != nil; direct != (c.DType == backend.F32 && offset == 0) {
+				if direct := w.Floats(0, 1) != nil; direct != (c.DType == backend.F32 && offset == 0) {
 					t.Fatalf("%s: in place is %v", what, direct)
 				}
 				bias := make(vector, sh.out)
@@ -209,7 +210,7 @@ func TestAccelerateInvariance(t *testing.T) {
 							same = same && equalRows(y[r*out:(r+1)*out], alone[r])
 						}
 					}
-					rounds := !exact && c.DType.Quantized() && k.quant != nil
+					rounds := !exact && c.DType.Quantized() && k.Quant != nil
 					theirs := asked && rows > b.Features().BatchInvariantRows && !rounds
 					if same == theirs || (calls > before) != theirs {
 						t.Errorf("%v, exact %v, asked %v, %d rows: %d calls, the bits alone %v; by the BLAS is %v",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // attended runs one forward's attention over random rows; where poison is not
@@ -32,7 +33,7 @@ func attended(t *testing.T, b *Backend, store backend.KV, r *rand.Rand, base, ro
 	}
 	a := &f.angles[0]
 	n := rows * rot.Pairs()
-	rot.Fill(grown(&a.cos, n), grown(&a.sin, n), values.Positions)
+	rot.Fill(kernels.Grown(&a.cos, n), kernels.Grown(&a.sin, n), values.Positions)
 	store.(*kv).reserve(base, base+rows)
 	f.rotateStore(q, k, v, &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}, 0)
 	f.attend(out, q, 0, 0.1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 	"windrow/cpu/kernels/kernelstest"
 	"windrow/quant"
 )
@@ -38,23 +39,23 @@ func benchMatrices(out, in, size int) []backend.Tensor {
 }
 
 // benchProject packs and multiplies as a forward does.
-func benchProject(pool *pool, pr projector, workers []scratch, pk *packed, x []float32, rows int, w *weight) {
-	pk.prepare(pr, rows, w.In())
-	block := pr.packRows()
-	pool.run((rows+block-1)/block, func(_, i int) { pr.pack(pk, x, i*block, min((i+1)*block, rows)) })
-	chunk := pr.chunk(rows, w.In())
+func benchProject(pool *pool, pr kernels.Projector, workers []scratch, pk *kernels.Packed, x []float32, rows int, w *kernels.Weight) {
+	pk.Prepare(pr, rows, w.In())
+	block := pr.PackRows()
+	pool.run((rows+block-1)/block, func(_, i int) { pr.Pack(pk, x, i*block, min((i+1)*block, rows)) })
+	chunk := pr.Chunk(rows, w.In())
 	pool.run((w.Out()+chunk-1)/chunk, func(worker, i int) {
 		o0, o1 := i*chunk, min((i+1)*chunk, w.Out())
 		s := &workers[worker]
-		pr.project(grown(&s.out, rows*(o1-o0)), o1-o0, pk, w, o0, o1, &s.kernels)
+		pr.Project(kernels.Grown(&s.out, rows*(o1-o0)), o1-o0, pk, w, o0, o1, &s.kernels)
 	})
 }
 
 // timeAll is how long f takes for all matrices.
-func timeAll(ts []backend.Tensor, f func(t *backend.Tensor, w *weight)) time.Duration {
+func timeAll(ts []backend.Tensor, f func(t *backend.Tensor, w *kernels.Weight)) time.Duration {
 	start := time.Now()
 	for i := range ts {
-		w := newWeight(ts[i])
+		w := kernels.NewWeight(ts[i])
 		f(&ts[i], &w)
 	}
 	return time.Since(start)
@@ -64,10 +65,10 @@ func timeAll(ts []backend.Tensor, f func(t *backend.Tensor, w *weight)) time.Dur
 // passes over 256 MiB of distinct matrices (32 MiB for many rows), and for one
 // row the share of the best plain read of the same memory, in turn with it.
 func BenchmarkProjectors(b *testing.B) {
-	prs := map[string]projector{}
+	prs := map[string]kernels.Projector{}
 	for _, name := range KernelTables() {
-		if k, _ := kernelsByName(name); k.fast != nil {
-			prs[name] = k.fast
+		if k, _ := kernels.ByName(name); k.Fast != nil {
+			prs[name] = k.Fast
 		}
 	}
 	if len(prs) == 0 {
@@ -85,7 +86,7 @@ func BenchmarkProjectors(b *testing.B) {
 						ms := benchMatrices(out, in, 256<<20)
 						pool := newPool(threads)
 						defer pool.close()
-						workers, pk := make([]scratch, threads), packed{}
+						workers, pk := make([]scratch, threads), kernels.Packed{}
 						x := kernelstest.Rows(rand.New(rand.NewPCG(5, 6)), rows*in)
 						passes := 3
 						if rows > 32 {
@@ -94,13 +95,13 @@ func BenchmarkProjectors(b *testing.B) {
 						var times, reads []time.Duration
 						for b.Loop() {
 							for range passes {
-								times = append(times, timeAll(ms, func(_ *backend.Tensor, w *weight) { benchProject(pool, pr, workers, &pk, x, rows, w) }))
+								times = append(times, timeAll(ms, func(_ *backend.Tensor, w *kernels.Weight) { benchProject(pool, pr, workers, &pk, x, rows, w) }))
 								if rows > 1 {
 									continue
 								}
 								for _, p := range readPatterns {
 									const part = 512 << 10
-									reads = append(reads, timeAll(ms, func(t *backend.Tensor, _ *weight) {
+									reads = append(reads, timeAll(ms, func(t *backend.Tensor, _ *kernels.Weight) {
 										pool.run(len(t.Data)/part, func(_, i int) { p.read(t.Data[i*part : (i+1)*part]) })
 									}))
 								}
@@ -147,25 +148,25 @@ func BenchmarkInt8Projectors(b *testing.B) {
 
 func benchInt8(b *testing.B, ms []backend.Tensor, rows, threads int) {
 	t := &ms[0]
-	k, _ := kernelsByName("")
-	if k.quant == nil || k.quant(t) == nil {
+	k, _ := kernels.ByName("")
+	if k.Quant == nil || k.Quant(t) == nil {
 		b.Skip("needs a table with integer kernels: AVX2, or SDOT")
 	}
-	pr := k.quant(t)
+	pr := k.Quant(t)
 	pool := newPool(threads)
 	defer pool.close()
-	workers, pk := make([]scratch, threads), packed{}
+	workers, pk := make([]scratch, threads), kernels.Packed{}
 	x := kernelstest.Rows(rand.New(rand.NewPCG(5, 6)), rows*t.Shape[1])
 	var times, reads []time.Duration
 	for b.Loop() {
 		for range 3 {
-			times = append(times, timeAll(ms, func(_ *backend.Tensor, w *weight) { benchProject(pool, pr, workers, &pk, x, rows, w) }))
+			times = append(times, timeAll(ms, func(_ *backend.Tensor, w *kernels.Weight) { benchProject(pool, pr, workers, &pk, x, rows, w) }))
 			if rows > 1 {
 				continue
 			}
 			for _, p := range readPatterns {
 				const part = 128 << 10
-				reads = append(reads, timeAll(ms, func(t *backend.Tensor, _ *weight) {
+				reads = append(reads, timeAll(ms, func(t *backend.Tensor, _ *kernels.Weight) {
 					parts := func(d []byte) {
 						pool.run((len(d)+part-1)/part, func(_, i int) { p.read(d[i*part : min(len(d), (i+1)*part)]) })
 					}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // buffer is activations [rows, width] in f32.
@@ -155,14 +156,14 @@ func (f *forward) ready(v *backend.Values) error {
 	for i := range f.angles {
 		a := &f.angles[i]
 		n := f.rows * a.rotation.Pairs()
-		a.rotation.Fill(grown(&a.cos, n), grown(&a.sin, n), v.Positions)
+		a.rotation.Fill(kernels.Grown(&a.cos, n), kernels.Grown(&a.sin, n), v.Positions)
 	}
 	return nil
 }
 
 // sized makes room for rows, of undefined contents.
 func (b *buffer) sized(rows, width int) {
-	b.width, b.data = width, grown(&b.data, rows*width)
+	b.width, b.data = width, kernels.Grown(&b.data, rows*width)
 }
 
 // Wait returns the results of the forward that Start ran.
@@ -226,7 +227,7 @@ func (f *forward) rowsEach(work int, body func(worker, row int)) {
 // embed widens the tokens' rows of the table.
 func (f *forward) embed(d *buffer, t *matrix) {
 	for r, id := range f.values.Tokens {
-		f.b.k.widenRow(d.data[r*d.width:(r+1)*d.width], &t.weight, int(id))
+		f.b.k.WidenRow(d.data[r*d.width:(r+1)*d.width], &t.Weight, int(id))
 	}
 }
 
@@ -234,7 +235,7 @@ func (f *forward) embed(d *buffer, t *matrix) {
 func (f *forward) rmsNorm(d, s *buffer, w vector, eps float32) {
 	n := s.width
 	f.rowsEach(n, func(_, r int) {
-		f.b.k.rmsNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
+		f.b.k.RMSNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
 	})
 }
 
@@ -248,9 +249,9 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 	k := f.b.k
 	head := func(x, norm, cos, sin []float32) {
 		if norm != nil {
-			k.rmsNorm(x, x, norm, h.Eps)
+			k.RMSNorm(x, x, norm, h.Eps)
 		}
-		k.rotate(x[:2*pairs], cos, sin)
+		k.Rotate(x[:2*pairs], cos, sin)
 	}
 	f.rowsEach(qb.width+2*kb.width, func(_, r int) {
 		span := spanOf(spans, r)

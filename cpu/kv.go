@@ -5,12 +5,13 @@ import (
 	"math"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 	"windrow/quant"
 )
 
 // pageSlots is the number of slots in a page, and the number of keys in an
 // attention tile: a tile of a cache that does not rotate is one page.
-const pageSlots = 64
+const pageSlots = kernels.PageSlots
 
 // maxF16 is the largest number of f16: larger keys and values are stored as it,
 // so that one of them cannot make a sequence infinite.
@@ -93,7 +94,7 @@ func (c *kv) tile(layer, head, index int) []byte {
 }
 
 // store encodes one head's vector.
-func (c *kv) store(k *kernels, layer, head int, values bool, index int, x []float32) {
+func (c *kv) store(k *kernels.Table, layer, head int, values bool, index int, x []float32) {
 	dst := c.run(layer, head, values, index, 1)
 	switch c.layout.DType {
 	case backend.KVF32:
@@ -101,7 +102,7 @@ func (c *kv) store(k *kernels, layer, head int, values bool, index int, x []floa
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 		}
 	case backend.KVBF16:
-		k.narrowBF16(dst, x)
+		k.NarrowBF16(dst, x)
 	case backend.KVF16:
 		for i, v := range x {
 			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(max(min(v, maxF16), -maxF16)))
@@ -122,7 +123,7 @@ func (c *kv) store(k *kernels, layer, head int, values bool, index int, x []floa
 }
 
 // load widens n consecutive indices of a head into dst [n, head dim].
-func (c *kv) load(k *kernels, dst []float32, layer, head int, values bool, index, n int) {
+func (c *kv) load(k *kernels.Table, dst []float32, layer, head int, values bool, index, n int) {
 	d := c.layout.HeadDim
 	for n > 0 {
 		// One run ends at the page's end, at the last kept slot, and at the
@@ -135,18 +136,18 @@ func (c *kv) load(k *kernels, dst []float32, layer, head int, values bool, index
 		src := c.run(layer, head, values, index, m)
 		switch c.layout.DType {
 		case backend.KVF32:
-			widenF32(dst[:m*d], src)
+			kernels.WidenF32(dst[:m*d], src)
 		case backend.KVBF16:
-			k.widenBF16(dst[:m*d], src)
+			k.WidenBF16(dst[:m*d], src)
 		case backend.KVF16:
-			k.widenF16(dst[:m*d], src)
+			k.WidenF16(dst[:m*d], src)
 		case backend.KVInt8:
 			for i := range m {
 				row, out := src[i*c.row:(i+1)*c.row], dst[i*d:(i+1)*d]
 				for g := 0; g*backend.KVGroup < d; g++ {
 					a, b := g*backend.KVGroup, min((g+1)*backend.KVGroup, d)
 					s := math.Float32frombits(binary.LittleEndian.Uint32(row[d+4*g:]))
-					k.widenInt8(out[a:b], row[a:b], s)
+					k.WidenInt8(out[a:b], row[a:b], s)
 				}
 			}
 		}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 	"windrow/quant"
 )
 
 // matrix is a weight and the arithmetic that was chosen for it.
 type matrix struct {
-	weight
-	proj projector
+	kernels.Weight
+	proj kernels.Projector
 }
 
 // vector is a weight [n], widened to f32.
@@ -31,7 +32,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 
 // matrix chooses the arithmetic for t, which it does not read.
 func (b *Backend) matrix(t backend.Tensor) *matrix {
-	return &matrix{newWeight(t), b.k.projector(&t, b.exact)}
+	return &matrix{kernels.NewWeight(t), b.k.Projector(&t, b.exact)}
 }
 
 // Vector widens t to f32 and refuses what is not finite.

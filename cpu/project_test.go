@@ -41,7 +41,7 @@ func TestGateOfTwoTypes(t *testing.T) {
 			f.project([]backend.Buffer{2}, xb, w[:1], false)
 			f.project([]backend.Buffer{3}, xb, w[1:], false)
 			got, want := y.data, make([]float32, rows*out)
-			b.k.siluMul(want, gate.data, up.data)
+			b.k.SiluMul(want, gate.data, up.data)
 			kernelstest.Compare(t, name+": "+types[0].Name+" gate", got, want, 1e-6, 1e-6)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // statChunk is how many logits one partial of the row statistics covers. It is
@@ -47,7 +48,7 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 	f.normed.sized(len(want), x.width)
 	for i, w := range want {
 		r := int(w.Row)
-		b.k.rmsNorm(f.normed.data[i*x.width:(i+1)*x.width], x.data[r*x.width:(r+1)*x.width], norm, o.Eps)
+		b.k.RMSNorm(f.normed.data[i*x.width:(i+1)*x.width], x.data[r*x.width:(r+1)*x.width], norm, o.Eps)
 	}
 	var all []float32 // logits [rows, vocabulary]
 	if logits {
@@ -69,13 +70,13 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 		if all != nil {
 			y, ld = all[o0:], h.Out()
 		} else {
-			y = grown(&s.out, len(want)*statChunk)
+			y = kernels.Grown(&s.out, len(want)*statChunk)
 		}
-		h.proj.project(y, ld, pk, &h.weight, o0, o1, &s.kernels)
+		h.proj.Project(y, ld, pk, &h.Weight, o0, o1, &s.kernels)
 		for i := range want {
 			z := y[i*ld : i*ld+o1-o0]
-			m := b.k.maximum(z)
-			s0, s1 := b.k.expSums(z, m)
+			m := b.k.Maximum(z)
+			s0, s1 := b.k.ExpSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
 			tops[worker*len(want)+i].chunk(z, m, o0, limit, int(o.Bars.Except), want[i].Allowed)
 		}

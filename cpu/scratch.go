@@ -1,10 +1,14 @@
 package cpu
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"windrow/cpu/kernels"
+)
 
 // scratch is one worker's memory, grown on demand and kept.
 type scratch struct {
-	kernels kernelScratch
+	kernels kernels.Scratch
 
 	out, up []float32 // a chunk of outputs [rows, chunk], and the up half of a gated one
 

@@ -1,0 +1,192 @@
+// Package kernels is the arithmetic of package cpu: a Table of operations for each
+// instruction set, and the reference in plain Go that all are compared with.
+package kernels
+
+import (
+	"math"
+
+	"windrow/backend"
+)
+
+// kernels is one instruction set's arithmetic: the table through which every
+// operation of the backend runs. generic() is the reference in plain Go; each
+// faster table starts as a copy of the best one below it and replaces entries.
+//
+// Every entry keeps batch invariance: what it computes for a row depends on
+// that row and on fixed sizes only, never on how many rows ride along or on
+// which worker runs it.
+type Table struct {
+	Name string
+
+	// exact multiplies with activations in f32; it takes every weight dtype.
+	Exact Projector
+	// fast multiplies bf16 weights with activations rounded to bf16; nil where
+	// the hardware has nothing faster than exact.
+	Fast Projector
+
+	// quant gives the arithmetic for a quantised weight with activations rounded
+	// to int8; nil where there is none, in the table or for this weight.
+	Quant func(t *backend.Tensor) Projector
+	// quantName names it; a weight's projector tells its own.
+	QuantName string
+	// quantRow widens a row of a quantised weight, with the bits of quant.Row;
+	// nil means quant.Row itself.
+	QuantRow func(dst []float32, t *backend.Tensor, o int)
+
+	VectorKernels
+}
+
+// vectorKernels are the operations on f32 vectors. Lengths are any; the fast
+// ones handle tails themselves.
+type VectorKernels struct {
+	// widenBF16 and widenF16 convert len(dst) elements of little-endian bytes.
+	WidenBF16, WidenF16 func(dst []float32, src []byte)
+	// narrowBF16 rounds to nearest even (NaN stays NaN), 2·len(src) bytes.
+	NarrowBF16 func(dst []byte, src []float32)
+	// widenInt8 sets dst[i] = scale·int8(src[i]).
+	WidenInt8 func(dst []float32, src []byte, scale float32)
+
+	// sumSquares returns Σ x².
+	SumSquares func(x []float32) float32
+	// scaleMul sets dst = x·s·w, elementwise: RMSNorm's second half.
+	ScaleMul func(dst, x, w []float32, s float32)
+	// add sets dst += x.
+	Add func(dst, x []float32)
+	// scale sets x *= s.
+	Scale func(x []float32, s float32)
+	// rotate turns the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
+	Rotate func(x, cos, sin []float32)
+	// siluMul sets dst = gate/(1+e^-gate)·up.
+	SiluMul func(dst, gate, up []float32)
+
+	// maximum returns the largest element; -Inf for none. NaN may be lost.
+	Maximum func(x []float32) float32
+	// expSum sets x = e^(x-shift) and returns the sum.
+	ExpSum func(x []float32, shift float32) float32
+	// expSums returns Σ e^(x-shift) and Σ e^(x-shift)·(x-shift).
+	ExpSums func(x []float32, shift float32) (s0, s1 float32)
+
+	// attendScores sets s[i·lds+j] = q[i]·k[j] for nq queries [nq, d] and nk
+	// keys [nk, d].
+	AttendScores func(s []float32, lds int, q, k []float32, nq, nk, d int)
+	// attendValues adds Σ_j p[i·ldp+j]·v[j] to acc[i] for nq rows [nq, d] and
+	// nk values [nk, d], j ascending, one multiply-add after the other.
+	AttendValues func(acc, p []float32, ldp int, v []float32, nq, nk, d int)
+
+	// narrowScores and narrowValues are the same over bf16 keys and values as
+	// they are stored, for an even number of queries and d a multiple of 64; the
+	// bits are those of widening first. keys hold nk rounded up to 8, whose
+	// scores past nk are undefined. next, which may be empty, is prefetched.
+	// nil: none.
+	NarrowScores func(s []float32, lds int, q []float32, keys []byte, nq, nk, d int, next []byte)
+	NarrowValues func(acc, p []float32, ldp int, values []byte, nq, nk, d int)
+
+	// attendPages is attention over whole pages of bf16 whose values lie by
+	// dimension, with queries and weights rounded to bf16; nil: none.
+	AttendPages func(a *PageAttention, s *Scratch)
+}
+
+// projector is one arithmetic of y = x·wᵀ.
+type Projector interface {
+	Name() string
+	// takes reports whether a weight of this dtype and row length is in its
+	// reach; what is not goes to the next arithmetic, for all row counts.
+	Takes(dt backend.DType, in int) bool
+	// packSize is what the packed form of rows × in activations needs.
+	PackSize(rows, in int) (f32s, b16s int)
+	// packRows is the granularity in which rows can be packed independently.
+	PackRows() int
+	// pack lays out rows [r0, r1) of x [rows, in]; r0 is a multiple of packRows.
+	Pack(p *Packed, x []float32, r0, r1 int)
+	// chunk is how many outputs one work item should carry. It may depend on
+	// rows: results must not depend on it.
+	Chunk(rows, in int) int
+	// project sets y[r·ldy + o-o0] = Σ_k x[r][k]·w[o][k] for all packed rows and
+	// o in [o0, o1). Memory that it needs besides is taken from s.
+	Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch)
+}
+
+// packed holds activations in a projector's layout.
+type Packed struct {
+	Rows, in int
+	f32      []float32
+	b16      []uint16
+}
+
+// prepare makes room for rows × in activations in the layout of proj, of undefined
+// contents.
+func (p *Packed) Prepare(proj Projector, rows, in int) {
+	floats, halves := proj.PackSize(rows, in)
+	p.Rows, p.in, p.f32, p.b16 = rows, in, Grown(&p.f32, floats), Grown(&p.b16, halves)
+}
+
+// kernelScratch is one worker's memory for kernels, grown on demand and kept.
+type Scratch struct {
+	project []float32 // a projector's own
+	quant   []float32 // parts of a quantised weight, decoded or widened
+	attend  []float32 // of attendPages
+	panel   Weight    // a widened part of a quantised weight
+}
+
+// grown is *s with n elements, of undefined contents, made anew where it has too
+// few.
+func Grown[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n)
+	}
+	return (*s)[:n]
+}
+
+// rounds reports whether some weights meet rounded activations.
+func (k *Table) Rounds() bool { return k.Fast != nil || k.Quant != nil }
+
+// isReference reports whether the table is that of plain Go.
+func (k *Table) IsReference() bool {
+	_, ok := k.Exact.(genericProjector)
+	return ok
+}
+
+// projector chooses the arithmetic for t, whose data it does not read. exact keeps
+// activations in f32.
+func (k *Table) Projector(t *backend.Tensor, exact bool) Projector {
+	in := t.Shape[1]
+	if t.DType.Quantized() {
+		if !exact && k.Quant != nil {
+			if p := k.Quant(t); p != nil {
+				return p
+			}
+		}
+		return newPanelProjector(k)
+	}
+	switch {
+	case !exact && k.Fast != nil && k.Fast.Takes(t.DType, in):
+		return k.Fast
+	case k.Exact.Takes(t.DType, in):
+		return k.Exact
+	}
+	return genericProjector{}
+}
+
+// isExact reports whether p, a projector of the table, multiplies with activations
+// in f32.
+func (k *Table) IsExact(p Projector) bool {
+	if _, ok := p.(panelProjector); ok {
+		return true
+	}
+	return p == k.Exact
+}
+
+// widenRow converts row o of w to f32.
+func (k *Table) WidenRow(dst []float32, w *Weight, o int) {
+	if w.dt.Quantized() && k.QuantRow != nil {
+		k.QuantRow(dst, &w.tensor, o)
+		return
+	}
+	w.widenRow(dst, o, k.WidenBF16, k.WidenF16)
+}
+
+// rmsNorm sets dst = x / sqrt(mean(x²) + eps) · w.
+func (k *Table) RMSNorm(dst, x, w []float32, eps float32) {
+	mean := float64(k.SumSquares(x)) / float64(len(x))
+	k.ScaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
+}

@@ -1,7 +1,0 @@
-//go:build !amd64 && !arm64
-
-package cpu
-
-var architectureTables []namedTable
-
-func machineFeatures() []feature { return nil }
