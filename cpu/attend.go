@@ -43,7 +43,7 @@ func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 			block, head := i/l.KVHeads, i%l.KVHeads
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
-			if s.KV.(*kv).turned {
+			if s.KV.(*kv).transposed {
 				f.attendPages(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
 			} else {
 				f.attendBlock(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)

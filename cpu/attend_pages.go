@@ -8,7 +8,7 @@ import (
 )
 
 // attendPages does rows [r0, r1) of a span, like attendBlock, over a cache whose
-// values are turned. Queries and weights are rounded to bf16, sums are f32; a
+// values are transposed. Queries and weights are rounded to bf16, sums are f32; a
 // row's bits depend on its own index only, since pages begin at multiples of 64 and
 // a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
 // that are not finite reach earlier rows of its page.)
@@ -40,16 +40,16 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 	clear(s.pages) // nothing here keeps a closed cache alive
 }
 
-// turns reports whether a cache of this layout keeps its values by dimension, for
+// transposes reports whether a cache of this layout keeps its values by dimension, for
 // attendPages.
-func (b *Backend) turns(l backend.KVLayout) bool {
+func (b *Backend) transposes(l backend.KVLayout) bool {
 	return b.k.AttendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.HeadDim%32 == 0
 }
 
-// storeTurned encodes the values of a head from an index on by dimension:
+// storeTransposed encodes the values of a head from an index on by dimension:
 // [head dim, 64] a page. x holds one a row, stride apart. Page by page, since a
 // value alone would touch a line for each of its dimensions.
-func (c *kv) storeTurned(k *kernels.Table, s *scratch, layer, head, index, rows int, x []float32, stride int) {
+func (c *kv) storeTransposed(k *kernels.Table, s *scratch, layer, head, index, rows int, x []float32, stride int) {
 	d := c.layout.HeadDim
 	buf := kernels.Grown(&s.keys, pageSlots*d/2)
 	short := unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), pageSlots*d)
@@ -75,9 +75,9 @@ func (c *kv) storeTurned(k *kernels.Table, s *scratch, layer, head, index, rows 
 	}
 }
 
-// endTurned makes the values of indices past end, which an earlier forward may
+// endTransposed makes the values of indices past end, which an earlier forward may
 // have written, zero in a layer: attendPages multiplies them by zero.
-func (c *kv) endTurned(layer, end int) {
+func (c *kv) endTransposed(layer, end int) {
 	for t := end; t < c.written[layer]; {
 		n := min(pageSlots-t%pageSlots, c.written[layer]-t)
 		for head := range c.layout.KVHeads {

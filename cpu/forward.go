@@ -267,23 +267,23 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 			key := kb.data[at : at+d]
 			head(key, kn, cos, sin)
 			cache.store(k, layer, i, false, index, key)
-			if !cache.turned {
+			if !cache.transposed {
 				cache.store(k, layer, i, true, index, vb.data[at:at+d])
 			}
 		}
 	})
-	turned := func(s backend.Span) bool { return s.KV.(*kv).turned }
-	if !slices.ContainsFunc(spans, turned) {
+	transposed := func(s backend.Span) bool { return s.KV.(*kv).transposed }
+	if !slices.ContainsFunc(spans, transposed) {
 		return
 	}
 	f.b.pool.run(len(spans)*h.KVHeads, func(worker, i int) {
-		if s, head := spans[i/h.KVHeads], i%h.KVHeads; turned(s) {
-			s.KV.(*kv).storeTurned(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
+		if s, head := spans[i/h.KVHeads], i%h.KVHeads; transposed(s) {
+			s.KV.(*kv).storeTransposed(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
 		}
 	})
 	for _, s := range spans {
-		if turned(s) {
-			s.KV.(*kv).endTurned(layer, s.Base+s.Rows)
+		if transposed(s) {
+			s.KV.(*kv).endTransposed(layer, s.Base+s.Rows)
 		}
 	}
 }

@@ -27,11 +27,11 @@ type kv struct {
 	row    int // bytes of one head's vector
 	pages  [][]byte
 
-	// turned: values are kept [head dim, pageSlots] in each tile, for attendPages,
+	// transposed: values are kept [head dim, pageSlots] in each tile, for attendPages,
 	// and those past the last row of a forward are 0. written is how many indices
 	// of each layer may not be.
-	turned  bool
-	written []int
+	transposed bool
+	written    []int
 }
 
 // NewKV reserves nothing yet but the page table.
@@ -41,8 +41,8 @@ func (b *Backend) NewKV(l backend.KVLayout) (backend.KV, error) {
 	}
 	per := l.BytesPerToken() / int64(2*l.Layers*l.KVHeads)
 	c := &kv{layout: l, row: int(per), pages: make([][]byte, (l.Slots+pageSlots-1)/pageSlots)}
-	if b.turns(l) {
-		c.turned, c.written = true, make([]int, l.Layers)
+	if b.transposes(l) {
+		c.transposed, c.written = true, make([]int, l.Layers)
 	}
 	return c, nil
 }

@@ -42,7 +42,7 @@ func amxAttendPages(a *PageAttention, s *Scratch) {
 	}
 	acc, peak, sum := cut(accSize), cut(columns), cut(columns)
 	scores, weights, packed, seen := cut(PageSlots*tileSpan), cut(PageSlots*tileSpan/2), cut(columns*a.Dim/2), cut(columns)
-	turned := cut(a.Dim * tileSpan)
+	transposed := cut(a.Dim * tileSpan)
 	clear(acc)
 	clear(sum)
 	clear(scores) // columns without a query stay as they are
@@ -57,9 +57,9 @@ func amxAttendPages(a *PageAttention, s *Scratch) {
 		part := a.Q[g*tileSpan*a.Dim:]
 		rows := min(tileSpan, a.Queries-g*tileSpan)
 		if rows < n { // the last of several: whole tiles, of which some columns are 0
-			copy(turned, part[:rows*a.Dim])
-			clear(turned[rows*a.Dim:])
-			part = turned
+			copy(transposed, part[:rows*a.Dim])
+			clear(transposed[rows*a.Dim:])
+			part = transposed
 		}
 		tilePack(&tiles[g*tileSpan*a.Dim], &part[0], 4*a.Dim, n, steps)
 	}
@@ -76,11 +76,11 @@ func amxAttendPages(a *PageAttention, s *Scratch) {
 	tileAttend(&t)
 	for g := range groups {
 		rows := min(tileSpan, a.Queries-g*tileSpan)
-		tileTranspose(&turned[0], 4*a.Dim, &acc[g*a.Dim*tileSpan], 4*tileSpan, a.Dim, rows)
+		tileTranspose(&transposed[0], 4*a.Dim, &acc[g*a.Dim*tileSpan], 4*tileSpan, a.Dim, rows)
 		for i := range rows {
 			at := g*tileSpan + i
 			out := a.Out(at)
-			copy(out, turned[i*a.Dim:(i+1)*a.Dim])
+			copy(out, transposed[i*a.Dim:(i+1)*a.Dim])
 			a.Scale(out, 1/sum[at])
 		}
 	}

@@ -83,7 +83,7 @@ func lackingAMX() string {
 	return lacking
 }
 
-// allFeatures are those of all sets, in the order in which machineFeatures lists
+// allFeatures are those of all sets, in the order in which MachineFeatures lists
 // them. BMI2 has no set of its own; Haswell had it first.
 var allFeatures = featuresAVX2.and(cpuid.BMI2).and(featuresAVXVNNI...).and(featuresVBMI...).and(featuresAVX512BF16...).and(featuresAMXInt8...)
 
@@ -95,6 +95,7 @@ var linuxNames = map[cpuid.FeatureID]string{
 	cpuid.AMXTILE: "amx_tile", cpuid.AMXBF16: "amx_bf16", cpuid.AMXINT8: "amx_int8",
 }
 
+// MachineFeatures lists the instruction sets that tables ask for, in a fixed order.
 func MachineFeatures() (list []Feature) {
 	for _, f := range allFeatures {
 		list = append(list, Feature{linuxNames[f], cpuid.CPU.Supports(f)})

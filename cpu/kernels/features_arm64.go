@@ -22,4 +22,5 @@ func (f armFeature) lacking() string {
 	return f.what
 }
 
+// MachineFeatures lists the instruction sets that tables ask for, in a fixed order.
 func MachineFeatures() []Feature { return []Feature{asimd.Feature, asimddp.Feature, i8mm.Feature} }

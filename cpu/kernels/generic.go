@@ -8,8 +8,7 @@ import (
 	"windrow/quant"
 )
 
-// genericKernels is the reference: plain Go, the formulas as they are written.
-// Every faster table is compared with it.
+// Reference is the table of plain Go, "go": the formulas as they are written. Every faster table is compared with it.
 func Reference() *Table {
 	return &Table{Name: "go", Exact: genericProjector{}, VectorKernels: VectorKernels{
 		WidenBF16:    genericWidenBF16,
@@ -42,6 +41,7 @@ func genericWidenF16(dst []float32, src []byte) {
 	}
 }
 
+// WidenF32 converts len(dst) elements of 4 bytes, little-endian and of any alignment.
 func WidenF32(dst []float32, src []byte) {
 	for i := range dst {
 		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
@@ -101,6 +101,7 @@ func genericSiluMul(dst, gate, up []float32) {
 	}
 }
 
+// Exp32 is e^x as the reference rounds it: from float64.
 func Exp32(x float32) float32 { return float32(math.Exp(float64(x))) }
 
 func genericMaximum(x []float32) float32 {

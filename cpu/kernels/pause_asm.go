@@ -2,7 +2,7 @@
 
 package kernels
 
-// pause tells the core that it spins, for some ten to thirty hint instructions.
+// Pause makes a core that spins wait, for some ten to thirty hint instructions.
 //
 //go:noescape
 func Pause()

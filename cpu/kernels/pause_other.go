@@ -4,7 +4,7 @@ package kernels
 
 import "runtime"
 
-// pause yields while a worker spins.
+// Pause yields while a worker spins.
 func Pause() {
 	runtime.Gosched()
 }

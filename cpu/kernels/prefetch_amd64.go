@@ -3,7 +3,7 @@ package kernels
 //go:noescape
 func prefetchLines(p *byte, pages, lines int)
 
-// prefetch asks for src to be brought into L2, one line of each 4 KiB page in
+// Prefetch asks for src to be brought into L2, one line of each 4 KiB page in
 // turn: the hardware follows one stream a page, and 8 of them read nearly
 // twice what one does.
 func Prefetch(src []byte) {

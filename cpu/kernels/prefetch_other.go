@@ -2,5 +2,5 @@
 
 package kernels
 
-// prefetch is left to the hardware.
+// Prefetch is left to the hardware.
 func Prefetch([]byte) {}

@@ -125,7 +125,7 @@
 	VSHUFI32X4 $0x88, Z19, Z17, Z2; \
 	VSHUFI32X4 $0xDD, Z19, Z17, Z3
 
-// ADD adds sum to Z31 for group i from here; ADDBIAS, and its bias; ADDLESS
+// ADD adds sum to Z31 for group i from here; ADDBIAS, and its bias; ADDZEROPOINT
 // takes from the sum what its numbers were raised by, to be unsigned.
 #define ADD(i, sum) \
 	VCVTDQ2PS sum, sum; \
@@ -137,7 +137,7 @@
 	VBROADCASTSS (4*i)(R13), Z16; \
 	VFMADD231PS (64*i)(DI), Z16, Z31
 
-#define ADDLESS(i, sum) \
+#define ADDZEROPOINT(i, sum) \
 	VPSUBD.BCST (4*i)(R13), sum, sum; \
 	ADD(i, sum)
 

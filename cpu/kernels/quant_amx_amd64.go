@@ -13,7 +13,7 @@ import (
 //
 // The whole numbers of the weights are the A operand. Those of 8 bits are read
 // where they lie in the file; smaller ones are unpacked to bytes a step ahead,
-// into 4 KB that stay in L1. quantFormat tells what comes out.
+// into 4 KB that stay in L1. quantFormat says what comes out.
 //
 // One row goes by VPDPBUSD, also the last one of 17, few rows of small groups by quantDots, others
 // through tiles while the weights are decoded, 16 rows after the other; many by

@@ -10,7 +10,7 @@ func TestDotsCallOffsets(t *testing.T) {
 	sameOffsets(t, "quant_dots_arm64.h", map[string]uintptr{
 		"C": unsafe.Offsetof(c.c), "BUF": unsafe.Offsetof(c.buf), "W": unsafe.Offsetof(c.w), "BIAS": unsafe.Offsetof(c.bias),
 		"X": unsafe.Offsetof(c.x), "XSTRIDE": unsafe.Offsetof(c.xstride), "SX": unsafe.Offsetof(c.sx), "XS": unsafe.Offsetof(c.xs),
-		"XC": unsafe.Offsetof(c.less), "SSTRIDE": unsafe.Offsetof(c.sstride), "GROUPS": unsafe.Offsetof(c.groups),
+		"XC": unsafe.Offsetof(c.zeroSums), "SSTRIDE": unsafe.Offsetof(c.sstride), "GROUPS": unsafe.Offsetof(c.groups),
 		"UNITS": unsafe.Offsetof(c.units), "KIND": unsafe.Offsetof(c.kind),
 	})
 }

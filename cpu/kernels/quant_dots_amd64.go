@@ -70,7 +70,7 @@ type dotsCall struct {
 	sxat           int     // bytes of the groups before this step, of a row
 	rows           int
 	c              uintptr // results [rows, outputs]
-	less           int     // not 0: sums of activations are what to take from sums
+	zeroPoint      int     // not 0: sums of activations are what to take from sums
 	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8, 3 of 5
 	_              [9]int
 }
@@ -85,7 +85,7 @@ func dotsAVXVNNI(t *dotsCall)
 func dotsAVX512(t *dotsCall)
 
 //go:noescape
-func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int, order *[16]uint8)
+func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int, order *[16]uint8)
 
 //go:noescape
 func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
@@ -135,7 +135,7 @@ func (q quantDots) Pack(p *Packed, x []float32, r0, r1 int) {
 		scales := p.f32[2*r*groups : 2*(r+n)*groups]
 		for i := range n {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
-			quantizeRowAVX2(&all[(r+i)*p.in : (r+i+1)*p.in][0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less, order)
+			quantizeRowAVX2(&all[(r+i)*p.in : (r+i+1)*p.in][0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.zeroPoint, order)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall 
 		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
 		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
 		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * dotsSpan * groups, sxrow: 4 * groups,
-		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), less: q.less,
+		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), zeroPoint: q.zeroPoint,
 	}
 	if w.in%dotsStep != 0 {
 		t.elements = dotsStep / 2

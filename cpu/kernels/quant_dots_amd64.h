@@ -59,7 +59,7 @@
 #define SXAT     160
 #define ROWS     168
 #define C        176
-#define LESS     184
+#define ZEROPOINT 184
 #define KIND     192
 #define TX       200
 #define TSX      208

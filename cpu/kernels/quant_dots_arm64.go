@@ -44,10 +44,10 @@ type dotsCall struct {
 	x             *int8    // activations of the first row
 	xstride       int      // bytes from row to row
 	sx, xs        *float32 // scales and sums of the activations [groups, rows]
-	less          *float32 // whole numbers to take from the sums, as sx
+	zeroSums      *float32 // whole numbers to take from the sums, as sx
 	sstride       int      // bytes from group to group of these three
 	groups, units int      // groups, and 16 elements of a group
-	kind          int      // bit 0: there are biases; bit 1: there is less
+	kind          int      // bit 0: there are biases; bit 1: there are zero sums
 }
 
 //go:noescape
@@ -66,7 +66,7 @@ func dots2Mmla(t *dotsCall)
 func dots4Mmla(t *dotsCall)
 
 //go:noescape
-func neonQuantizeRow(q *int8, step int, scale, sum *float32, less *int32, stride int, x *float32, groups, group, evens int)
+func neonQuantizeRow(q *int8, step int, scale, sum *float32, zeroSums *int32, stride int, x *float32, groups, group, evens int)
 
 //go:noescape
 func neonWidenScales(dst *float32, src *byte, stride, eights int)
@@ -77,8 +77,8 @@ func newQuantDots(t *backend.Tensor, mmla bool) Projector {
 	if !ok {
 		return nil
 	}
-	raise := byte(128 - f.less) // what makes 128 of an unpacked number's zero
-	f.less = 0                  // numbers are signed here
+	raise := byte(128 - f.zeroPoint) // what makes 128 of an unpacked number's zero
+	f.zeroPoint = 0                  // numbers are signed here
 	return quantDots{f, mmla, raise}
 }
 
@@ -123,12 +123,12 @@ func (q quantDots) Pack(p *Packed, x []float32, r0, r1 int) {
 			if q.mmla {
 				at, step = (r+i&^1)*p.in+8*(i&1), 16
 			}
-			var less *int32
+			var zeroSums *int32
 			if q.parts() == 3 {
-				less = (*int32)(unsafe.Pointer(&numbers[2*part+i]))
+				zeroSums = (*int32)(unsafe.Pointer(&numbers[2*part+i]))
 			}
 			_ = x[(r+i+1)*p.in-1]
-			neonQuantizeRow(&all[at], step, &numbers[i], &numbers[part+i], less, 4*n, &x[(r+i)*p.in], groups, q.group, evens)
+			neonQuantizeRow(&all[at], step, &numbers[i], &numbers[part+i], zeroSums, 4*n, &x[(r+i)*p.in], groups, q.group, evens)
 		}
 	}
 }
@@ -222,9 +222,9 @@ func (q quantDots) block(p *Packed, r, n int, w *Weight, rows []byte, m *dotsMem
 		for i := 0; i < n; i += dotsSpan {
 			span := min(dotsSpan, n-i)
 			numbers := p.f32[q.parts()*(r+i)*groups:]
-			t.sstride, t.sx, t.xs, t.less = 4*span, &numbers[span*g], &numbers[span*(groups+g)], &numbers[0]
+			t.sstride, t.sx, t.xs, t.zeroSums = 4*span, &numbers[span*g], &numbers[span*(groups+g)], &numbers[0]
 			if q.parts() == 3 {
-				t.less = &numbers[span*(2*groups+g)]
+				t.zeroSums = &numbers[span*(2*groups+g)]
 			}
 			t.c = &m.c[i*dotsLanes]
 			if q.mmla {

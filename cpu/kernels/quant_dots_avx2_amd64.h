@@ -146,7 +146,7 @@ DATA pairOnes<>+16(SB)/8, $0x0001000100010001
 DATA pairOnes<>+24(SB)/8, $0x0001000100010001
 GLOBL pairOnes<>(SB), RODATA|NOPTR, $32
 
-// ADD adds the sums of row i to its result; ADDBIAS the bias, and LESS takes
+// ADD adds the sums of row i to its result; ADDBIAS the bias, and TAKEZEROPOINT takes
 // from the sums what the numbers were raised by. Y15 is lost.
 #define ADD(i, sum, result) \
 	VBROADCASTSS (4*i)(R12), Y15; \
@@ -158,7 +158,7 @@ GLOBL pairOnes<>(SB), RODATA|NOPTR, $32
 	VBROADCASTSS (4*i)(R13), Y15; \
 	VFMADD231PS (R8), Y15, result
 
-#define TAKELESS(i, sum) \
+#define TAKEZEROPOINT(i, sum) \
 	VPBROADCASTD (4*i)(R13), Y15; \
 	VPSUBD Y15, sum, sum
 
@@ -172,38 +172,38 @@ GLOBL pairOnes<>(SB), RODATA|NOPTR, $32
 	JNZ  loop
 
 // JOIN1, 2 and 4 end a group of as many rows: its sums, then the results. The
-// labels are the caller's: for taking less, for going on, and the next group.
-#define JOIN1(s0, r0, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
+// labels are the caller's: for the zero point, for going on, and the next group.
+#define JOIN1(s0, r0, zeroPoint, on, loop) \
+	CMPQ ZEROPOINT(R15), $0 \
+	JNE  zeroPoint \
 	ADD(0, s0, r0) \
 	ADDBIAS(0, r0) \
 	JMP  on \
-less: \
-	TAKELESS(0, s0) \
+zeroPoint: \
+	TAKEZEROPOINT(0, s0) \
 	ADD(0, s0, r0) \
 on: \
 	GROUPON(loop)
 
-#define JOIN2(s0, s1, r0, r1, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
+#define JOIN2(s0, s1, r0, r1, zeroPoint, on, loop) \
+	CMPQ ZEROPOINT(R15), $0 \
+	JNE  zeroPoint \
 	ADD(0, s0, r0) \
 	ADD(1, s1, r1) \
 	ADDBIAS(0, r0) \
 	ADDBIAS(1, r1) \
 	JMP  on \
-less: \
-	TAKELESS(0, s0) \
-	TAKELESS(1, s1) \
+zeroPoint: \
+	TAKEZEROPOINT(0, s0) \
+	TAKEZEROPOINT(1, s1) \
 	ADD(0, s0, r0) \
 	ADD(1, s1, r1) \
 on: \
 	GROUPON(loop)
 
-#define JOIN4(s0, s1, s2, s3, r0, r1, r2, r3, less, on, loop) \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
+#define JOIN4(s0, s1, s2, s3, r0, r1, r2, r3, zeroPoint, on, loop) \
+	CMPQ ZEROPOINT(R15), $0 \
+	JNE  zeroPoint \
 	ADD(0, s0, r0) \
 	ADD(1, s1, r1) \
 	ADD(2, s2, r2) \
@@ -213,11 +213,11 @@ on: \
 	ADDBIAS(2, r2) \
 	ADDBIAS(3, r3) \
 	JMP  on \
-less: \
-	TAKELESS(0, s0) \
-	TAKELESS(1, s1) \
-	TAKELESS(2, s2) \
-	TAKELESS(3, s3) \
+zeroPoint: \
+	TAKEZEROPOINT(0, s0) \
+	TAKEZEROPOINT(1, s1) \
+	TAKEZEROPOINT(2, s2) \
+	TAKEZEROPOINT(3, s3) \
 	ADD(0, s0, r0) \
 	ADD(1, s1, r1) \
 	ADD(2, s2, r2) \

@@ -43,7 +43,7 @@ fourFour1:
 fourFour32:
 	FOUR32(SET4, ADD4, WIDEN4)
 	NEXT32(fourFour32)
-	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourFourLess, fourFourOn, fourFour1)
+	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourFourZeroPoint, fourFourOn, fourFour1)
 	KEEP4(Y8, Y9, Y10, Y11)
 	JMP partDone
 
@@ -57,7 +57,7 @@ fourFive1:
 fourFive32:
 	FIVE32(SET4, ADD4, WIDEN4)
 	NEXT32(fourFive32)
-	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourFiveLess, fourFiveOn, fourFive1)
+	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourFiveZeroPoint, fourFiveOn, fourFive1)
 	KEEP4(Y8, Y9, Y10, Y11)
 	JMP partDone
 
@@ -71,7 +71,7 @@ twoFour1:
 twoFour32:
 	FOUR32(SET2, ADD2, WIDEN2)
 	NEXT32(twoFour32)
-	JOIN2(Y4, Y5, Y8, Y9, twoFourLess, twoFourOn, twoFour1)
+	JOIN2(Y4, Y5, Y8, Y9, twoFourZeroPoint, twoFourOn, twoFour1)
 	KEEP2(Y8, Y9)
 	JMP partDone
 
@@ -85,7 +85,7 @@ twoFive1:
 twoFive32:
 	FIVE32(SET2, ADD2, WIDEN2)
 	NEXT32(twoFive32)
-	JOIN2(Y4, Y5, Y8, Y9, twoFiveLess, twoFiveOn, twoFive1)
+	JOIN2(Y4, Y5, Y8, Y9, twoFiveZeroPoint, twoFiveOn, twoFive1)
 	KEEP2(Y8, Y9)
 	JMP partDone
 
@@ -99,7 +99,7 @@ oneFour1:
 oneFour32:
 	FOUR32(SET1, ADD1, WIDEN1)
 	NEXT32(oneFour32)
-	JOIN1(Y4, Y8, oneFourLess, oneFourOn, oneFour1)
+	JOIN1(Y4, Y8, oneFourZeroPoint, oneFourOn, oneFour1)
 	KEEP1(Y8)
 	JMP partDone
 
@@ -113,7 +113,7 @@ oneFive1:
 oneFive32:
 	FIVE32(SET1, ADD1, WIDEN1)
 	NEXT32(oneFive32)
-	JOIN1(Y4, Y8, oneFiveLess, oneFiveOn, oneFive1)
+	JOIN1(Y4, Y8, oneFiveZeroPoint, oneFiveOn, oneFive1)
 	KEEP1(Y8)
 	JMP partDone
 
@@ -124,7 +124,7 @@ fourSix1:
 	ZERO4(Y4, Y5, Y6, Y7)
 	SIX16(SET4, ADD4, WIDEN4)
 	NEXT16
-	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourSixLess, fourSixOn, fourSix1)
+	JOIN4(Y4, Y5, Y6, Y7, Y8, Y9, Y10, Y11, fourSixZeroPoint, fourSixOn, fourSix1)
 	KEEP4(Y8, Y9, Y10, Y11)
 	JMP partDone
 
@@ -135,7 +135,7 @@ twoSix1:
 	ZERO2(Y4, Y5)
 	SIX16(SET2, ADD2, WIDEN2)
 	NEXT16
-	JOIN2(Y4, Y5, Y8, Y9, twoSixLess, twoSixOn, twoSix1)
+	JOIN2(Y4, Y5, Y8, Y9, twoSixZeroPoint, twoSixOn, twoSix1)
 	KEEP2(Y8, Y9)
 	JMP partDone
 
@@ -146,7 +146,7 @@ oneSix1:
 	ZERO1(Y4)
 	SIX16(SET1, ADD1, WIDEN1)
 	NEXT16
-	JOIN1(Y4, Y8, oneSixLess, oneSixOn, oneSix1)
+	JOIN1(Y4, Y8, oneSixZeroPoint, oneSixOn, oneSix1)
 	KEEP1(Y8)
 	JMP partDone
 
@@ -160,7 +160,7 @@ fourEight32:
 	EIGHT32(HALVES4, HALVESWIDEN4)
 	NEXT32(fourEight32)
 	RESULTS4(Y4, Y5, Y6, Y7)
-	JOIN4(Y8, Y9, Y10, Y11, Y4, Y5, Y6, Y7, fourEightLess, fourEightOn, fourEightNext)
+	JOIN4(Y8, Y9, Y10, Y11, Y4, Y5, Y6, Y7, fourEightZeroPoint, fourEightOn, fourEightNext)
 	KEEP4(Y4, Y5, Y6, Y7)
 	JMP partDone
 
@@ -178,7 +178,7 @@ twoEight32:
 	EIGHT32(HALVES2, HALVESWIDEN2)
 	NEXT32(twoEight32)
 	RESULTS2(Y4, Y5)
-	JOIN2(Y8, Y9, Y4, Y5, twoEightLess, twoEightOn, twoEightNext)
+	JOIN2(Y8, Y9, Y4, Y5, twoEightZeroPoint, twoEightOn, twoEightNext)
 	KEEP2(Y4, Y5)
 	JMP partDone
 
@@ -196,7 +196,7 @@ oneEight32:
 	EIGHT32(HALVES1, HALVESWIDEN1)
 	NEXT32(oneEight32)
 	RESULTS1(Y4)
-	JOIN1(Y8, Y4, oneEightLess, oneEightOn, oneEightNext)
+	JOIN1(Y8, Y4, oneEightZeroPoint, oneEightOn, oneEightNext)
 	KEEP1(Y4)
 	JMP partDone
 

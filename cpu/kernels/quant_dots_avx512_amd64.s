@@ -142,7 +142,7 @@
 	JNZ  loop
 
 // ADD adds the sums a and b of row i to its results r and s, with scales in Z12
-// and Z13; ADDBIAS the biases of Z14 and Z15, and TAKELESS takes from the sums
+// and Z13; ADDBIAS the biases of Z14 and Z15, and TAKEZEROPOINT takes from the sums
 // what the numbers were raised by.
 #define ADD(i, a, b, r, s) \
 	VCVTDQ2PS a, a; \
@@ -154,7 +154,7 @@
 #define ADDBIAS(i, r, s) \
 	VFMADD231PS.BCST (4*i)(R13), Z14, r; \
 	VFMADD231PS.BCST (4*i)(R13), Z15, s
-#define TAKELESS(i, a, b) \
+#define TAKEZEROPOINT(i, a, b) \
 	VPSUBD.BCST (4*i)(R13), a, a; \
 	VPSUBD.BCST (4*i)(R13), b, b
 
@@ -165,9 +165,9 @@
 #define BIASES1 ADDBIAS(0, Z16, Z17)
 #define BIASES2 BIASES1; ADDBIAS(1, Z18, Z19)
 #define BIASES4 BIASES2; ADDBIAS(2, Z20, Z21); ADDBIAS(3, Z22, Z23)
-#define LESS1 TAKELESS(0, Z0, Z1)
-#define LESS2 LESS1; TAKELESS(1, Z2, Z3)
-#define LESS4 LESS2; TAKELESS(2, Z4, Z5); TAKELESS(3, Z6, Z7)
+#define ZEROPOINT1 TAKEZEROPOINT(0, Z0, Z1)
+#define ZEROPOINT2 ZEROPOINT1; TAKEZEROPOINT(1, Z2, Z3)
+#define ZEROPOINT4 ZEROPOINT2; TAKEZEROPOINT(2, Z4, Z5); TAKEZEROPOINT(3, Z6, Z7)
 #define ZERO2(a, b) VPXORD a, a, a; VPXORD b, b, b
 #define ZEROS1 ZERO2(Z0, Z1)
 #define ZEROS2 ZEROS1; ZERO2(Z2, Z3)
@@ -180,7 +180,7 @@
 #define KEEP4 KEEP2; VMOVUPS Z20, 256(R14); VMOVUPS Z21, 320(R14); VMOVUPS Z22, 384(R14); VMOVUPS Z23, 448(R14)
 
 // GROUPROWS multiplies n rows with all groups.
-#define GROUPROWS(n, ZEROS, UNITS, ADDS, BIASES, LESSES, KEEP, group, sixteen, less, on) \
+#define GROUPROWS(n, ZEROS, UNITS, ADDS, BIASES, ZEROPOINTS, KEEP, group, sixteen, zeroPoint, on) \
 group: \
 	ZEROS \
 	MOVQ GROUP(R15), AX \
@@ -188,15 +188,15 @@ sixteen: \
 	SIXTEEN(UNITS, sixteen) \
 	VMOVUPS (DI), Z12 \
 	VMOVUPS 64(DI), Z13 \
-	CMPQ LESS(R15), $0 \
-	JNE  less \
+	CMPQ ZEROPOINT(R15), $0 \
+	JNE  zeroPoint \
 	VMOVUPS (R8), Z14 \
 	VMOVUPS 64(R8), Z15 \
 	ADDS \
 	BIASES \
 	JMP  on \
-less: \
-	LESSES \
+zeroPoint: \
+	ZEROPOINTS \
 	ADDS \
 on: \
 	ADDQ BX, R12 \
@@ -226,15 +226,15 @@ TEXT ·dotsAVX512(SB), NOSPLIT, $0-8
 
 four:
 	RESULTS4
-	GROUPROWS(4, ZEROS4, UNITS4, ADDS4, BIASES4, LESS4, KEEP4, four1, four16, fourLess, fourOn)
+	GROUPROWS(4, ZEROS4, UNITS4, ADDS4, BIASES4, ZEROPOINT4, KEEP4, four1, four16, fourZeroPoint, fourOn)
 
 two:
 	RESULTS2
-	GROUPROWS(2, ZEROS2, UNITS2, ADDS2, BIASES2, LESS2, KEEP2, two1, two16, twoLess, twoOn)
+	GROUPROWS(2, ZEROS2, UNITS2, ADDS2, BIASES2, ZEROPOINT2, KEEP2, two1, two16, twoZeroPoint, twoOn)
 
 one:
 	RESULTS1
-	GROUPROWS(1, ZEROS1, UNITS1, ADDS1, BIASES1, LESS1, KEEP1, one1, one16, oneLess, oneOn)
+	GROUPROWS(1, ZEROS1, UNITS1, ADDS1, BIASES1, ZEROPOINT1, KEEP1, one1, one16, oneZeroPoint, oneOn)
 
 // SCALEPAIR widens the two bf16 of each dword, for two groups. Z8: the high halves.
 #define SCALEPAIR(z) \

@@ -50,7 +50,7 @@
 	VMOVUPS 32(DI), Y13
 
 // ADD adds the sums a and b of row i to its results r and s, ADDBIAS the biases;
-// TAKELESS takes from the sums what the numbers were raised by. Y11 is lost.
+// TAKEZEROPOINT takes from the sums what the numbers were raised by. Y11 is lost.
 #define ADD(i, a, b, r, s) \
 	VBROADCASTSS (4*i)(R12), Y11; \
 	VCVTDQ2PS a, a; \
@@ -63,7 +63,7 @@
 	VBROADCASTSS (4*i)(R13), Y11; \
 	VFMADD231PS (R8), Y11, r; \
 	VFMADD231PS 32(R8), Y11, s
-#define TAKELESS(i, a, b) \
+#define TAKEZEROPOINT(i, a, b) \
 	VPBROADCASTD (4*i)(R13), Y11; \
 	VPSUBD Y11, a, a; \
 	VPSUBD Y11, b, b
@@ -76,14 +76,14 @@
 	VMOVUPS r, (64*i)(R14); \
 	VMOVUPS s, (64*i+32)(R14)
 
-// JOINED is ADD and ADDBIAS on results in memory, LESSENED TAKELESS and ADD.
+// JOINED is ADD and ADDBIAS on results in memory, ZEROPOINTED TAKEZEROPOINT and ADD.
 #define JOINED(i, a, b) \
 	RESULTS(i, Y14, Y15); \
 	ADD(i, a, b, Y14, Y15); \
 	ADDBIAS(i, Y14, Y15); \
 	KEEP(i, Y14, Y15)
-#define LESSENED(i, a, b) \
-	TAKELESS(i, a, b); \
+#define ZEROPOINTED(i, a, b) \
+	TAKEZEROPOINT(i, a, b); \
 	RESULTS(i, Y14, Y15); \
 	ADD(i, a, b, Y14, Y15); \
 	KEEP(i, Y14, Y15)
@@ -123,19 +123,19 @@ four:
 four16:
 	SIXTEEN(UNITS4, four16)
 	SCALES
-	CMPQ LESS(R15), $0
-	JNE  fourLess
+	CMPQ ZEROPOINT(R15), $0
+	JNE  fourZeroPoint
 	JOINED(0, Y0, Y1)
 	JOINED(1, Y2, Y3)
 	JOINED(2, Y4, Y5)
 	JOINED(3, Y6, Y7)
 	JMP  fourOn
 
-fourLess:
-	LESSENED(0, Y0, Y1)
-	LESSENED(1, Y2, Y3)
-	LESSENED(2, Y4, Y5)
-	LESSENED(3, Y6, Y7)
+fourZeroPoint:
+	ZEROPOINTED(0, Y0, Y1)
+	ZEROPOINTED(1, Y2, Y3)
+	ZEROPOINTED(2, Y4, Y5)
+	ZEROPOINTED(3, Y6, Y7)
 
 fourOn:
 	GROUPON(four)
@@ -154,17 +154,17 @@ two1:
 two16:
 	SIXTEEN(UNITS2, two16)
 	SCALES
-	CMPQ LESS(R15), $0
-	JNE  twoLess
+	CMPQ ZEROPOINT(R15), $0
+	JNE  twoZeroPoint
 	ADD(0, Y0, Y1, Y4, Y5)
 	ADD(1, Y2, Y3, Y6, Y7)
 	ADDBIAS(0, Y4, Y5)
 	ADDBIAS(1, Y6, Y7)
 	JMP  twoOn
 
-twoLess:
-	TAKELESS(0, Y0, Y1)
-	TAKELESS(1, Y2, Y3)
+twoZeroPoint:
+	TAKEZEROPOINT(0, Y0, Y1)
+	TAKEZEROPOINT(1, Y2, Y3)
 	ADD(0, Y0, Y1, Y4, Y5)
 	ADD(1, Y2, Y3, Y6, Y7)
 
@@ -185,14 +185,14 @@ one1:
 one16:
 	SIXTEEN(UNITS1, one16)
 	SCALES
-	CMPQ LESS(R15), $0
-	JNE  oneLess
+	CMPQ ZEROPOINT(R15), $0
+	JNE  oneZeroPoint
 	ADD(0, Y0, Y1, Y4, Y5)
 	ADDBIAS(0, Y4, Y5)
 	JMP  oneOn
 
-oneLess:
-	TAKELESS(0, Y0, Y1)
+oneZeroPoint:
+	TAKEZEROPOINT(0, Y0, Y1)
 	ADD(0, Y0, Y1, Y4, Y5)
 
 oneOn:

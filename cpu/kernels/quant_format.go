@@ -23,9 +23,9 @@ import (
 type quantFormat struct {
 	format, kind int
 	group, bits  int
-	// less is what makes signed numbers unsigned, for instructions that want
+	// zeroPoint is what makes signed numbers unsigned, for instructions that want
 	// one factor unsigned; 0 for formats with a bias, whose numbers are.
-	less           int
+	zeroPoint      int
 	kernels, label string // the name of the kernels, and with the type and the group
 	// unpacks marks types that the assembly does not decode: quant.Unpack makes
 	// bytes of a block's rows, with their scales and biases in f32.
@@ -71,13 +71,13 @@ func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) 
 	case backend.Affine8:
 		q.format, q.group = formatDirect, t.Group
 	case backend.Q8_0:
-		q.format, q.group, q.kind, q.less = formatQ8_0, 32, kindSigned32, 128
+		q.format, q.group, q.kind, q.zeroPoint = formatQ8_0, 32, kindSigned32, 128
 	case backend.Q4_0:
-		q.format, q.group, q.kind, q.less = formatQ4_0, 32, kindSigned32, 8
+		q.format, q.group, q.kind, q.zeroPoint = formatQ4_0, 32, kindSigned32, 8
 	case backend.Q4_K:
 		q.format, q.group, q.kind = formatQ4_K, 32, kindUnsigned32
 	case backend.Q6_K:
-		q.format, q.group, q.kind, q.less = formatQ6_K, 16, kindSigned16, 32
+		q.format, q.group, q.kind, q.zeroPoint = formatQ6_K, 16, kindSigned16, 32
 	case backend.Q5_K:
 		q.format, q.group, q.kind = formatQ5_K, 32, kindUnsigned32
 	default:
@@ -86,7 +86,7 @@ func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) 
 			return q, false
 		}
 		// Types of the same units share a packing.
-		q.format, q.group, q.bits, q.less, q.unpacks, q.biased = formatDirect, u.Group, u.Bits, int(u.Less), true, u.Bias
+		q.format, q.group, q.bits, q.zeroPoint, q.unpacks, q.biased = formatDirect, u.Group, u.Bits, int(u.Less), true, u.Bias
 		q.kernels, q.label = kernels, fmt.Sprintf("%s-units-%d-%d", kernels, u.Group, u.Less)
 		return q, true
 	}

@@ -4,7 +4,7 @@ package kernels
 func quantPack(dst, src *int8, stride, rows, blocks int)
 
 //go:noescape
-func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int)
+func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int)
 
 //go:noescape
 func permuteBytes(q *int8, order *[quantStep]uint8, blocks int)
@@ -67,7 +67,7 @@ func (q quantTiles) Pack(p *Packed, x []float32, r0, r1 int) {
 		scales := p.f32[2*r*groups : 2*(r+n)*groups]
 		for i := range n {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
-			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.less)
+			quantizeRow(&plain[i*p.in], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.zeroPoint)
 		}
 		if order := q.order(q.alone(p.Rows, n)); order != nil {
 			permuteBytes(&plain[0], order, n*p.in/quantStep)

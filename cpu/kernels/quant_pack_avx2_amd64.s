@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int, order *[16]uint8)
+// func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int, order *[16]uint8)
 //
 // quantizeRow for AVX2, with the same bits; each 16 numbers are then sorted: the
 // one at i is that at order[i].
@@ -12,7 +12,7 @@ TEXT ·quantizeRowAVX2(SB), NOSPLIT, $0-72
 	MOVQ x+32(FP), SI
 	MOVQ groups+40(FP), R11
 	MOVQ group+48(FP), R12
-	MOVQ less+56(FP), R13
+	MOVQ zeroPoint+56(FP), R13
 	MOVQ order+64(FP), AX
 	VMOVDQU (AX), X8
 	MOVL $0x7FFFFFFF, AX

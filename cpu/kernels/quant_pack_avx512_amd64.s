@@ -1,13 +1,13 @@
 #include "textflag.h"
 #include "tiles_amx_amd64.h"
 
-// func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, less int)
+// func quantizeRow(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int)
 //
 // Rounds groups of x to int8 by 127 / (largest magnitude): scale and sum of
 // group g, stride bytes apart, are the size of a unit and the units' sum times
 // it. Magnitudes are compared as whole numbers, so that NaN and infinities
-// reach the scale; groups below 2^-100 are zero. Where less is not 0, sum is the
-// units' sum times less, a whole number.
+// reach the scale; groups below 2^-100 are zero. Where zeroPoint is not 0, sum is the
+// units' sum times zeroPoint, a whole number.
 TEXT ·quantizeRow(SB), NOSPLIT, $0-64
 	MOVQ q+0(FP), DI
 	MOVQ scale+8(FP), R8
@@ -16,7 +16,7 @@ TEXT ·quantizeRow(SB), NOSPLIT, $0-64
 	MOVQ x+32(FP), SI
 	MOVQ groups+40(FP), R11
 	MOVQ group+48(FP), R12
-	MOVQ less+56(FP), R13
+	MOVQ zeroPoint+56(FP), R13
 	MOVL $0x7FFFFFFF, AX
 	VPBROADCASTD AX, Z4
 	MOVL $0x42FE0000, AX // 127

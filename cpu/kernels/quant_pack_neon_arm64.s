@@ -33,11 +33,11 @@
 	FMOVD F19, (R0) \
 	ADD  R1, R0, R0
 
-// func neonQuantizeRow(q *int8, step int, scale, sum *float32, less *int32, stride int, x *float32, groups, group, evens int)
+// func neonQuantizeRow(q *int8, step int, scale, sum *float32, zeroSums *int32, stride int, x *float32, groups, group, evens int)
 //
 // Rounds groups of x to int8 by 127 / (largest magnitude), each 8 elements step
 // bytes behind the last. scale and sum of group g, stride bytes apart, are the
-// size of a unit and the units' sum times it; less, where it is not nil, -128
+// size of a unit and the units' sum times it; zeroSums, where it is not nil, -128
 // times the units' sum. Groups whose largest is below 2^-100 are zero, as in the
 // other quantizeRow. With evens, of each 32 elements those of even place come
 // first.
@@ -46,7 +46,7 @@ TEXT ·neonQuantizeRow(SB), NOSPLIT, $0-80
 	MOVD step+8(FP), R1
 	MOVD scale+16(FP), R2
 	MOVD sum+24(FP), R3
-	MOVD less+32(FP), R4
+	MOVD zeroSums+32(FP), R4
 	MOVD stride+40(FP), R5
 	MOVD x+48(FP), R6
 	MOVD groups+56(FP), R7

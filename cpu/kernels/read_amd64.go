@@ -8,8 +8,8 @@ import (
 
 var readWide = cpuid.CPU.Supports(cpuid.AVX512F)
 
-// readLines reads streams × stride bytes at p, 256 bytes of each stream in
-// turn; stride is a multiple of 256.
+// ReadLines reads streams × stride bytes at p, 256 bytes of each stream in
+// turn, and prefetches ahead bytes before the loads; stride is a multiple of 256.
 func ReadLines(p unsafe.Pointer, streams, stride, ahead int) {
 	if readWide {
 		readLines64(p, streams, stride, ahead)

@@ -10,7 +10,7 @@ import (
 // readSum keeps the compiler from dropping the loads.
 var readSum atomic.Uint64
 
-// readLines reads streams × stride bytes at p, 256 bytes of each stream in
+// ReadLines reads streams × stride bytes at p, 256 bytes of each stream in
 // turn; stride is a multiple of 256. There is no prefetch.
 func ReadLines(p unsafe.Pointer, streams, stride, _ int) {
 	words := unsafe.Slice((*uint64)(p), streams*stride/8)

@@ -20,8 +20,8 @@ func tables() []namedTable {
 	return append([]namedTable{{"go", func() string { return "" }, Reference}}, architectureTables...)
 }
 
-// kernelsByName returns the named table; "" means the best one that this machine
-// runs.
+// ByName returns the named table; "" means the best one that this machine runs. The
+// error names what the machine lacks for it, or the tables that there are.
 func ByName(name string) (*Table, error) {
 	all := tables()
 	slices.Reverse(all)
@@ -40,7 +40,7 @@ func ByName(name string) (*Table, error) {
 	return nil, fmt.Errorf("cpu kernels %q: this machine runs %v", name, Names())
 }
 
-// tableNames lists the kernel tables that this machine can run, by name.
+// Names lists the kernel tables that this machine can run, sorted.
 func Names() (names []string) {
 	for _, t := range tables() {
 		if t.lacks() == "" {
@@ -51,7 +51,7 @@ func Names() (names []string) {
 	return names
 }
 
-// feature is an instruction set, by the name that Linux gives it, and whether the
+// Feature is an instruction set, by the name that Linux gives it, and whether the
 // machine has it.
 type Feature struct {
 	Name string

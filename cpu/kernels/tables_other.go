@@ -4,4 +4,5 @@ package kernels
 
 var architectureTables []namedTable
 
+// MachineFeatures is empty: there is the reference alone.
 func MachineFeatures() []Feature { return nil }

@@ -1,6 +1,6 @@
 package kernels
 
-// vectorCode is one instruction set's assembly for vectorKernels. It works on
+// vectorCode is one instruction set's assembly for VectorKernels. It works on
 // bare pointers with n > 0 elements; table puts the length checks in front, in
 // one place for all instruction sets.
 type vectorCode struct {
