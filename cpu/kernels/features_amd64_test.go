@@ -135,6 +135,22 @@ func TestAssemblyFeatures(t *testing.T) {
 	}
 }
 
+// The name of a file has the best instruction set of which it asks for all.
+func TestAssemblyNames(t *testing.T) {
+	sets := map[string]featureSet{"avx2": featuresAVX2, "avxvnni": featuresAVXVNNI, "avx512": featuresAVX512, "avx512bf16": featuresAVX512BF16, "amx": featuresAMX}
+	for file, asked := range assemblyFeatures {
+		want := ""
+		for _, isa := range instructionSets["amd64"] {
+			if !slices.ContainsFunc(sets[isa], func(f cpuid.FeatureID) bool { return !asked.holds(f) }) {
+				want = isa
+			}
+		}
+		if n, err := nameOf(file); err != nil || n.isa != want {
+			t.Errorf("%s asks for %v: its instruction set is %q, want %q (%v)", file, asked, n.isa, want, err)
+		}
+	}
+}
+
 // implies reports whether a processor with all of s has f.
 func (s featureSet) implies(f cpuid.FeatureID) bool {
 	if s.holds(f) {

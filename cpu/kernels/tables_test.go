@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -27,6 +28,13 @@ func TestTables(t *testing.T) {
 	}
 	if k, err := ByName(""); err != nil || k.Name != best {
 		t.Errorf("the best table is %v, %v; want %s", k, err, best)
+	}
+	var names []string
+	for _, table := range architectureTables {
+		names = append(names, table.name)
+	}
+	if slices.Sort(names); !slices.Equal(names, slices.Sorted(slices.Values(instructionSets[runtime.GOARCH]))) {
+		t.Errorf("the tables are %v, the instruction sets of file names %v", names, instructionSets[runtime.GOARCH])
 	}
 	_, err := ByName("sse")
 	if want := fmt.Sprintf("cpu kernels %q: this machine runs %v", "sse", Names()); err == nil || err.Error() != want {
