@@ -32,7 +32,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 
 // matrix chooses the arithmetic for t, which it does not read.
 func (b *Backend) matrix(t backend.Tensor) *matrix {
-	return &matrix{kernels.NewWeight(t), b.k.Projector(&t, b.exact)}
+	m := &matrix{Weight: kernels.NewWeight(t)}
+	m.proj = b.k.Projector(&m.Weight, b.exact)
+	return m
 }
 
 // Vector widens t to f32 and refuses what is not finite.

@@ -78,7 +78,7 @@ func TestFloat8Invariance(t *testing.T) {
 		for _, group := range []int{128, 192} {
 			const out, in, rows = 70, 192, 33
 			w := float8Weight(rng, out, in, group, true)
-			pr := k.Projector(&w.tensor, false)
+			pr := k.Projector(w, false)
 			x := kernelstest.Rows(rng, rows*in)
 			y := runProjector(pr, w, x, rows, 0, out, 17)
 			wide := backend.Tensor{Name: "w", DType: backend.F32, Shape: []int{out, in}, Data: make([]byte, 4*out*in)}
@@ -88,7 +88,7 @@ func TestFloat8Invariance(t *testing.T) {
 				quant.Blocks(wide.Data[4*o*in:], backend.F32, row)
 			}
 			plain := NewWeight(wide)
-			same := runProjector(k.Projector(&wide, false), &plain, x, rows, 0, out, out)
+			same := runProjector(k.Projector(&plain, false), &plain, x, rows, 0, out, out)
 			for r := range rows {
 				alone := runProjector(pr, w, x[r*in:(r+1)*in], 1, 0, out, out)
 				for o := range out {

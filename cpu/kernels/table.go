@@ -163,22 +163,21 @@ func (k *Table) IsReference() bool {
 	return ok
 }
 
-// Projector chooses the arithmetic for t [out, in], whose data it does not read. exact
-// keeps activations in f32.
-func (k *Table) Projector(t *backend.Tensor, exact bool) Projector {
-	in := t.Shape[1]
-	if t.DType.Quantized() {
+// Projector chooses the arithmetic for w, whose data it does not read. exact keeps
+// activations in f32.
+func (k *Table) Projector(w *Weight, exact bool) Projector {
+	if w.dt.Quantized() {
 		if !exact && k.Quant != nil {
-			if p := k.Quant(t); p != nil {
+			if p := k.Quant(&w.tensor); p != nil {
 				return p
 			}
 		}
 		return newPanelProjector(k)
 	}
 	switch {
-	case !exact && k.Fast != nil && k.Fast.Takes(t.DType, in):
+	case !exact && k.Fast != nil && k.Fast.Takes(w.dt, w.in):
 		return k.Fast
-	case k.Exact.Takes(t.DType, in):
+	case k.Exact.Takes(w.dt, w.in):
 		return k.Exact
 	}
 	return genericProjector{}
