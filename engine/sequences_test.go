@@ -52,9 +52,7 @@ func TestSequences(t *testing.T) {
 		var planned []*decoder.Sequence
 		for _, q := range questions {
 			if s := sequences[q]; !s.Done() {
-				if err := s.Plan(b, 0); err != nil {
-					t.Fatal(err)
-				}
+				s.Plan(b, 0)
 				planned = append(planned, s)
 			}
 		}
