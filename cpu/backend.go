@@ -110,15 +110,15 @@ func (b *Backend) Features() backend.Features {
 // Arithmetic names the kernels that would multiply a weight, and reports whether
 // they round activations, to bf16 or to int8. Errors are those of Matrix, for a
 // tensor that is made already.
-func (b *Backend) Arithmetic(t backend.Tensor) (kernels string, rounds bool, err error) {
+func (b *Backend) Arithmetic(t backend.Tensor) (name string, rounds bool, err error) {
 	if t.Make == nil {
 		if _, err := b.Matrix(t); err != nil {
 			return "", false, err
 		}
 	}
 	switch p := b.matrix(t).proj.(type) {
-	case interface{ arithmetic() string }:
-		return p.arithmetic(), true, nil
+	case kernels.IntegerProjector:
+		return p.Arithmetic(), true, nil
 	default:
 		return p.Name(), p == b.k.Fast, nil
 	}

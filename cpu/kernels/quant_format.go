@@ -107,7 +107,7 @@ func newQuantFormat(t *backend.Tensor, kernels string) (q quantFormat, ok bool) 
 	return q, true
 }
 
-// arithmetic names the kernels, for people.
+// Arithmetic names the kernels, for people.
 func (q quantFormat) Arithmetic() string { return q.kernels }
 
 // Name is that of the packed form, which differs in groups and order.

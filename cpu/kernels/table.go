@@ -119,6 +119,13 @@ type Projector interface {
 	Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch)
 }
 
+// IntegerProjector is a Projector that rounds activations to int8.
+type IntegerProjector interface {
+	Projector
+	// Arithmetic names the kernels, for people; Name says how activations are packed.
+	Arithmetic() string
+}
+
 // Packed holds activations [Rows, in] in a projector's layout. The zero value is
 // empty.
 type Packed struct {
