@@ -42,7 +42,7 @@ type Config struct {
 // KVBytesPerToken is what one token's keys and values take in every layer
 // together: 2 · layers · KV heads · head dim · bytes, and scales for int8.
 func (c *Config) KVBytesPerToken(t backend.KVType) int64 {
-	return backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.BytesPerToken()
+	return backend.Keys{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: t}.TokenBytes()
 }
 
 // String is one line: the architecture and its sizes.

@@ -8,43 +8,49 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // attended runs one forward's attention over random rows; where poison is not
 // negative, the values of rows from it on are NaN.
-func attended(t *testing.T, b *Backend, kv backend.KV, r *rand.Rand, base, rows, poison int) []float32 {
+func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, base, rows, poison int) []float32 {
 	t.Helper()
-	l := kv.Layout()
-	p, err := b.Begin(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := store.Layout().Keys()
 	wide, narrow := 2*l.KVHeads*l.HeadDim, l.KVHeads*l.HeadDim
-	q, k, v, out := p.Buffer(wide), p.Buffer(narrow), p.Buffer(narrow), p.Buffer(wide)
-	for _, x := range []backend.Buffer{q, k, v} {
-		data := x.(*buffer).data
-		for i := range data {
-			data[i] = float32(r.NormFloat64())
+	rot := &rotation{unrotated(l.HeadDim / 2), 1 << 20}
+	values := &backend.Values{Positions: make([]int32, rows), Spans: []backend.Span{{Storage: store, Base: base, Rows: rows}}}
+	f := &forward{b: b, rows: rows, buffers: make([]buffer, 4), values: values, angles: []angles{{rotation: rot}}}
+	q, k, v, out := f.testBuffer(0, wide), f.testBuffer(1, narrow), f.testBuffer(2, narrow), f.testBuffer(3, wide)
+	for _, x := range []*buffer{q, k, v} {
+		for i := range x.data {
+			x.data[i] = float32(r.NormFloat64())
 		}
 	}
 	if poison >= 0 {
-		data := v.(*buffer).data
-		for i := poison * narrow; i < len(data); i++ {
-			data[i] = float32(math.NaN())
+		for i := poison * narrow; i < len(v.data); i++ {
+			v.data[i] = float32(math.NaN())
 		}
 	}
-	ones := make([]float32, rows*l.HeadDim/2)
-	for i := range ones {
-		ones[i] = 1
-	}
-	spans := []backend.Span{{KV: kv, Base: base, Rows: rows}}
-	p.RotateStore(q, k, v, backend.Heads{Cos: ones, Sin: make([]float32, len(ones))}, spans, 0)
-	p.Attend(out, q, spans, 0, 0.1)
-	y := slices.Clone(p.Read(out))
-	if err := p.End(); err != nil {
+	a := &f.angles[0]
+	n := rows * rot.Pairs()
+	rot.Fill(kernels.Grown(&a.cos, n), kernels.Grown(&a.sin, n), values.Positions)
+	if err := store.Reserve(base + rows); err != nil {
 		t.Fatal(err)
 	}
-	return y
+	f.rotateStore(q, k, v, &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}, 0)
+	f.attend(out, q, 0, 0.1)
+	return slices.Clone(out.data)
+}
+
+// unrotated are angles of 0.
+type unrotated int
+
+func (u unrotated) Pairs() int { return int(u) }
+
+func (u unrotated) Fill(cos, sin []float32, _ []int32) {
+	for i := range cos {
+		cos[i], sin[i] = 1, 0
+	}
 }
 
 // What a cancelled forward left behind reaches nothing, finite or not: weights of
@@ -58,10 +64,10 @@ func TestCancelledValuesLeaveNoTrace(t *testing.T) {
 		for _, base := range []int{0, 50, 64} {
 			for _, rows := range []int{1, 20} {
 				t.Run(fmt.Sprintf("%s/%d/%d", name, base, rows), func(t *testing.T) {
-					layout := backend.KVLayout{Layers: 1, KVHeads: 2, HeadDim: 64, DType: backend.KVBF16, Slots: 256}
+					layout := backend.KeysLayout(1, 2, 64, backend.KVBF16, 256)
 					var got [2][]float32
 					for i := range got {
-						kv, err := b.NewKV(layout)
+						kv, err := b.NewStorage(layout)
 						if err != nil {
 							t.Fatal(err)
 						}

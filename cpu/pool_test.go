@@ -78,28 +78,3 @@ func TestPoolPanic(t *testing.T) {
 		}
 	}
 }
-
-// The scratch of a step in steady state comes from the free list.
-func TestPassReusesBuffers(t *testing.T) {
-	b, err := New(Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	step := func() {
-		p, err := b.Begin(4)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range []int{64, 64, 128, 32} {
-			p.Buffer(w)
-		}
-		if err := p.End(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step()
-	if n := testing.AllocsPerRun(100, step); n > 0 {
-		t.Errorf("%v allocations a step, want none", n)
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // statChunk is how many logits one partial of the row statistics covers. It is
@@ -20,102 +21,85 @@ const headRows = 32
 // and Σ e^(z-peak) and Σ e^(z-peak)·(z-peak).
 type partial struct{ peak, s0, s1 float32 }
 
-// Results norms the wanted rows, multiplies them with the head, and takes the
+// head norms the wanted rows, multiplies them with the head, and takes the
 // statistics and the best of each chunk of logits while it is in cache: logits
 // are stored only where they are asked for.
-func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head backend.Matrix, w backend.Want) ([]backend.Result, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
-	xb, nw, h := x.(*buffer), norm.(vector), head.(*matrix)
-	if h.in != xb.width || len(nw) != xb.width {
-		p.fail("results: norm %d and head %d for width %d", len(nw), h.in, xb.width)
-		return nil, p.err
-	}
-	limit, err := w.Check(p.rows, h.out)
-	if err != nil {
-		p.fail("%w", err)
-		return nil, p.err
-	}
-	results := make([]backend.Result, 0, len(w.Rows))
-	batch := headRows
-	if w.Logits {
-		batch = len(w.Rows)
-	}
-	for a := 0; a < len(w.Rows); a += batch {
-		rows := w.Rows[a:min(a+batch, len(w.Rows))]
-		rs, err := p.headRows(xb, nw, eps, h, w, limit, rows)
-		if err != nil {
-			p.fail("%w", err)
-			return nil, p.err
+func (f *forward) head(x *buffer, o *backend.Op) ([]backend.Result, error) {
+	want := f.values.Want
+	results := make([]backend.Result, 0, len(want))
+	for len(want) > 0 {
+		n := len(want)
+		logits := slices.ContainsFunc(want, func(w backend.Wanted) bool { return w.Logits })
+		if !logits {
+			n = min(n, headRows)
 		}
-		results = append(results, rs...)
+		rs, err := f.headRows(x, o, want[:n], logits)
+		if err != nil {
+			return nil, err
+		}
+		results, want = append(results, rs...), want[n:]
 	}
 	return results, nil
 }
 
-func (p *pass) headRows(x *buffer, norm vector, eps float32, h *matrix, w backend.Want, limit int, rows []int32) ([]backend.Result, error) {
-	b := p.b
-	normed := p.scratchBuffer(len(rows) * x.width)
-	for i, r := range rows {
-		b.k.rmsNorm(normed.data[i*x.width:(i+1)*x.width], x.data[int(r)*x.width:int(r+1)*x.width], norm, eps)
+// headRows is head for rows of which logits are stored for all, or for none.
+func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logits bool) ([]backend.Result, error) {
+	b, h, norm := f.b, o.Weights[0].Weight.(*matrix), o.Norm.(vector)
+	f.normed.sized(len(want), x.width)
+	for i, w := range want {
+		r := int(w.Row)
+		b.k.RMSNorm(f.normed.data[i*x.width:(i+1)*x.width], x.data[r*x.width:(r+1)*x.width], norm, o.Eps)
 	}
 	var all []float32 // logits [rows, vocabulary]
-	if w.Logits {
-		all = make([]float32, len(rows)*h.out)
+	if logits {
+		all = make([]float32, len(want)*h.Out())
 	}
-	chunks := (h.out + statChunk - 1) / statChunk
-	if n := len(rows) * chunks; cap(b.partials) < n {
+	chunks := (h.Out() + statChunk - 1) / statChunk
+	if n := len(want) * chunks; cap(b.partials) < n {
 		b.partials = make([]partial, n)
 	}
-	partials := b.partials[:len(rows)*chunks]
-	k := min(max(w.TopK, 1), limit)
-	tops := b.topLists(len(rows), k)
-	pk := p.packFor(h.proj, normed.data, len(rows), h.in)
+	partials := b.partials[:len(want)*chunks]
+	limit := o.Bars.Ids(h.Out())
+	tops := b.topLists(want, limit)
+	pk := f.packFor(h.proj, f.normed.data, len(want), h.In())
 	b.pool.run(chunks, func(worker, c int) {
-		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
+		o0, o1 := c*statChunk, min((c+1)*statChunk, h.Out())
 		s := &b.scratch[worker]
 		var y []float32 // this chunk's logits, [rows, ld]
 		ld := statChunk
 		if all != nil {
-			y, ld = all[o0:], h.out
+			y, ld = all[o0:], h.Out()
 		} else {
-			y = s.floats(scratchOut, len(rows)*statChunk)
+			y = kernels.Grown(&s.out, len(want)*statChunk)
 		}
-		h.proj.project(y, ld, pk, h, o0, o1, s)
-		for i := range rows {
+		h.proj.Project(y, ld, pk, &h.Weight, o0, o1, &s.kernels)
+		for i := range want {
 			z := y[i*ld : i*ld+o1-o0]
-			m := b.k.maximum(z)
-			s0, s1 := b.k.expSums(z, m)
+			m := b.k.Maximum(z)
+			s0, s1 := b.k.ExpSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
-			tops[worker*len(rows)+i].chunk(z, m, o0, limit, int(w.Except))
+			tops[worker*len(want)+i].chunk(z, m, o0, limit, int(o.Bars.Except), want[i].Allowed)
 		}
 	})
-	results := make([]backend.Result, len(rows))
-	for i := range rows {
-		r := &results[i]
+	results := make([]backend.Result, len(want))
+	for i := range want {
+		w, r := &want[i], &results[i]
 		r.Entropy, r.LogSumExp = joinPartials(partials[i*chunks : (i+1)*chunks])
 		top := &tops[i]
 		for worker := 1; worker < b.pool.workers; worker++ {
-			for _, c := range tops[worker*len(rows)+i].best {
+			for _, c := range tops[worker*len(want)+i].best {
 				top.insert(c)
 			}
 		}
 		r.Top = slices.Clone(top.best)
-		if err := w.Finish(r, rows[i], backend.LogitsOf(all, i, h.out), limit, w.TopK); err != nil {
+		// Every candidate that is wanted has been found: nothing is taken from the logits.
+		found := *w
+		found.Allowed = nil
+		if err := found.Finish(r, backend.LogitsOf(all, i, h.Out()), o.Bars, found.TopK); err != nil {
 			return nil, err
 		}
 	}
 	return results, nil
-}
-
-// scratchBuffer is a buffer of n floats that lives until the pass ends.
-func (p *pass) scratchBuffer(n int) *buffer {
-	rows := p.rows
-	p.rows = 1
-	b := p.Buffer(n).(*buffer)
-	p.rows = rows
-	return b
 }
 
 // joinPartials gives entropy and log-sum-exp in nats:
@@ -147,25 +131,26 @@ type topList struct {
 }
 
 // topLists gives each worker an empty list for each row.
-func (b *Backend) topLists(rows, k int) []topList {
-	for len(b.tops) < rows*b.pool.workers {
+func (b *Backend) topLists(want []backend.Wanted, limit int) []topList {
+	n := len(want) * b.pool.workers
+	for len(b.tops) < n {
 		b.tops = append(b.tops, topList{})
 	}
-	tops := b.tops[:rows*b.pool.workers]
+	tops := b.tops[:n]
 	for i := range tops {
-		tops[i].k, tops[i].best = k, tops[i].best[:0]
+		tops[i].k, tops[i].best = min(max(want[i%len(want)].TopK, 1), limit), tops[i].best[:0]
 	}
 	return tops
 }
 
-// chunk adds the logits of ids from first on that are not barred. One whose
+// chunk adds the logits of ids from first on that may be chosen. One whose
 // maximum cannot enter is not read.
-func (t *topList) chunk(z []float32, peak float32, first, limit, except int) {
+func (t *topList) chunk(z []float32, peak float32, first, limit, except int, allowed backend.IDSet) {
 	if len(t.best) == t.k && !(peak >= t.best[t.k-1].Logit) {
 		return
 	}
 	for i, v := range z[:max(0, min(len(z), limit-first))] {
-		if first+i != except {
+		if first+i != except && (allowed == nil || allowed.Has(int32(first+i))) {
 			t.insert(backend.Candidate{ID: int32(first + i), Logit: v})
 		}
 	}

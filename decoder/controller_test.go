@@ -103,7 +103,8 @@ func (s *scriptedText) Forward(_ context.Context, b *model.Batch) ([]model.Resul
 	chance := func(pos, kind uint64) float64 { return float64(mix(pos, kind)%1000) / 1000 }
 	letter := func(pos int) int32 { return int32(mix(uint64(pos)) % 50) }
 	var results []model.Result
-	for _, row := range b.Want.Rows {
+	for _, w := range b.Want {
+		row := w.Row
 		pos := int(b.Positions[row])
 		r := model.Result{Argmax: letter(pos + 1), Entropy: .1}
 		if b.Tokens[row] == 99 {

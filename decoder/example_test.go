@@ -17,7 +17,8 @@ type counter struct{ mask int32 }
 func (c counter) Forward(_ context.Context, b *model.Batch) ([]model.Result, error) {
 	b.Spans[0].Cache.Stage(len(b.Tokens))
 	var results []model.Result
-	for _, row := range b.Want.Rows {
+	for _, w := range b.Want {
+		row := w.Row
 		next := b.Positions[row] + 1
 		if b.Tokens[row] == c.mask {
 			next--

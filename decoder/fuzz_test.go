@@ -43,9 +43,9 @@ func (n *noise) Forward(_ context.Context, b *model.Batch) ([]model.Result, erro
 	}
 	cache.Stage(len(b.Tokens))
 	var results []model.Result
-	for range b.Want.Rows {
+	for _, w := range b.Want {
 		r := model.Result{Argmax: int32(n.next() % 8), Entropy: float32(n.next()) / 64}
-		if b.Want.Logits {
+		if w.Logits {
 			for range 9 {
 				r.Logits = append(r.Logits, float32(int8(n.next()))/16)
 			}

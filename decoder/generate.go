@@ -68,9 +68,7 @@ func (s *Sequence) forward(ctx context.Context, eng Engine) ([]Event, error) {
 		return nil, err
 	}
 	b := &model.Batch{}
-	if err := s.Plan(b, 0); err != nil {
-		return nil, err
-	}
+	s.Plan(b, 0)
 	results, err := eng.Forward(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("forward of %d rows at %d: %w", len(b.Tokens), s.cache.Base(), err)

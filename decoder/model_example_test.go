@@ -121,9 +121,10 @@ func open() (*model.Model, *tokenizer.Tokenizer, decoder.Vocabulary) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	m, err := model.Load(b, source)
+	v := decoder.Vocabulary{Size: int32(tokens.Size()), MaskID: source.Config().MaskTokenID}
+	m, err := model.Load(b, source, model.Barring(v.Size, v.MaskID))
 	if err != nil {
 		log.Fatal(err)
 	}
-	return m, tokens, decoder.Vocabulary{Size: int32(tokens.Size()), MaskID: source.Config().MaskTokenID}
+	return m, tokens, v
 }

@@ -31,7 +31,7 @@ func exact(t *testing.T, m *toy, prompt []int32, o Options) map[string]float64 {
 		for _, x := range output {
 			s.observe(x)
 		}
-		d, err := s.distribution(result(m.logits(keys[len(keys)-1]), model.Want{Logits: true}), nil)
+		d, err := s.distribution(m.result(keys[len(keys)-1], true), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,8 +194,8 @@ func TestWindowPenalties(t *testing.T) {
 	entropy := []float32{2, 1} // by position: slot 1 is filled first
 	eng := brokenEngine(func(b *model.Batch) ([]model.Result, error) {
 		var results []model.Result
-		for _, row := range b.Want.Rows {
-			results = append(results, model.Result{Entropy: entropy[b.Positions[row]-1], Logits: []float32{1, .5, 9}})
+		for _, w := range b.Want {
+			results = append(results, model.Result{Entropy: entropy[b.Positions[w.Row]-1], Logits: []float32{1, .5, 9}})
 		}
 		return results, nil
 	})

@@ -86,7 +86,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 		s.stepper = &autoregressive{s: s.sampler}
 	}
 	if s.stepper.needsPrompt() && cache.Base() == len(prompt) {
-		if err := cache.Truncate(len(prompt) - 1); err != nil {
+		if _, err := cache.Truncate(len(prompt) - 1); err != nil {
 			return nil, fmt.Errorf("rerun the prompt's last token: %w", err)
 		}
 	}
@@ -118,29 +118,20 @@ func (s *Sequence) Summary() Summary {
 
 // Plan appends one span to b: the next chunk of the prompt, of at most that many
 // rows (0: as many as the options and the cache allow), or the rows of the next
-// step, which is never cut. It adds what the sequence wants of b's rows to
-// b.Want; all sequences of a batch must have the same Vocabulary. A sequence
-// that is done appends nothing.
-func (s *Sequence) Plan(b *model.Batch, most int) error {
+// step, which is never cut. It adds what the sequence wants of its rows to
+// b.Want. A sequence that is done appends nothing.
+func (s *Sequence) Plan(b *model.Batch, most int) {
 	if s.Done() {
-		return nil
-	}
-	want := model.Want{Limit: s.o.Vocabulary.Size, Except: max(s.o.Vocabulary.MaskID, -1)}
-	if len(b.Spans) == 0 {
-		b.Want.Limit, b.Want.Except = want.Limit, want.Except
-	} else if b.Want.Limit != want.Limit || b.Want.Except != want.Except {
-		return &OptionError{"vocabulary", fmt.Sprintf("%+v", s.o.Vocabulary), "that of the batch's other sequences"}
+		return
 	}
 	first := len(b.Tokens)
 	if s.Prefilling() {
 		s.planPrompt(b, most)
 	} else {
-		s.rows = rows{base: int32(s.cache.Base()), mask: s.o.Vocabulary.MaskID, batch: b}
+		s.rows = rows{base: int32(s.cache.Base()), mask: s.o.Vocabulary.MaskID, logits: s.sampler.needsLogits(), batch: b}
 		s.stepper.plan(&s.rows)
 	}
-	b.Want.Logits = b.Want.Logits || s.rows.wanted > 0 && s.sampler.needsLogits()
 	b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: first, Rows: len(b.Tokens) - first})
-	return nil
 }
 
 // planPrompt appends the next chunk of the prompt.
@@ -150,7 +141,7 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	if most > 0 {
 		n = min(n, most)
 	}
-	s.rows = rows{base: int32(from), batch: b}
+	s.rows = rows{base: int32(from), logits: s.sampler.needsLogits(), batch: b}
 	for i, token := range s.prompt[from : from+n] {
 		s.rows.add(i, Slot{Token: token, Filled: true}, s.stepper.needsPrompt() && from+i == len(s.prompt)-1)
 	}
@@ -249,6 +240,10 @@ func (s *Sequence) usable(results []model.Result) error {
 	for i, r := range results {
 		if math.IsNaN(float64(r.Entropy)) || r.Argmax < 0 {
 			return fmt.Errorf("position %d: the model's logits are not numbers (entropy %v, argmax %d)", s.rows.wantedAt[i], r.Entropy, r.Argmax)
+		}
+		// The model bars these since it was loaded: another vocabulary is meant here.
+		if n := s.o.Vocabulary.Size; n > 0 && r.Argmax >= n {
+			return fmt.Errorf("position %d: the model chose id %d, the vocabulary has %d", s.rows.wantedAt[i], r.Argmax, n)
 		}
 	}
 	return nil

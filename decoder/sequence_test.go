@@ -134,7 +134,7 @@ func TestChat(t *testing.T) {
 			m.agree, m.scale = 0.9, 1.5 // one model for all turns
 			text = append(text, randomPrompt(r)...)
 			if r.IntN(3) == 0 {
-				if err := cache.Truncate(r.IntN(cache.Base() + 1)); err != nil {
+				if _, err := cache.Truncate(r.IntN(cache.Base() + 1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -209,9 +209,9 @@ type parrot struct{ text string }
 func (p parrot) Forward(_ context.Context, b *model.Batch) ([]model.Result, error) {
 	b.Spans[0].Cache.Stage(len(b.Tokens))
 	var results []model.Result
-	for _, r := range b.Want.Rows {
-		at := int(b.Positions[r])
-		if b.Tokens[r] == 999 {
+	for _, w := range b.Want {
+		at := int(b.Positions[w.Row])
+		if b.Tokens[w.Row] == 999 {
 			at--
 		}
 		results = append(results, model.Result{Argmax: int32(p.text[at%len(p.text)])})

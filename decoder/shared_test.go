@@ -68,7 +68,7 @@ func TestSharedForwards(t *testing.T) {
 		o := decoder.DefaultOptions()
 		o.Mode = []decoder.Mode{decoder.AR, decoder.WeDLM, decoder.Verified}[i%3]
 		o.MaxTokens, o.Window = 10+r.IntN(40), 1+r.IntN(16)
-		o.Vocabulary = decoder.Vocabulary{Size: int32(m.Config().VocabSize), MaskID: int32(m.Config().MaskTokenID)}
+		o.Vocabulary = decodertest.Vocabulary
 		o.StopIDs = m.Config().EOSTokenIDs
 		if i%4 == 3 {
 			o.Sampling = decoder.Sampling{Temperature: 0.9, TopP: 0.9, RepetitionPenalty: 1.1, Seed: uint64(i)}
@@ -104,9 +104,7 @@ func TestSharedForwards(t *testing.T) {
 		batch := &model.Batch{}
 		taken := left[:1+r.IntN(min(8, len(left)))]
 		for _, s := range taken {
-			if err := s.Plan(batch, r.IntN(30)); err != nil {
-				t.Fatal(err)
-			}
+			s.Plan(batch, r.IntN(30))
 		}
 		if r.IntN(8) == 0 {
 			dropped++
@@ -154,21 +152,20 @@ type ids struct{}
 func (*ids) Push(id int32) string { return string(rune('a' + id%26)) }
 func (*ids) Flush() string        { return "." }
 
-// A batch has one vocabulary.
-func TestPlanRefusesAnotherVocabulary(t *testing.T) {
-	b := &model.Batch{}
-	for i, mask := range []int32{99, 98} {
+// A batch has one vocabulary, the model's: a sequence that means another notices.
+func TestAbsorbRefusesIdsPastTheVocabulary(t *testing.T) {
+	for _, v := range []decoder.Vocabulary{{Size: 50, MaskID: 60}, {Size: 77, MaskID: -1}} {
 		o := decoder.DefaultOptions()
-		o.Mode, o.Vocabulary.MaskID = decoder.WeDLM, mask
+		o.Mode, o.Vocabulary = decoder.AR, v
 		s, err := decoder.NewSequence(model.NewCountingCache(1000), []int32{1, 2}, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Plan(b, 0); (err != nil) != (i == 1) {
-			t.Errorf("mask %d: %v", mask, err)
-		}
-		if len(b.Spans) != 1 {
-			t.Errorf("%d spans after sequence %d", len(b.Spans), i)
+		b := &model.Batch{}
+		s.Plan(b, 0)
+		s.Cache().Stage(len(b.Tokens))
+		if _, err := s.Absorb([]model.Result{{Argmax: 77}}); err == nil || s.Cache().Base() != 0 {
+			t.Errorf("%+v: id 77 was taken: error %v, %d tokens permanent", v, err, s.Cache().Base())
 		}
 	}
 }

@@ -40,6 +40,7 @@ type outcome struct {
 // rows collects one sequence's rows of a forward, in packed order.
 type rows struct {
 	base, mask int32
+	logits     bool // are wanted of each wanted row
 	batch      *model.Batch
 	// slots and at are the rows' slots and their numbers; wanted counts wants.
 	slots    []Slot
@@ -55,7 +56,7 @@ func (r *rows) add(i int, s Slot, want bool) {
 		token = r.mask
 	}
 	if want {
-		r.batch.Want.Rows = append(r.batch.Want.Rows, int32(len(r.batch.Tokens)))
+		r.batch.Want = append(r.batch.Want, model.Wanted{Row: int32(len(r.batch.Tokens)), Logits: r.logits})
 		r.wanted++
 		r.wantedAt = append(r.wantedAt, r.base+int32(i))
 	}

@@ -77,8 +77,8 @@ func (m *toy) logits(k toyKey) []float32 {
 	return z
 }
 
-// result is what an engine tells of logits.
-func result(z []float32, w model.Want) model.Result {
+// result is what an engine says of logits; ids from limit on and except are barred.
+func result(z []float32, limit, except int32, logits bool) model.Result {
 	r := model.Result{Argmax: -1}
 	best, sum := math.Inf(-1), 0.0
 	for _, v := range z {
@@ -93,7 +93,7 @@ func result(z []float32, w model.Want) model.Result {
 		if p > 0 {
 			entropy -= p * math.Log(p)
 		}
-		if int32(i) == w.Except || w.Limit > 0 && int32(i) >= w.Limit {
+		if int32(i) == except || int32(i) >= limit {
 			continue
 		}
 		if r.Argmax < 0 || v > z[r.Argmax] {
@@ -101,7 +101,7 @@ func result(z []float32, w model.Want) model.Result {
 		}
 	}
 	r.Entropy, r.LogSumExp = float32(entropy), float32(best+math.Log(sum))
-	if w.Logits {
+	if logits {
 		r.Logits = z
 	}
 	return r
@@ -144,8 +144,10 @@ func (m *toy) Forward(ctx context.Context, b *model.Batch) ([]model.Result, erro
 	if len(seen) > 0 && !seen[int32(base)] {
 		m.t.Fatalf("forward %d: positions %v behind %d leave out the first slot", m.forwards, b.Positions, base)
 	}
-	if !slices.IsSorted(b.Want.Rows) || len(b.Want.Rows) > 0 && int(b.Want.Rows[len(b.Want.Rows)-1]) >= len(b.Tokens) {
-		m.t.Fatalf("forward %d: wanted rows %v of %d", m.forwards, b.Want.Rows, len(b.Tokens))
+	for i, w := range b.Want {
+		if int(w.Row) >= len(b.Tokens) || i > 0 && w.Row <= b.Want[i-1].Row {
+			m.t.Fatalf("forward %d: wanted rows %v of %d", m.forwards, b.Want, len(b.Tokens))
+		}
 	}
 	var sum uint64
 	for _, k := range m.keys {
@@ -170,10 +172,15 @@ func (m *toy) Forward(ctx context.Context, b *model.Batch) ([]model.Result, erro
 	m.rows += len(b.Tokens)
 	m.maxRows = max(m.maxRows, len(b.Tokens))
 	var results []model.Result
-	for _, r := range b.Want.Rows {
-		results = append(results, result(m.logits(m.keys[base+int(r)]), b.Want))
+	for _, w := range b.Want {
+		results = append(results, m.result(m.keys[base+int(w.Row)], w.Logits))
 	}
 	return results, nil
+}
+
+// result is that of a row.
+func (m *toy) result(k toyKey, logits bool) model.Result {
+	return result(m.logits(k), int32(m.vocab-1), m.mask, logits)
 }
 
 // verify compares the permanent keys with a fresh causal prefill: fact 3 of

@@ -49,10 +49,10 @@ func (r *replay) Forward(_ context.Context, b *model.Batch) ([]model.Result, err
 			r.t.Fatalf("step %d: rows %v at %v behind %d, want %v, masks %v", r.at, b.Tokens, b.Positions, base, s.Tokens, s.Mask)
 		}
 	}
-	if len(b.Want.Rows) != len(s.Mask)-filled {
-		r.t.Fatalf("step %d: results of rows %v wanted, want those of %d masks", r.at, b.Want.Rows, len(s.Mask)-filled)
+	if len(b.Want) != len(s.Mask)-filled {
+		r.t.Fatalf("step %d: results of rows %v wanted, want those of %d masks", r.at, b.Want, len(s.Mask)-filled)
 	}
-	results := make([]model.Result, len(b.Want.Rows))
+	results := make([]model.Result, len(b.Want))
 	if len(s.Entropy) == 0 {
 		return results, nil // the last step
 	}
@@ -60,10 +60,10 @@ func (r *replay) Forward(_ context.Context, b *model.Batch) ([]model.Result, err
 	for lead < len(s.Mask) && !s.Mask[lead] {
 		lead++
 	}
-	for i, row := range b.Want.Rows {
+	for i, w := range b.Want {
 		results[i] = model.Result{Argmax: 7, Entropy: s.Entropy[i]} // 7 shows where nothing should be filled
 		for _, f := range s.Fill {
-			if int(f[0])+lead+base == int(b.Positions[row]) {
+			if int(f[0])+lead+base == int(b.Positions[w.Row]) {
 				results[i].Argmax = f[1]
 			}
 		}

@@ -56,7 +56,6 @@ func TestVerifiedEqualsAR(t *testing.T) {
 // plainVerified decodes greedily as the pseudo-code of verified.go says, with
 // every mask that it names and none of its savings, and without a cache.
 func plainVerified(m *toy, prompt []int32, o Options) (output []int32, forwards int) {
-	want := model.Want{Limit: o.Vocabulary.Size, Except: o.Vocabulary.MaskID}
 	forward := func(rows []int32) []model.Result {
 		tokens := slices.Concat(prompt, output, rows)
 		positions := make([]int32, len(tokens))
@@ -65,7 +64,7 @@ func plainVerified(m *toy, prompt []int32, o Options) (output []int32, forwards 
 		}
 		var results []model.Result
 		for _, k := range m.run(tokens, positions)[len(tokens)-max(1, len(rows)):] {
-			results = append(results, result(m.logits(k), want))
+			results = append(results, m.result(k, false))
 		}
 		return results
 	}
@@ -146,7 +145,7 @@ func (s *scriptedCausal) Forward(_ context.Context, b *model.Batch) ([]model.Res
 		results = append(results, r)
 	}
 	s.fed = append(s.fed, string(fed))
-	return results[len(results)-len(b.Want.Rows):], nil
+	return results[len(results)-len(b.Want):], nil
 }
 
 // TestVerifiedByHand follows one generation, counters and steps included.

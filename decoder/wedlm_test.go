@@ -38,7 +38,6 @@ func randomPrompt(r *rand.Rand) []int32 {
 // reference decodes greedily by wedlm.go's rule with nothing of it: no cache,
 // slots in a map by position, the prefix computed anew in each step.
 func reference(m *toy, prompt []int32, o Options) (output []int32, steps []Step) {
-	want := model.Want{Limit: o.Vocabulary.Size, Except: o.Vocabulary.MaskID}
 	text := slices.Clone(prompt)
 	limit := len(prompt) + o.MaxTokens // positions from here on never exist
 	filled := map[int]int32{}
@@ -83,7 +82,7 @@ func reference(m *toy, prompt []int32, o Options) (output []int32, steps []Step)
 		cost := map[int]float64{}
 		least := masks[0]
 		for k, p := range masks {
-			r := result(m.logits(keys[len(keys)-len(masks)+k]), want)
+			r := m.result(keys[len(keys)-len(masks)+k], false)
 			step.Entropy = append(step.Entropy, r.Entropy)
 			cost[p] = float64(r.Entropy) + float64(o.PosPenalty)*float64(p-masks[0])
 			if cost[p] < cost[least] {
@@ -101,7 +100,7 @@ func reference(m *toy, prompt []int32, o Options) (output []int32, steps []Step)
 				}
 			}
 			if passes {
-				x := result(m.logits(keys[len(keys)-len(masks)+k]), want).Argmax
+				x := m.result(keys[len(keys)-len(masks)+k], false).Argmax
 				filled[p] = x
 				step.Filled = append(step.Filled, Fill{p - len(text), x})
 			}
@@ -218,8 +217,8 @@ func (s *script) Forward(_ context.Context, b *model.Batch) ([]model.Result, err
 	entropy := s.steps[0]
 	s.steps = s.steps[1:]
 	var results []model.Result
-	for _, r := range b.Want.Rows {
-		p := b.Positions[r] - 1
+	for _, w := range b.Want {
+		p := b.Positions[w.Row] - 1
 		h, ok := entropy[p]
 		if !ok {
 			h = 1

@@ -43,7 +43,7 @@ func (f *scriptedForm) Encode(_ context.Context, p Prompt, answer string) ([]int
 	return make([]int32, len(p.Messages[0].Content)+len(answer)), f.broken
 }
 
-func (f *scriptedForm) Force(n int) (ForcedText, error) {
+func (f *scriptedForm) Force(ctx context.Context, n int) (ForcedText, error) {
 	f.forced++
 	return &scriptedText{f}, nil
 }

@@ -98,7 +98,7 @@ func diverge(ctx context.Context, source Variant, forms []*openForm, tokens []in
 		if i > 0 {
 			v = forms[i-1]
 		}
-		if texts[i], err = v.Force(len(tokens)); err != nil {
+		if texts[i], err = v.Force(ctx, len(tokens)); err != nil {
 			return err
 		}
 		defer texts[i].Close()

@@ -87,7 +87,7 @@ func TestPrompt(t *testing.T) {
 	p := Problem{Question: "What is 1 + 1?"}
 	got := prompt(GSM8K{System: "Be brief."}, shots, p)
 	want := Prompt{Messages: []Message{
-		{"system", "Be brief."}, {"user", shots[0].Question}, {"assistant", shots[0].Answer}, {"user", "What is 1 + 1?"},
+		{Role: "system", Content: "Be brief."}, {Role: "user", Content: shots[0].Question}, {Role: "assistant", Content: shots[0].Answer}, {Role: "user", Content: "What is 1 + 1?"},
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("chat: %+v", got)

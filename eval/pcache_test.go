@@ -102,7 +102,7 @@ func TestPCachePrompt(t *testing.T) {
 	if got := (PCache{Raw: true, System: "s"}).prompt(p); !reflect.DeepEqual(got, Prompt{Raw: "x"}) {
 		t.Errorf("raw: %+v", got)
 	}
-	want := Prompt{Messages: []Message{{"system", "s"}, {"user", "x"}}}
+	want := Prompt{Messages: []Message{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}}
 	if got := (PCache{System: "s"}).prompt(p); !reflect.DeepEqual(got, want) {
 		t.Errorf("chat: %+v", got)
 	}

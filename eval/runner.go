@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"windrow/decoder"
+	"windrow/tokenizer"
 )
 
 // Runner answers one prompt in one setting: a loaded model, or a script in
@@ -18,10 +19,7 @@ type Runner interface {
 }
 
 // Message is one chat turn. Role is "system", "user" or "assistant".
-type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
+type Message = tokenizer.Message
 
 // Prompt is what a model is asked: either chat turns for its template, or raw
 // text where Messages is empty.

@@ -19,12 +19,13 @@ const (
 
 // attendParams is attend.h.metal's AttendParams.
 type attendParams struct {
-	base, rows                    uint32
-	heads, group, dim             uint32
-	capacity, slots, window, keep uint32
-	blocks, parts                 uint32
-	qType, kvType                 uint32
-	scale                         float32
+	base, rows          uint32
+	heads, group, dim   uint32
+	slots, window, keep uint32
+	page, scalePage     uint32
+	blocks, parts       uint32
+	qType, kvType       uint32
+	scale               float32
 }
 
 // mergeParams is attend.metal's MergeParams.
@@ -62,10 +63,11 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	tuned, slice := attendTuned(q, kv, headDim)
 	p := attendParams{
 		base: uint32(base), rows: uint32(rows), heads: uint32(heads), group: uint32(group), dim: uint32(headDim),
-		capacity: uint32(kv.capacity), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
+		slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
 		blocks: attendBlocks, parts: 1, qType: attendType(q.elem.name()), kvType: attendType(kv.name()),
 		scale: float32(float64(scale) * log2e),
 	}
+	p.page, p.scalePage = kv.pageElements()
 	name, sets, streams := "attend", 1, 1
 	if decode {
 		for p.blocks > 1 && int(p.blocks)/2*attendBlock >= vectors {
@@ -90,7 +92,7 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	e.dispatch(dispatch{
 		file: name, kernel: kernel,
 		args: []arg{
-			bind(dst), bind(q), bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(scratch), params(&p),
+			bind(dst), bind(q), bind(kv.k), bind(kv.v), bind(kv.kScales), bind(kv.vScales), bind(scratch), bind(kv.table), params(&p),
 		},
 		threadgroup: attendTile(q, tuned, slice) + int(p.blocks)*streams*attendOwn(q, tuned, slice, decode),
 		groups:      size3{kvHeads, sets * teams, (headDim + slice - 1) / slice}, threads: size3{32 * int(p.blocks) * streams, 1, 1},
@@ -171,7 +173,7 @@ func attendType(name string) uint32 {
 // and values that the span sees, results. Partial results, which decode writes and
 // reads again at once, are not counted.
 func attendCost(q view, kv kvView, base, rows, heads, kvHeads, headDim int) cost {
-	l := backend.KVLayout{Slots: kv.slots, Window: kv.window, Keep: kv.keep}
+	l := backend.Layout{Slots: kv.slots, Window: kv.window, Keep: kv.keep}
 	seen := func(from, index int) int { return index + 1 - from + min(kv.keep, from) }
 	first := l.Visible(base)
 	var pairs int64

@@ -1,7 +1,6 @@
 package metal
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 
@@ -123,7 +122,7 @@ func int8Vector(x []float32) (codes []byte, scales []float32) {
 // reference is attention of one query in float64; a head's elements are those
 // from first on.
 func (s *attendSpan) reference(out []float64, q []float32, keys, values [][]float32, index, first int) {
-	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
+	layout := backend.Layout{Slots: s.slots, Window: s.window, Keep: s.keep}
 	seen := func(i int) bool { return i < s.keep || i >= layout.Visible(index) }
 	scores, most := make([]float64, index+1), math.Inf(-1)
 	for i := range scores {
@@ -149,35 +148,17 @@ func (s *attendSpan) reference(out []float64, q []float32, keys, values [][]floa
 	}
 }
 
-// store puts the case's keys and values in device memory of that capacity;
-// what no index lies in stays NaN, or the bytes 0xff.
-func (s *attendSpan) store(b *bed, capacity int) kvView {
-	kv, groups := s.kv, (s.dim+backend.KVGroup-1)/backend.KVGroup
-	kv.capacity = capacity
-	lines := s.kvHeads * capacity
-	kv.k, kv.v = b.empty(lines*s.dim, kv.k.elem), b.empty(lines*s.dim, kv.k.elem)
-	if kv.dtype == backend.KVInt8 {
-		kv.kScales, kv.vScales = b.empty(lines*groups, elemF32), b.empty(lines*groups, elemF32)
-	}
-	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
-	put := func(to, scales view, x []float32, index int) {
+// store puts the case's keys and values in device memory, in pages of either order.
+func (s *attendSpan) store(b *bed, slots int, ascend bool) kvView {
+	layout := backend.KeysLayout(2, s.kvHeads, s.dim, s.kv.dtype, s.slots)
+	layout.Window, layout.Keep = s.window, s.keep
+	pages := b.pages(layout, slots, ascend)
+	for i := range s.keys {
 		for h := range s.kvHeads {
-			line, vector := h*capacity+layout.Slot(index), x[h*s.dim:(h+1)*s.dim]
-			at := to.at(line * s.dim * to.elem.size()).bytes()
-			if kv.dtype != backend.KVInt8 {
-				quant.Blocks(at[:s.dim*to.elem.size()], dtypeOf(to.elem), vector)
-				continue
-			}
-			codes, factors := int8Vector(vector)
-			copy(at, codes)
-			for i, f := range factors {
-				binary.LittleEndian.PutUint32(scales.at(4*(line*groups+i)).bytes(), math.Float32bits(f))
-			}
+			from, to := h*s.dim, (h+1)*s.dim
+			pages.put(pages.k, pages.kScales, h, layout.Slot(i), s.keys[i][from:to])
+			pages.put(pages.v, pages.vScales, h, layout.Slot(i), s.values[i][from:to])
 		}
 	}
-	for i := range s.keys {
-		put(kv.k, kv.kScales, s.keys[i], i)
-		put(kv.v, kv.vScales, s.values[i], i)
-	}
-	return kv
+	return pages.kvView
 }

@@ -127,29 +127,29 @@ func (s *attendSpan) near(got []float32) error {
 	return nil
 }
 
-// capacity is what a storage that grows may have for the case's indices.
-func (s *attendSpan) capacity() int { return min(s.context, s.slots) }
+// held is how many slots hold something.
+func (s *attendSpan) held() int { return min(s.context, s.slots) }
 
 func checkPrefill(b *bed, s *attendSpan) error {
-	got, err := s.run(b, b.values(s.q, s.queries), s.store(b, s.capacity()), 0, s.rows, false)
+	got, err := s.run(b, b.values(s.q, s.queries), s.store(b, s.held(), false), 0, s.rows, false)
 	if err != nil {
 		return err
 	}
 	return s.near(got)
 }
 
-// checkDecode also compares rows in spans of other numbers of blocks, in storage of
-// another capacity, with the bits that they had.
+// checkDecode also compares rows in spans of other numbers of blocks, in other pages,
+// with the bits that they had.
 func checkDecode(b *bed, s *attendSpan) error {
 	q := b.values(s.q, s.queries)
-	got, err := s.run(b, q, s.store(b, s.capacity()), 0, s.rows, true)
+	got, err := s.run(b, q, s.store(b, s.held(), false), 0, s.rows, true)
 	if err != nil {
 		return err
 	}
 	if err := s.near(got); err != nil {
 		return err
 	}
-	roomy := s.store(b, s.slots)
+	roomy := s.store(b, s.slots, true)
 	for _, n := range []int{1, 2, 7, 16} {
 		skip := n * (s.rows - n) / 16 // from the first rows to the last
 		if n > s.rows {

@@ -31,11 +31,15 @@ type Backend struct {
 	info    driver.Info
 	exact   bool
 	weights *weights
-	kvs     map[*kv]bool // that are open
+	stored  map[*storage]bool // that are open
+	pools   map[int]*pool     // by the bytes of a page
+	budget  backend.Budget
 	arena   arena
-	step    view // tokens, angles and wanted rows of a forward
-	room    int  // bytes of step
-	pass    pass
+	tables  []*rotationTable
+	step    view     // tokens, positions, wanted rows and tables of pages of a forward
+	room    int      // bytes of step
+	staged  []byte   // what the host puts there
+	running *forward // from its Start to the end of its Wait
 }
 
 // New opens the GPU. Its error is one line that says what is missing: macOS, an
@@ -61,7 +65,7 @@ func newBackend(g *gpu, o Options) *Backend {
 func overMemory(m memory, o Options) *Backend {
 	return &Backend{
 		memory: m, close: func() error { return nil }, exact: o.Exact,
-		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{}, arena: arena{least: arenaChunkBytes},
+		weights: newWeights(m, o.Mapped, o.Largest), stored: map[*storage]bool{}, pools: map[int]*pool{}, arena: arena{least: arenaChunkBytes},
 	}
 }
 
@@ -73,10 +77,10 @@ var ErrNoDevice = driver.ErrNoDevice
 func (b *Backend) Name() string { return "metal" }
 
 const (
-	// invariantRows is how many rows of a sequence a decode pass may have.
+	// invariantRows is how many rows of a sequence a decode forward may have.
 	invariantRows = 32
-	// promptRows is how many rows of a prompt one pass should carry: enough that
-	// matrices are multiplied in large tiles, few enough that the pass of an 8B model
+	// promptRows is how many rows of a prompt one forward should carry: enough that
+	// matrices are multiplied in large tiles, few enough that the forward of an 8B model
 	// (1.8 · 10¹² operations) is one command buffer (submitFLOPs).
 	promptRows = 128
 )
@@ -107,8 +111,15 @@ func (b *Backend) Close() error {
 	if b.memory == nil {
 		return nil
 	}
-	for c := range b.kvs {
+	b.settle()
+	for c := range b.stored {
 		c.Close()
+	}
+	for _, p := range b.pools {
+		p.close()
+	}
+	for _, t := range b.tables {
+		t.free()
 	}
 	b.weights.close()
 	b.arena.free(b.memory)

@@ -86,17 +86,30 @@ func (d *device) free(v view) {
 func (v view) bytes() []byte { return v.buffer.Bytes()[v.offset:] }
 
 // encode hands the dispatches of f to the GPU in one command buffer and waits.
-// The first error of any of them stops all: nothing runs then.
-func (d *device) encode(f func(e encoder)) (err error) {
+func (d *device) encode(f func(e encoder)) error {
 	d.seconds = 0
+	commands, err := d.submit(f)
+	if err != nil {
+		return err
+	}
+	return d.wait(commands)
+}
+
+// submit hands the dispatches of f to the GPU in one command buffer. The first
+// error of any of them stops all: nothing runs then.
+func (d *device) submit(f func(e encoder)) (commands *driver.CommandBuffer, err error) {
 	d.rt.Pool(func() {
-		var commands *driver.CommandBuffer
-		if commands, err = d.metal.NewCommandBuffer(); err != nil {
+		c, failed := d.metal.NewCommandBuffer()
+		if err = failed; err != nil {
 			return
 		}
-		defer commands.Discard() // unless waited for: after an error, or a panic of f
+		defer func() {
+			if commands == nil { // after an error, or a panic of f
+				c.Discard()
+			}
+		}()
 		e := deviceEncoder{device: d}
-		if e.list, err = commands.Encoder(); err != nil {
+		if e.list, err = c.Encoder(); err != nil {
 			return
 		}
 		f(&e)
@@ -104,11 +117,16 @@ func (d *device) encode(f func(e encoder)) (err error) {
 			return
 		}
 		e.list.End()
-		commands.Commit()
-		var times driver.Times
-		times, err = commands.Wait()
-		d.seconds = times.End - times.Start
+		c.Commit()
+		commands = c
 	})
+	return commands, err
+}
+
+// wait waits for what was submitted.
+func (d *device) wait(commands *driver.CommandBuffer) error {
+	times, err := commands.Wait()
+	d.seconds = times.End - times.Start
 	return err
 }
 

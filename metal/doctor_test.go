@@ -145,11 +145,11 @@ func TestDoctorRates(t *testing.T) {
 	}
 }
 
-// Compile finds what the first forward would: nothing wrong, or the compiler's
+// CompileSources finds what the first forward would: nothing wrong, or the compiler's
 // refusal.
-func TestCompile(t *testing.T) {
+func TestCompileSources(t *testing.T) {
 	b := emulatedWith(t, fakeobjc.Options{})
-	if err := b.Compile([]backend.DType{backend.BF16, backend.Affine4}); err != nil {
+	if err := b.CompileSources([]backend.DType{backend.BF16, backend.Affine4}); err != nil {
 		t.Error(err)
 	}
 	fake := fakeobjc.New(fakeobjc.Options{Compile: func(source string, _ bool) (fakeobjc.Library, error) {
@@ -164,7 +164,7 @@ func TestCompile(t *testing.T) {
 	}
 	refused := newBackend(g, Options{})
 	defer refused.Close()
-	if err := refused.Compile(nil); err == nil || !strings.Contains(err.Error(), "embed.metal does not compile: program_source:7:3: error: no such thing") {
+	if err := refused.CompileSources(nil); err == nil || !strings.Contains(err.Error(), "embed.metal does not compile: program_source:7:3: error: no such thing") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"context"
 	"strings"
 
 	"windrow/backend"
@@ -65,14 +66,15 @@ func (m *dryMemory) alloc(_ int, e elem) (view, error) { return view{buffer: m.b
 func (m *dryMemory) wrap([]byte) (view, error) {
 	return view{buffer: m.buffer, elem: elemBytes}, nil
 }
-func (m *dryMemory) free(view)              {}
-func (m *dryMemory) bytes(view, int) []byte { return nil }
-func (m *dryMemory) maxBuffer() int         { return 1 << 40 }
+func (m *dryMemory) region() (region, error) { return dryRegion{m}, nil }
+func (m *dryMemory) free(view)               {}
+func (m *dryMemory) bytes(view, int) []byte  { return nil }
+func (m *dryMemory) maxBuffer() int          { return 1 << 40 }
 
-func (m *dryMemory) encode(f func(e encoder)) error {
+func (m *dryMemory) submit(_ context.Context, f func(e encoder)) (wait func() error, err error) {
 	m.count.Submits++
 	f(m)
-	return nil
+	return func() error { return nil }, nil
 }
 
 func (m *dryMemory) dispatch(d dispatch) {
@@ -83,3 +85,8 @@ func (m *dryMemory) dispatch(d dispatch) {
 	c.FLOPs += d.cost.flops
 	m.log = append(m.log, d)
 }
+
+type dryRegion struct{ memory *dryMemory }
+
+func (r dryRegion) grow(n int) (view, error) { return r.memory.alloc(n, elemBytes) }
+func (r dryRegion) free()                    {}

@@ -45,7 +45,7 @@ func loadSmall(t *testing.T, b backend.Backend) *model.Model {
 	return m
 }
 
-// Prefill in one pass and one row a pass agree with the golden tensors within
+// Prefill in one forward and one row a forward agree with the golden tensors within
 // the tolerances of docs/metal.md, and so with each other: the kernels of
 // prefill and those of decoding are others.
 func TestBatchedPrefillEqualsPerToken(t *testing.T) {
@@ -85,12 +85,12 @@ func TestBatchedPrefillEqualsPerToken(t *testing.T) {
 	}
 }
 
-// step is a batch of rows of one sequence.
-func step(c *model.Cache, ids []int32) *model.Batch {
-	b := &model.Batch{Tokens: ids, Spans: []model.Span{{Cache: c, Rows: len(ids)}}, Want: model.Want{TopK: 2, Logits: true, Except: -1}}
+// batchOf is rows of one sequence, whose results are all wanted.
+func batchOf(c *model.Cache, ids []int32) *model.Batch {
+	b := &model.Batch{Tokens: ids, Spans: []model.Span{{Cache: c, Rows: len(ids)}}}
 	for i := range ids {
 		b.Positions = append(b.Positions, int32(c.Base()+i))
-		b.Want.Rows = append(b.Want.Rows, int32(i))
+		b.Want = append(b.Want, model.Wanted{Row: int32(i), TopK: 2, Logits: true})
 	}
 	return b
 }
@@ -113,7 +113,7 @@ func TestOneSynchronisationPerStep(t *testing.T) {
 			}
 		}
 		count(&before)
-		if _, err := m.Forward(t.Context(), step(c, make([]int32, rows))); err != nil {
+		if _, err := m.Forward(t.Context(), batchOf(c, make([]int32, rows))); err != nil {
 			t.Fatal(err)
 		}
 		count(&after)
@@ -144,14 +144,14 @@ func TestMappedWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		wrapped[i] = fake.Count("newBufferWithBytesNoCopy:length:options:deallocator:")
 		c, err := m.NewCache(model.CacheOptions{Capacity: 20, MaxRows: 20, DType: backend.KVF32})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if results[i], err = m.Forward(t.Context(), step(c, []int32{3, 1, 4, 1, 5})); err != nil {
+		if results[i], err = m.Forward(t.Context(), batchOf(c, []int32{3, 1, 4, 1, 5})); err != nil {
 			t.Fatal(err)
 		}
-		wrapped[i] = fake.Count("newBufferWithBytesNoCopy:length:options:deallocator:")
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -213,44 +213,18 @@ func TestTwoGenerationsAtOnce(t *testing.T) {
 	}
 }
 
-// A pass that fails, and one that is cancelled, leave the backend usable.
-func TestFailedPass(t *testing.T) {
-	b := openBackend(t, false)
-	p, err := b.Begin(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := p.Buffer(8)
-	table, err := b.Matrix(backend.Tensor{Name: "w", DType: backend.F32, Shape: []int{3, 8}, Data: make([]byte, 96)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Begin(1); err == nil {
-		t.Error("two passes at once: want an error")
-	}
-	p.Embed(x, table, []int32{0, 3})
-	if p.End() == nil {
-		t.Error("a token past the table: want an error")
-	}
-	if p, err = b.Begin(2); err != nil {
-		t.Fatal(err)
-	}
-	x = p.Buffer(8)
-	p.Embed(x, table, []int32{0, 2})
-	if got := p.Read(x); len(got) != 16 || got[0] != 0 {
-		t.Errorf("read %v", got)
-	}
-	if err := p.End(); err != nil {
-		t.Error(err)
-	}
-}
-
 // emulatedWith is a backend on a machine with bounds or faults.
 func emulatedWith(t *testing.T, o fakeobjc.Options) *Backend {
 	t.Helper()
 	emulator.Available(t)
 	o.Compile = fakeobjc.Emulated(emulator.Plain, 0)
-	g, err := newGPU(driver.New(fakeobjc.Start(t, o)))
+	return backendOn(t, fakeobjc.Start(t, o))
+}
+
+// backendOn is a backend on a machine.
+func backendOn(t *testing.T, f *fakeobjc.Fake) *Backend {
+	t.Helper()
+	g, err := newGPU(driver.New(f))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +248,7 @@ func TestFailedSubmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := m.Forward(t.Context(), step(c, []int32{3, 1, 4}))
+		results, err := m.Forward(t.Context(), batchOf(c, []int32{3, 1, 4}))
 		if (err != nil) != (i == 1) || err != nil && strings.Contains(err.Error(), "\n") {
 			t.Fatalf("forward %d: error %v", i, err)
 		}
@@ -288,7 +262,7 @@ func TestFailedSubmission(t *testing.T) {
 	}
 }
 
-// Where memory ends, loading, storage and passes fail with an error, and
+// Where memory ends, loading, storage and forwards fail with an error, and
 // everything can be closed.
 func TestOutOfMemory(t *testing.T) {
 	source := backendtest.Source(t, goldenDir, smallModel)
@@ -345,12 +319,11 @@ func TestForwardStaysInItsBuffers(t *testing.T) {
 		for _, rows := range [][]int{{35, 3}, {7, 9}, {1, 1}} {
 			var all model.Batch
 			for i, n := range rows {
-				one := step(caches[i], make([]int32, n))
+				one := batchOf(caches[i], make([]int32, n))
 				all.Spans = append(all.Spans, model.Span{Cache: caches[i], First: len(all.Tokens), Rows: n})
 				all.Tokens, all.Positions = append(all.Tokens, one.Tokens...), append(all.Positions, one.Positions...)
-				all.Want.Rows = append(all.Want.Rows, int32(len(all.Tokens)-1))
+				all.Want = append(all.Want, model.Wanted{Row: int32(len(all.Tokens) - 1)})
 			}
-			all.Want.Except = -1
 			if _, err := m.Forward(t.Context(), &all); err != nil {
 				t.Fatalf("%v, rows %v: %v", dt, rows, err)
 			}

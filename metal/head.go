@@ -1,8 +1,6 @@
 package metal
 
 import (
-	"slices"
-
 	"windrow/backend"
 )
 
@@ -10,89 +8,112 @@ import (
 // logits are 78 MB.
 const headRows = 128
 
-// Results norms the wanted rows, multiplies them with the head, and returns
-// the statistics of each row's logits.
-func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head backend.Matrix, w backend.Want) ([]backend.Result, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
-	xb, nw, h := x.(*buffer), norm.(*vector), head.(*matrix)
-	if h.in != xb.width || nw.n != xb.width {
-		p.fail("results: norm %d and head %d for width %d", nw.n, h.in, xb.width)
-		return nil, p.err
-	}
-	limit, err := w.Check(p.rows, h.out)
-	if err != nil {
-		p.fail("%w", err)
-		return nil, p.err
-	}
-	results := make([]backend.Result, 0, len(w.Rows))
-	for rows := range slices.Chunk(w.Rows, headRows) {
-		part, err := p.head(xb, nw, eps, h, w, limit, rows)
-		if err != nil {
-			if p.err == nil {
-				p.fail("%w", err)
-			}
-			return nil, p.err
-		}
-		results = append(results, part...)
-	}
-	return results, nil
+// head is the head of a program.
+type head struct {
+	linear
+	norm view
+	eps  float32
+	bars backend.Bars
 }
 
-// head runs the head on at most headRows rows.
-func (p *pass) head(x *buffer, norm *vector, eps float32, h *matrix, w backend.Want, limit int, rows []int32) ([]backend.Result, error) {
-	n, top := len(rows), max(1, min(w.TopK, mostTop, h.out))
-	y := linear{weight: h.weight}
+func (f *forward) addHead(o *backend.Op) error {
+	h := &head{eps: o.Eps, bars: o.Bars}
+	var err error
+	if h.linear, err = f.linearOf(o, o.Weights[0]); err != nil {
+		return err
+	}
+	if h.norm, err = f.vectorOf(o, o.Norm); err != nil {
+		return err
+	}
+	f.head = h
+	f.add(o, op{src: o.Src, reads: asF32, head: h})
+	return nil
+}
+
+// headRun is how far the head of a forward is. It takes a chunk of the wanted rows
+// at a time, in the same places.
+type headRun struct {
+	states, logits, partials, out view
+
+	taken   int // wanted rows whose results are known
+	encoded int // those after them that the GPU is at
+	top     int // candidates that it finds of each
+}
+
+// takeHead takes memory for a chunk of the wanted rows.
+func (r *run) takeHead() error {
+	h, b := r.f.head, r.f.b
+	n, top := min(len(r.want), headRows), 1
+	for _, w := range r.want {
+		top = max(top, min(w.TopK, mostTop, h.out))
+	}
 	normed := elemF32
-	if p.operand(y) == asBF16 {
+	if b.operand(h.linear) == asBF16 {
 		normed = elemBF16
 	}
-	memory, arena := p.b.memory, &p.b.arena
-	var places [4]view
-	for i, s := range []struct {
+	for _, p := range []struct {
+		to    *view
 		bytes int
 		elem  elem
 	}{
-		{n * x.width * normed.size(), normed}, {4 * n * h.out, elemF32},
-		{partialBytes(n, h.out, top), elemBytes}, {n * resultBytes(top), elemBytes},
+		{&r.head.states, n * h.in * normed.size(), normed}, {&r.head.logits, 4 * n * h.out, elemF32},
+		{&r.head.partials, partialBytes(n, h.out, top), elemBytes}, {&r.head.out, n * resultBytes(top), elemBytes},
 	} {
 		var err error
-		if places[i], err = arena.take(memory, s.bytes, s.elem); err != nil {
-			return nil, err
+		if *p.to, err = b.arena.take(b.memory, p.bytes, p.elem); err != nil {
+			return err
 		}
 	}
-	states, logits, partials, out := places[0], places[1], places[2], places[3]
-	want := stage(p, rows)
-	// Rows of the head are those of decode passes wherever there are few.
-	decode := p.decode || n <= invariantRows
-	p.record(op{src: []*buffer{x}, reads: asF32, run: func(e encoder, _, src []view, _ view) {
-		rmsNormWanted(e, states, src[0], norm.data, p.said(want, elemU32), n, x.width, eps)
-		project(e, []view{logits}, states, n, []linear{y}, decode)
-		rowResults(e, out, partials, logits, n, h.out, limit, int(w.Except), top)
-	}})
-	p.flush(nil)
-	if p.err != nil {
-		return nil, p.err
+	r.results = make([]backend.Result, 0, len(r.want))
+	return nil
+}
+
+// encodeHead norms the next wanted rows of x, multiplies them with the head, and
+// takes the statistics of each row's logits.
+func (r *run) encodeHead(e encoder, h *head, x view) {
+	y := &r.head
+	chunk := r.want[y.taken:min(len(r.want), y.taken+headRows)]
+	n := len(chunk)
+	y.encoded, y.top = n, 1
+	for _, w := range chunk {
+		y.top = max(y.top, min(w.TopK, mostTop, h.out))
 	}
-	var z []float32
-	if w.Logits || w.TopK > mostTop {
-		z = make([]float32, n*h.out)
-		floats(z, memory.bytes(logits, 4*len(z)))
+	// Rows of the head are those of decode forwards wherever there are few.
+	decode := r.decode || n <= invariantRows
+	rmsNormWanted(e, y.states, x, h.norm, r.wanted.at(4*y.taken), n, h.in, h.eps)
+	project(e, []view{y.logits}, y.states, n, []linear{h.linear}, decode)
+	rowResults(e, y.out, y.partials, y.logits, n, h.out, int(h.bars.Limit), int(h.bars.Except), y.top)
+	if y.taken+n == len(r.want) {
+		r.next++
 	}
-	data := memory.bytes(out, n*resultBytes(top))
+}
+
+// collectHead takes the results that the GPU has made.
+func (r *run) collectHead() error {
+	y, h, memory := &r.head, r.f.head, r.f.b.memory
+	n := y.encoded
+	chunk := r.want[y.taken : y.taken+n]
+	y.taken, y.encoded = y.taken+n, 0
+	data := memory.bytes(y.out, n*resultBytes(y.top))
 	if data == nil { // only costs are counted
-		return make([]backend.Result, n), nil
+		r.results = append(r.results, make([]backend.Result, n)...)
+		return nil
 	}
-	results, err := decodeResults(data, n, top)
+	results, err := decodeResults(data, n, y.top)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range results {
-		r := &results[i]
-		if err := w.Finish(r, rows[i], backend.LogitsOf(z, i, h.out), limit, mostTop); err != nil {
-			return nil, err
+		w := &chunk[i]
+		var z []float32
+		if w.NeedsLogits(mostTop) {
+			z = make([]float32, h.out)
+			floats(z, memory.bytes(y.logits.at(4*i*h.out), 4*h.out))
+		}
+		if err := w.Finish(&results[i], z, h.bars, mostTop); err != nil {
+			return err
 		}
 	}
-	return results, nil
+	r.results = append(r.results, results...)
+	return nil
 }

@@ -8,13 +8,17 @@ import (
 )
 
 // matrix is a weight [out, in] as the checkpoint has it.
-type matrix struct{ weight }
+type matrix struct {
+	b *Backend
+	weight
+}
 
 func (m *matrix) Out() int { return m.out }
 func (m *matrix) In() int  { return m.in }
 
 // vector is a weight [n] in f32.
 type vector struct {
+	b    *Backend
 	n    int
 	data view
 }
@@ -34,7 +38,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, err
 	}
 	t = quant.Convert(t, b.exact)
-	m := &matrix{weight{dtype: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}}
+	m := &matrix{b, weight{dtype: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}}
 	var err error
 	if m.data, err = b.weights.place(t.Data, weightElem(t.DType)); err == nil && t.DType.Affine() {
 		if m.scales, err = b.weights.place(t.Scales, elemBF16); err == nil {
@@ -76,5 +80,5 @@ func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	return &vector{n: n, data: v}, nil
+	return &vector{b: b, n: n, data: v}, nil
 }

@@ -2,9 +2,9 @@ package metal
 
 import "sync/atomic"
 
-// useMatvec has single rows of decode passes multiplied by kernels that sum in
+// useMatvec has single rows of decode forwards multiplied by kernels that sum in
 // another order than those of windows: plain decoding is faster, and a row's
-// bits depend on whether it comes alone. It is set before the first pass.
+// bits depend on whether it comes alone. It is set before the first forward.
 var useMatvec atomic.Bool
 
 // matvecOutputs is the outputs of a simdgroup, half of them of the gate where

@@ -1,6 +1,11 @@
 package metal
 
-import "cmp"
+import (
+	"cmp"
+	"context"
+
+	"windrow/metal/driver"
+)
 
 // memory is where a backend keeps what kernels work on, and how it submits
 // them: a GPU, or a count of what one would do.
@@ -10,11 +15,14 @@ type memory interface {
 	// wrap shares the host's memory, whole pages, which must stay until they are
 	// freed.
 	wrap(pages []byte) (view, error)
+	// region is memory that grows, empty as yet.
+	region() (region, error)
 	free(v view)
 	// bytes is the host's side of n bytes of v; nil where only costs are counted.
 	bytes(v view, n int) []byte
-	// encode submits what f dispatches, in order, and waits for it.
-	encode(f func(e encoder)) error
+	// submit hands what f dispatches to the GPU, in order; after an error none of it
+	// runs. wait, which must be called, waits for it.
+	submit(ctx context.Context, f func(e encoder)) (wait func() error, err error)
 	// maxBuffer is the largest number of bytes of one buffer.
 	maxBuffer() int
 }
@@ -37,15 +45,22 @@ func (m gpuMemory) free(v view) { _ = m.gpu.do(func() { m.gpu.device.free(v) }) 
 
 func (m gpuMemory) bytes(v view, n int) []byte { return v.bytes()[:n] }
 
-func (m gpuMemory) encode(f func(e encoder)) (err error) {
-	closed := m.gpu.do(func() { err = m.gpu.device.encode(f) })
-	return cmp.Or(closed, err)
+func (m gpuMemory) submit(ctx context.Context, f func(e encoder)) (wait func() error, err error) {
+	var commands *driver.CommandBuffer
+	closed := m.gpu.doContext(ctx, func() { commands, err = m.gpu.device.submit(f) })
+	if err = cmp.Or(closed, err); err != nil {
+		return nil, err
+	}
+	return func() (err error) {
+		closed := m.gpu.do(func() { err = m.gpu.device.wait(commands) })
+		return cmp.Or(closed, err)
+	}, nil
 }
 
 func (m gpuMemory) maxBuffer() int { return m.gpu.device.info.MaxBufferLength }
 
-// arena gives the activations of a pass their places, in memory that is kept
-// for the next pass.
+// arena gives the activations of a forward their places, in memory that is kept
+// for the next.
 type arena struct {
 	chunks []arenaChunk
 	at     int // chunk in use

@@ -2,6 +2,7 @@ package metal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/edsrzf/mmap-go"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/metal/driver"
 )
 
@@ -43,12 +45,35 @@ func (m *hostMemory) wrap(pages []byte) (view, error) {
 	return m.add(pages, elemBytes)
 }
 
+func (m *hostMemory) region() (region, error) { return &hostRegion{memory: m}, nil }
+
+// hostRegion is memory that grows by a copy.
+type hostRegion struct {
+	memory *hostMemory
+	data   view
+}
+
+func (r *hostRegion) grow(n int) (view, error) {
+	v, err := r.memory.alloc(n, elemBytes)
+	if err != nil {
+		return view{}, err
+	}
+	copy(r.memory.buffers[v.buffer], r.memory.buffers[r.data.buffer])
+	r.free()
+	r.data = v
+	return v, nil
+}
+
+func (r *hostRegion) free() { r.memory.free(r.data) }
+
 func (m *hostMemory) free(v view) { delete(m.buffers, v.buffer) }
 
 func (m *hostMemory) bytes(v view, n int) []byte { return m.buffers[v.buffer][v.offset : v.offset+n] }
 
-func (m *hostMemory) encode(func(e encoder)) error { return errors.New("no device") }
-func (m *hostMemory) maxBuffer() int               { return m.most }
+func (m *hostMemory) submit(context.Context, func(e encoder)) (func() error, error) {
+	return nil, errors.New("no device")
+}
+func (m *hostMemory) maxBuffer() int { return m.most }
 
 // mapped is memory at a page border of the system that ends inside of a page.
 func mapped(t *testing.T, n int) []byte {
@@ -153,88 +178,15 @@ func TestWeightsCopies(t *testing.T) {
 	}
 }
 
-// Storage grows by doubling and keeps every slot of every layer, and its parts
-// do not overlap.
-func TestKVGrows(t *testing.T) {
-	for _, dt := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
-		m := newHostMemory(1 << 30)
-		b := overMemory(m, Options{})
-		l := backend.KVLayout{Layers: 3, KVHeads: 2, HeadDim: 70, DType: dt, Slots: 700}
-		made, err := b.NewKV(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := made.(*kv)
-		// parts lists the slots of one layer, each a few bytes of memory.
-		parts := func() (list [][]byte) {
-			for i := range l.Layers {
-				y := c.layer(i)
-				for j, v := range []view{y.k, y.v, y.kScales, y.vScales} {
-					size := map[backend.KVType]int{backend.KVF32: 280, backend.KVBF16: 140, backend.KVInt8: 70}[dt]
-					if j >= 2 {
-						size = 8 // two groups
-						if v.buffer == nil {
-							continue
-						}
-					}
-					for h := range l.KVHeads {
-						for s := range c.capacity {
-							list = append(list, m.bytes(v.at((h*c.capacity+s)*size), size))
-						}
-					}
-				}
-			}
-			return list
-		}
-		held, marks := 0, map[int]byte{} // by part and slot
-		for _, to := range []int{1, 64, 65, 300, 301, 700} {
-			if err := c.reserve(to); err != nil {
-				t.Fatal(err)
-			}
-			if c.capacity < to || c.capacity > max(64, min(2*to, l.Slots)) {
-				t.Errorf("%v: capacity %d for %d slots", dt, c.capacity, to)
-			}
-			if got := c.Bytes(); got != int64(c.capacity)*l.BytesPerToken() {
-				t.Errorf("%v: %d bytes", dt, got)
-			}
-			list := parts()
-			for i, p := range list {
-				part, slot := i/c.capacity, i%c.capacity
-				if slot < held && (p[0] != marks[part*1000+slot] || p[len(p)-1] != marks[part*1000+slot]) {
-					t.Fatalf("%v: part %d slot %d is lost at capacity %d", dt, part, slot, c.capacity)
-				}
-			}
-			for i, p := range list {
-				mark := byte(i*31 + to)
-				marks[i/c.capacity*1000+i%c.capacity] = mark
-				for j := range p {
-					p[j] = mark
-				}
-			}
-			for i, p := range list { // nothing was written over
-				if mark := byte(i*31 + to); p[0] != mark || p[len(p)-1] != mark {
-					t.Fatalf("%v: part %d overlaps another at capacity %d", dt, i, c.capacity)
-				}
-			}
-			held = c.capacity
-		}
-		made.Close()
-		made.Close()
-		if len(m.buffers) != 0 || c.Bytes() != 0 {
-			t.Errorf("%v: %d buffers, %d bytes after Close", dt, len(m.buffers), c.Bytes())
-		}
-	}
-}
-
 // Closing a backend closes what is still open in it, once.
 func TestBackendCloses(t *testing.T) {
 	m := newHostMemory(1 << 30)
 	b := overMemory(m, Options{})
-	c, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 10})
+	c, err := b.NewStorage(backend.KeysLayout(1, 1, 4, backend.KVF32, 10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.(*kv).reserve(5); err != nil {
+	if err := c.Reserve(5); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err != nil {
@@ -246,11 +198,23 @@ func TestBackendCloses(t *testing.T) {
 		}
 	}
 	c.Close()
+	if err := c.Reserve(5); !errors.Is(err, paging.ErrClosed) {
+		t.Errorf("a page after Close: %v", err)
+	}
+	if _, err := b.NewStorage(backend.KeysLayout(1, 1, 4, backend.KVF32, 10)); !errors.Is(err, errClosed) {
+		t.Errorf("storage after Close: %v", err)
+	}
+	if used, _ := b.Budget().Used(); used != 0 {
+		t.Errorf("%d bytes are taken after Close", used)
+	}
 	if len(m.buffers) != 0 {
 		t.Errorf("%d buffers are left", len(m.buffers))
 	}
-	if _, err := b.Begin(1); err == nil {
-		t.Error("a forward after Close: want an error")
+	if _, err := b.Compile(new(backend.Program)); !errors.Is(err, errClosed) {
+		t.Errorf("a program after Close: %v", err)
+	}
+	if _, err := b.Rotation(nil, 1); !errors.Is(err, errClosed) {
+		t.Errorf("a rotation after Close: %v", err)
 	}
 	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err == nil {
 		t.Error("a weight after Close: want an error")

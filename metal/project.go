@@ -6,11 +6,11 @@ import (
 	"windrow/backend"
 )
 
-// windowRows is how many rows the kernels of decode passes take at a time.
+// windowRows is how many rows the kernels of decode forwards take at a time.
 const windowRows = 32
 
 // splits is how many simdgroups share the inputs of a block of outputs in
-// decode passes. The order of a row's sums depends on it: it follows from the
+// decode forwards. The order of a row's sums depends on it: it follows from the
 // shape of the weights alone.
 const splits = 4
 
@@ -18,7 +18,7 @@ const splits = 4
 // half of the outputs are of the gate where there is one.
 type projectTile struct{ outputs, rows int }
 
-// windowTiles are those of decode passes, for up to so many rows each. The
+// windowTiles are those of decode forwards, for up to so many rows each. The
 // fewer rows, the more outputs take turns with them in registers: 32 outputs
 // × 8 or 16 rows, or 16 × 32.
 var windowTiles = [...]projectTile{{32, 8}, {32, 16}, {16, windowRows}}
@@ -32,7 +32,7 @@ func (t projectTile) bytes() int { return (t.outputs + t.rows) * lineBytes }
 
 // project computes dst[i] = x·w[i]ᵀ + bias, [rows, out]. x, [rows, in], is f32
 // or bf16; sums are f32, over weights of exact values. Weights of one format
-// are one dispatch, three at most. In a decode pass a row's bits do not depend
+// are one dispatch, three at most. In a decode forward a row's bits do not depend
 // on the number of rows; more than windowRows are cut to windows then.
 //
 // Packed affine words begin at a multiple of 4 bytes, and x of quantised weights
@@ -103,7 +103,7 @@ func (p projection) encode(e encoder) {
 
 // ragged reports whether rows of floats or their places are no whole multiples of
 // what is loaded at once: they have a kernel of their own. Quantised rows never
-// are, in memory of passes; of other places it would be a mistake.
+// are, in memory of forwards; of other places it would be a mistake.
 func (p projection) ragged() bool {
 	ragged := p.w[0].in%8 != 0 || p.x.offset%16 != 0
 	for _, w := range p.w {

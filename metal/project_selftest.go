@@ -230,8 +230,8 @@ func checkMatvec(d *device, f projectFormat, x elem) error {
 	return nil
 }
 
-// checkRowBits compares the bits of each row of a decode pass with those of
-// the row in a pass of windowRows, whatever tile takes it.
+// checkRowBits compares the bits of each row of a decode forward with those of
+// the row in a forward of windowRows, whatever tile takes it.
 func checkRowBits(d *device, f projectFormat, x elem) error {
 	const out, rows = 20, 2*windowRows + 6
 	in := f.in[len(f.in)-1]

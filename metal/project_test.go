@@ -11,7 +11,7 @@ func testLinear(dt backend.DType, group, out, in int) linear {
 	return linear{weight: weight{dtype: dt, out: out, in: in, group: group, data: view{elem: elemBytes}}}
 }
 
-// Each number of rows has its kernel, and windows of a decode pass are never
+// Each number of rows has its kernel, and windows of a decode forward are never
 // multiplied by the kernels of prefill.
 func TestProjectKernels(t *testing.T) {
 	w, x, dst := testLinear(backend.Affine4, 64, 4096, 2048), view{elem: elemBF16}, view{elem: elemF32}

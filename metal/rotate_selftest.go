@@ -1,7 +1,6 @@
 package metal
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,22 +17,28 @@ func init() {
 
 // rotateCase is a span: of a rotating layout where window is not 0.
 type rotateCase struct {
-	dim, heads, kvHeads                 int
-	norm                                bool
-	base, rows                          int
-	capacity, slots, window, keep, wrap int // wrap: the first row whose slot lies before that of its predecessor; 0: none
+	dim, heads, kvHeads       int
+	pairs                     int // 0: half of dim
+	norm                      bool
+	base, rows                int
+	slots, window, keep, wrap int // wrap: the first row whose slot lies before that of its predecessor; 0: none
 }
 
 var rotateCases = []rotateCase{
-	{dim: 2, heads: 3, kvHeads: 1, rows: 1, capacity: 1, slots: 9},
-	{dim: 6, heads: 2, kvHeads: 2, norm: true, base: 3, rows: 5, capacity: 8, slots: 20},
-	{dim: 64, heads: 4, kvHeads: 2, norm: true, base: 43, rows: 10, capacity: 50, slots: 50, window: 40, keep: 3, wrap: 7},
-	{dim: 64, heads: 1, kvHeads: 1, base: 1000, rows: 2, capacity: 50, slots: 50, window: 40, keep: 3},
-	{dim: 64, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 4, capacity: 16, slots: 50, window: 40, keep: 3},
-	{dim: 80, heads: 3, kvHeads: 1, norm: true, base: 5, rows: 9, capacity: 14, slots: 100},
-	{dim: 128, heads: 4, kvHeads: 2, norm: true, base: 2, rows: 3, capacity: 7, slots: 7},
-	{dim: 130, heads: 1, kvHeads: 1, base: 4, rows: 3, capacity: 7, slots: 7},
-	{dim: 362, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, capacity: 2, slots: 2},
+	{dim: 2, heads: 3, kvHeads: 1, rows: 1, slots: 9},
+	{dim: 6, heads: 2, kvHeads: 2, norm: true, base: 3, rows: 5, slots: 20},
+	{dim: 64, heads: 4, kvHeads: 2, norm: true, base: 43, rows: 10, slots: 50, window: 40, keep: 3, wrap: 7},
+	{dim: 64, heads: 1, kvHeads: 1, base: 1000, rows: 2, slots: 50, window: 40, keep: 3},
+	{dim: 64, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 4, slots: 50, window: 40, keep: 3},
+	{dim: 80, heads: 3, kvHeads: 1, norm: true, base: 5, rows: 9, slots: 100},
+	{dim: 6, heads: 2, kvHeads: 2, norm: true, base: 60, rows: 9, slots: 200},
+	{dim: 66, heads: 1, kvHeads: 2, base: 140, rows: 14, slots: 150, window: 130, keep: 3, wrap: 10},
+	{dim: 128, heads: 4, kvHeads: 2, norm: true, base: 2, rows: 3, slots: 7},
+	{dim: 130, heads: 1, kvHeads: 1, base: 4, rows: 3, slots: 7},
+	{dim: 64, heads: 2, kvHeads: 1, pairs: 8, norm: true, base: 2, rows: 5, slots: 8},
+	{dim: 200, heads: 1, kvHeads: 2, pairs: 33, norm: true, base: 1, rows: 3, slots: 5},
+	{dim: 66, heads: 1, kvHeads: 1, pairs: 32, rows: 2, slots: 2},
+	{dim: 362, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, slots: 2},
 }
 
 func checkRotateStore(d *device) error {
@@ -61,7 +66,9 @@ var rotateTypes = []kvView{
 // rotateData is a case with its numbers.
 type rotateData struct {
 	rotateCase
-	q, k, v, qNorm, kNorm, cos, sin []float32
+	q, k, v, qNorm, kNorm []float32
+	positions             []uint32  // of each row
+	angles                []float32 // [positions, 2·pairs]; of those that no row has NaN
 }
 
 const rotateEps = 1e-6
@@ -74,9 +81,21 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 	clear(t.k[:c.dim]) // groups of zeros
 	t.v[0] = -2e5      // more than f16 holds
 	clear(t.v[len(t.v)-c.dim:])
-	for range c.rows * c.dim / 2 {
-		sin, cos := math.Sincos(3 * r.NormFloat64())
-		t.sin, t.cos = append(t.sin, float32(sin)), append(t.cos, float32(cos))
+	if c.pairs == 0 {
+		t.pairs = c.dim / 2
+	}
+	places := r.Perm(2 * c.rows)
+	t.angles = make([]float32, len(places)*2*t.pairs)
+	for i := range t.angles {
+		t.angles[i] = float32(math.NaN())
+	}
+	for row := range c.rows {
+		t.positions = append(t.positions, uint32(places[row]))
+		for i := range t.pairs {
+			sin, cos := math.Sincos(3 * r.NormFloat64())
+			at := places[row]*2*t.pairs + i
+			t.angles[at], t.angles[at+t.pairs] = float32(cos), float32(sin)
+		}
 	}
 	if c.norm {
 		t.qNorm, t.kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
@@ -86,7 +105,7 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 
 // rotated is head h of row's heads, normed and rotated in float64.
 func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
-	half, from := t.dim/2, (row*heads+h)*t.dim
+	from := (row*heads + h) * t.dim
 	y := make([]float64, t.dim)
 	if norm != nil {
 		y = normed(x[from:from+t.dim], norm, rotateEps)
@@ -95,24 +114,24 @@ func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
 			y[i] = float64(x[from+i])
 		}
 	}
-	for i := range half {
-		a, b, c, s := y[i], y[i+half], float64(t.cos[row*half+i]), float64(t.sin[row*half+i])
-		y[i], y[i+half] = a*c-b*s, b*c+a*s
+	angles := t.angles[int(t.positions[row])*2*t.pairs:]
+	for i := range t.pairs {
+		a, b, c, s := y[i], y[i+t.pairs], float64(angles[i]), float64(angles[i+t.pairs])
+		y[i], y[i+t.pairs] = a*c-b*s, b*c+a*s
 	}
 	return y
 }
 
 // check runs the case in one element type of rotated queries and one of keys
-// and values. All storage of the layer is compared with what is to be in it.
+// and values. All storage is compared with what is to be in it.
 func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
-	lines, groups := t.kvHeads*t.capacity, (t.dim+backend.KVGroup-1)/backend.KVGroup
-	kv.capacity, kv.slots, kv.window, kv.keep = t.capacity, t.slots, t.window, t.keep
-	kv.v = b.empty(lines*t.dim, kv.k.elem)
-	kv.k = b.empty(lines*t.dim, kv.k.elem)
-	if kv.dtype == backend.KVInt8 {
-		kv.kScales, kv.vScales = b.empty(lines*groups, elemF32), b.empty(lines*groups, elemF32)
+	layout := backend.KeysLayout(2, t.kvHeads, t.dim, kv.dtype, t.slots)
+	layout.Window, layout.Keep = t.window, t.keep
+	pages := b.pages(layout, min(t.base+t.rows, t.slots), false)
+	r := rotation{
+		eps: rotateEps, angles: b.floats(t.angles), positions: b.words(t.positions),
+		pairs: t.pairs, heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim,
 	}
-	r := rotation{eps: rotateEps, cos: b.floats(t.cos), sin: b.floats(t.sin), heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim}
 	if t.norm {
 		r.qNorm, r.kNorm = b.floats(t.qNorm), b.floats(t.kNorm)
 	}
@@ -121,10 +140,9 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	if queries != elemF32 {
 		dst = b.empty(len(t.q), queries)
 	}
-	b.run(func(e encoder) { rotateStore(e, dst, q, k, v, r, kv, t.base, t.rows) })
+	b.run(func(e encoder) { rotateStore(e, dst, q, k, v, r, pages.kvView, t.base, t.rows) })
 
-	layout := backend.KVLayout{Slots: t.slots, Window: t.window, Keep: t.keep}
-	written, last := make([]bool, lines), -1
+	last := -1
 	for row := range t.rows {
 		for h := range t.heads {
 			at := (row*t.heads + h) * t.dim
@@ -139,36 +157,16 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 		}
 		last = slot
 		for h := range t.kvHeads {
-			line, at := h*t.capacity+slot, (row*t.kvHeads+h)*t.dim
-			written[line] = true
-			if err := checkKey(b, kv, line, groups, t.rotated(t.k, t.kNorm, row, t.kvHeads, h)); err != nil {
+			at := (row*t.kvHeads + h) * t.dim
+			if err := checkKey(pages, h, slot, t.rotated(t.k, t.kNorm, row, t.kvHeads, h)); err != nil {
 				return fmt.Errorf("key head %d of row %d: %w", h, row, err)
 			}
-			if err := checkValue(b, kv, line, groups, t.v[at:at+t.dim]); err != nil {
+			if err := checkValue(pages, h, slot, t.v[at:at+t.dim]); err != nil {
 				return fmt.Errorf("value head %d of row %d: %w", h, row, err)
 			}
 		}
 	}
-	for line, w := range written {
-		if w {
-			continue
-		}
-		for _, part := range []view{kv.k, kv.v} {
-			n := t.dim * part.elem.size()
-			if err := untouched(part.bytes()[line*n : (line+1)*n]); err != nil {
-				return fmt.Errorf("line %d: %w", line, err)
-			}
-		}
-		for _, part := range []view{kv.kScales, kv.vScales} {
-			if part.buffer == nil {
-				continue
-			}
-			if err := untouched(part.bytes()[4*line*groups : 4*(line+1)*groups]); err != nil {
-				return fmt.Errorf("scales of line %d: %w", line, err)
-			}
-		}
-	}
-	return nil
+	return pages.others()
 }
 
 // nearRounded compares a vector, rounded to an element type, with float64.
@@ -187,24 +185,13 @@ func nearRounded(got []float32, want []float64, e elem) error {
 	return nil
 }
 
-// int8Line reads a line of int8 with its scales.
-func int8Line(part, scales view, line, dim, groups int) (q []int8, s []float32) {
-	for _, c := range part.bytes()[line*dim : (line+1)*dim] {
-		q = append(q, int8(c))
-	}
-	for g := range groups {
-		s = append(s, math.Float32frombits(binary.LittleEndian.Uint32(scales.bytes()[4*(line*groups+g):])))
-	}
-	return q, s
-}
-
 // checkKey compares a stored key with float64.
-func checkKey(b *bed, kv kvView, line, groups int, want []float64) error {
+func checkKey(p *bedPages, head, slot int, want []float64) error {
 	dim := len(want)
-	if kv.dtype != backend.KVInt8 {
-		return nearRounded(b.read(kv.k.at(line*dim*kv.k.elem.size()), dim), want, kv.k.elem)
+	if p.dtype != backend.KVInt8 {
+		return nearRounded(p.floats(p.k, head, slot), want, p.k.elem)
 	}
-	q, scales := int8Line(kv.k, kv.kScales, line, dim, groups)
+	q, scales := p.int8(p.k, p.kScales, head, slot)
 	for g, s := range scales {
 		part := want[g*backend.KVGroup : min((g+1)*backend.KVGroup, dim)]
 		largest := 0.0
@@ -225,18 +212,18 @@ func checkKey(b *bed, kv kvView, line, groups int, want []float64) error {
 }
 
 // checkValue compares a stored value with package quant, bit for bit.
-func checkValue(b *bed, kv kvView, line, groups int, want []float32) error {
+func checkValue(p *bedPages, head, slot int, want []float32) error {
 	dim := len(want)
-	if kv.dtype == backend.KVF16 {
+	if p.dtype == backend.KVF16 {
 		want = slices.Clone(want)
 		for i, x := range want {
 			want[i] = max(min(x, 65504), -65504)
 		}
 	}
-	if kv.dtype != backend.KVInt8 {
-		return vectors.Equal(b.read(kv.v.at(line*dim*kv.v.elem.size()), dim), rounded(want, kv.v.elem))
+	if p.dtype != backend.KVInt8 {
+		return vectors.Equal(p.floats(p.v, head, slot), rounded(want, p.v.elem))
 	}
-	q, scales := int8Line(kv.v, kv.vScales, line, dim, groups)
+	q, scales := p.int8(p.v, p.vScales, head, slot)
 	for g, s := range scales {
 		from, to := g*backend.KVGroup, min((g+1)*backend.KVGroup, dim)
 		scale, numbers := quant.Int8Scale(want[from:to]), make([]int8, to-from)

@@ -50,11 +50,11 @@ func everyDispatch() recorder {
 		for _, q := range types {
 			for _, dim := range []int{64, 80, 128, 256} {
 				kv := kv
-				kv.k.buffer, kv.v, kv.capacity, kv.slots = something, v(kv.k.elem), 300, 300
+				kv.k.buffer, kv.v, kv.table, kv.page, kv.slots = something, v(kv.k.elem), v(elemU32), 1<<20, 300
 				if kv.dtype == backend.KVInt8 {
 					kv.kScales, kv.vScales = v(elemF32), v(elemF32)
 				}
-				rotateStore(&r, v(q), v(elemF32), v(elemF32), v(elemF32), rotation{cos: v(elemF32), sin: v(elemF32), heads: 4, kvHeads: 2, headDim: dim}, kv, 100, 5)
+				rotateStore(&r, v(q), v(elemF32), v(elemF32), v(elemF32), rotation{angles: v(elemF32), positions: v(elemU32), pairs: dim / 2, heads: 4, kvHeads: 2, headDim: dim}, kv, 100, 5)
 				attend(&r, v(q), v(q), kv, v(elemF32), 100, 5, 4, 2, dim, 0.1, true)
 				attend(&r, v(q), v(q), kv, view{}, 100, 50, 4, 2, dim, 0.1, false)
 			}

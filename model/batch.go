@@ -15,8 +15,9 @@ type Batch struct {
 	Tokens, Positions []int32
 	// Spans partition the rows, in order.
 	Spans []Span
-	// Want says of which rows results are needed; the head runs on these only.
-	Want Want
+	// Want says of which rows results are needed, ascending, and what of them; the
+	// head runs on these only.
+	Want []Wanted
 	// Hidden, where set, is called with the hidden states [rows × hidden]:
 	// index 0 after the embedding, i after layer i; the last after the final
 	// norm. It costs a synchronisation a layer: for validation only.
@@ -31,9 +32,9 @@ type Span struct {
 
 // The results' types are the backend's.
 type (
-	// Want says of which rows results are wanted.
-	Want = backend.Want
-	// Result is what a forward tells of one wanted row.
+	// Wanted is a row whose result is wanted, and what of it.
+	Wanted = backend.Wanted
+	// Result is what a forward says of one wanted row.
 	Result = backend.Result
 	// Candidate is a token id with its raw logit.
 	Candidate = backend.Candidate

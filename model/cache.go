@@ -6,11 +6,12 @@ import (
 	"windrow/backend"
 )
 
-// Cache is one sequence's keys and values. Base tokens of it are permanent;
+// Cache is what one sequence keeps in all layers: keys and values, and the states of
+// recurrent layers. Base tokens of it are permanent;
 // what lies past Base is scratch of the last forward, which the next forward
 // overwrites unless Commit keeps some of it. A cancelled step needs no undo.
 type Cache struct {
-	kv       backend.KV // nil: a cache that only counts, for planners under test
+	storage  backend.Storage // nil: a cache that only counts, for planners under test
 	base     int
 	pending  int // rows of the last forward, not yet committed
 	capacity int
@@ -34,10 +35,10 @@ func (c *Cache) MaxRows() int { return c.maxRows }
 
 // Bytes is what the storage takes now.
 func (c *Cache) Bytes() int64 {
-	if c.kv == nil {
+	if c.storage == nil {
 		return 0
 	}
-	return c.kv.Bytes()
+	return c.storage.Bytes()
 }
 
 // Stage notes that a forward has written rows past Base. Model.Forward calls
@@ -57,26 +58,82 @@ func (c *Cache) Commit(n int) error {
 	return nil
 }
 
-// Truncate forgets all but the first n permanent tokens. A rotating cache can
-// only go back to tokens it still holds.
-func (c *Cache) Truncate(n int) error {
+// Truncate forgets all but the first n permanent tokens, and returns how many there
+// are then: n, or fewer where the cache has dropped what going back to n would take
+// (a rotating one, or the state of a recurrent layer). What follows goes on from there.
+func (c *Cache) Truncate(n int) (int, error) {
 	if n < 0 || n > c.base {
-		return fmt.Errorf("truncate to %d tokens: %d are permanent", n, c.base)
+		return c.base, fmt.Errorf("truncate to %d tokens: %d are permanent", n, c.base)
 	}
-	if c.kv != nil {
-		if l := c.kv.Layout(); l.Window != 0 && c.base > l.Window && n != c.base && n != 0 {
-			return fmt.Errorf("truncate to %d tokens: a rotating cache of %d has dropped part of them", n, l.Window)
-		}
+	if c.storage != nil {
+		n = c.storage.Reach(n, c.base)
 	}
 	c.base, c.pending = n, 0
+	return n, nil
+}
+
+// Reserve makes room for n tokens and a forward's rows behind them, so that forwards
+// up to there lack no memory. It returns a *backend.MemoryError where there is too
+// little, and takes nothing then.
+func (c *Cache) Reserve(n int) error {
+	if n < 0 || n > c.capacity {
+		return fmt.Errorf("reserve %d tokens: the cache holds %d", n, c.capacity)
+	}
+	if c.storage == nil {
+		return nil
+	}
+	return c.storage.Reserve(n + c.maxRows)
+}
+
+// Fork returns a cache for up to capacity tokens that begins with the first n permanent
+// ones. Both go on independently; the memory of full pages is shared until one of them
+// writes there.
+func (c *Cache) Fork(n, capacity int) (*Cache, error) {
+	if n < 0 || n > c.base || n > capacity {
+		return nil, fmt.Errorf("fork of %d tokens into a cache of %d: %d are permanent", n, capacity, c.base)
+	}
+	y := &Cache{base: n, capacity: capacity, maxRows: c.maxRows}
+	if c.storage == nil {
+		return y, nil
+	}
+	var err error
+	y.storage, err = c.storage.Fork(n, capacity+c.maxRows)
+	if err != nil {
+		return nil, err
+	}
+	return y, nil
+}
+
+// PageBytes is the size of an exported page of backend.PageTokens tokens.
+func (c *Cache) PageBytes() int { return c.storage.Layout().Keys().ExportedPage() }
+
+// Export copies the keys and values of a full page of permanent tokens, in the order
+// that backend.Keys.ExportedPage gives.
+func (c *Cache) Export(page int, dst []byte) error {
+	if page < 0 || (page+1)*backend.PageTokens > c.base {
+		return fmt.Errorf("export page %d: %d tokens are permanent", page, c.base)
+	}
+	return c.storage.Export(page, dst)
+}
+
+// Import appends a page that a cache of the same model and element type has exported:
+// the cache must end with a full page, and the page's tokens are permanent then.
+func (c *Cache) Import(src []byte) error {
+	if c.base%backend.PageTokens != 0 || c.base+backend.PageTokens > c.capacity {
+		return fmt.Errorf("import a page behind %d tokens of %d: want whole pages, and room", c.base, c.capacity)
+	}
+	if err := c.storage.Import(c.base/backend.PageTokens, src); err != nil {
+		return err
+	}
+	c.base, c.pending = c.base+backend.PageTokens, 0
 	return nil
 }
 
 // Close frees the storage.
 func (c *Cache) Close() {
-	if c.kv != nil {
-		c.kv.Close()
-		c.kv = nil
+	if c.storage != nil {
+		c.storage.Close()
+		c.storage = nil
 	}
 }
 
@@ -104,13 +161,13 @@ func (m *Model) NewCache(o CacheOptions) (*Cache, error) {
 	if o.Window < 0 || o.Keep < 0 || (o.Window > 0 && o.Keep >= o.Window) {
 		return nil, fmt.Errorf("cache: window %d, keep %d: want 0 ≤ keep < window", o.Window, o.Keep)
 	}
-	l := backend.KVLayout{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: o.DType, Slots: o.Capacity + o.MaxRows}
+	l := backend.Layout{Layers: m.stores, DType: o.DType, Slots: o.Capacity + o.MaxRows}
 	if o.Window > 0 && o.Window < o.Capacity {
 		l.Window, l.Keep, l.Slots = o.Window, o.Keep, o.Window+o.MaxRows
 	}
-	kv, err := m.backend.NewKV(l)
+	storage, err := m.backend.NewStorage(l)
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{kv: kv, capacity: o.Capacity, maxRows: o.MaxRows}, nil
+	return &Cache{storage: storage, capacity: o.Capacity, maxRows: o.MaxRows}, nil
 }

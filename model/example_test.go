@@ -50,7 +50,7 @@ func Example() {
 	batch := &model.Batch{
 		Tokens: prompt,
 		Spans:  []model.Span{{Cache: cache, Rows: rows}},
-		Want:   model.Want{Rows: []int32{int32(rows - 1)}, Except: -1},
+		Want:   []model.Wanted{{Row: int32(rows - 1)}},
 	}
 	for i := range prompt {
 		batch.Positions = append(batch.Positions, int32(i))

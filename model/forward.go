@@ -3,42 +3,34 @@ package model
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 
 	"windrow/backend"
 )
 
 // Forward runs one batch and returns a result for each wanted row, in the
-// order of Want.Rows. The spans' caches are staged: Commit makes rows
+// order of Want. The spans' caches are staged: Commit makes rows
 // permanent; without it the next forward overwrites them.
 //
-// ctx is looked at before the device starts, between layers where they are listed
-// one by one. A forward that fails or is cancelled leaves no trace.
-func (m *Model) Forward(ctx context.Context, b *Batch) (results []Result, err error) {
+// ctx is looked at before the device starts, and between operations where the
+// host runs them. A forward that fails or is cancelled leaves no trace. Where a
+// sequence lacked memory the error is a *backend.MemoryError that says which.
+func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
 	}
-	for _, s := range b.Spans {
-		s.Cache.Stage(0)
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	c := m.config
-	rows, half := len(b.Tokens), c.HeadDim/2
-	if n := rows * half; cap(m.cos) < n {
-		m.cos, m.sin = make([]float32, n), make([]float32, n)
-	}
-	cos, sin := m.cos[:rows*half], m.sin[:rows*half]
-	m.rope.Fill(cos, sin, b.Positions)
 	m.spans = m.spans[:0]
 	for _, s := range b.Spans {
-		m.spans = append(m.spans, backend.Span{KV: s.Cache.kv, Base: s.Cache.base, First: s.First, Rows: s.Rows})
+		s.Cache.Stage(0)
+		m.spans = append(m.spans, backend.Span{Storage: s.Cache.storage, Base: s.Cache.base, First: s.First, Rows: s.Rows})
 	}
-
-	if m.recording != nil && b.Hidden == nil && len(b.Want.Rows) > 0 {
-		results, err = m.again(ctx, b, cos, sin)
-	} else {
-		results, err = m.list(ctx, b, cos, sin)
+	v := backend.Values{Tokens: b.Tokens, Positions: b.Positions, Spans: m.spans, Want: b.Want, Tap: b.Hidden}
+	if err := m.forward.Start(ctx, v); err != nil {
+		return nil, err
 	}
+	results, err := m.forward.Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -46,87 +38,6 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (results []Result, err er
 		s.Cache.Stage(s.Rows)
 	}
 	return results, nil
-}
-
-// again runs the operations of an earlier forward. While the device works, the
-// rotations of the positions that probably come next are made.
-func (m *Model) again(ctx context.Context, b *Batch, cos, sin []float32) ([]Result, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := m.recording.Start(backend.Values{Tokens: b.Tokens, Cos: cos, Sin: sin, Spans: m.spans, Want: b.Want}); err != nil {
-		return nil, err
-	}
-	for _, s := range b.Spans {
-		last := slices.Max(b.Positions[s.First : s.First+s.Rows])
-		m.rope.Ready(min(last+int32(min(s.Rows, 32)), int32(m.config.MaxPositions-1)))
-	}
-	return m.recording.Wait()
-}
-
-// list lists the operations of a forward, and runs them.
-func (m *Model) list(ctx context.Context, b *Batch, cos, sin []float32) (results []Result, err error) {
-	c := m.config
-	p, err := m.backend.Begin(len(b.Tokens))
-	if err != nil {
-		return nil, err
-	}
-	ended := false
-	defer func() {
-		if !ended {
-			p.End()
-		}
-	}()
-	x, h := p.Buffer(c.HiddenSize), p.Buffer(c.HiddenSize)
-	q, attn := p.Buffer(c.Heads*c.HeadDim), p.Buffer(c.Heads*c.HeadDim)
-	k, v := p.Buffer(c.KVHeads*c.HeadDim), p.Buffer(c.KVHeads*c.HeadDim)
-	mlp := p.Buffer(c.IntermediateSize)
-	scale := float32(1 / math.Sqrt(float64(c.HeadDim)))
-
-	p.Embed(x, m.embed, b.Tokens)
-	m.showHidden(b, p, 0, x)
-	for i := range m.layers {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		y := &m.layers[i]
-		p.RMSNorm(h, x, y.inputNorm, c.RMSNormEps)
-		p.Project([]backend.Buffer{q, k, v}, h, []backend.Linear{y.q, y.k, y.v})
-		p.RotateStore(q, k, v, backend.Heads{QNorm: y.qNorm, KNorm: y.kNorm, Eps: c.RMSNormEps, Cos: cos, Sin: sin}, m.spans, i)
-		p.Attend(attn, q, m.spans, i, scale)
-		p.ProjectAdd(x, attn, y.o)
-		p.RMSNorm(h, x, y.postNorm, c.RMSNormEps)
-		p.GatedProject(mlp, h, y.gate, y.up)
-		p.ProjectAdd(x, mlp, y.down)
-		if i < len(m.layers)-1 {
-			m.showHidden(b, p, i+1, x)
-		}
-	}
-	if b.Hidden != nil {
-		p.RMSNorm(h, x, m.norm, c.RMSNormEps)
-		m.showHidden(b, p, len(m.layers), h)
-	}
-	if len(b.Want.Rows) > 0 {
-		if results, err = p.Results(x, m.norm, c.RMSNormEps, m.head, b.Want); err != nil {
-			return nil, err
-		}
-	}
-	ended = true
-	if k, ok := p.(backend.Keeper); ok && b.Hidden == nil && len(results) > 0 {
-		m.recording, err = k.Keep()
-	} else {
-		err = p.End()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
-}
-
-func (m *Model) showHidden(b *Batch, p backend.Pass, i int, x backend.Buffer) {
-	if b.Hidden != nil {
-		b.Hidden(i, p.Read(x))
-	}
 }
 
 // check compares a batch with the model and its caches.
@@ -145,7 +56,7 @@ func (m *Model) check(b *Batch) error {
 	}
 	next := 0
 	for i, s := range b.Spans {
-		if s.Cache == nil || s.Cache.kv == nil {
+		if s.Cache == nil || s.Cache.storage == nil {
 			return fmt.Errorf("batch: span %d has no open cache", i)
 		}
 		for _, earlier := range b.Spans[:i] {
@@ -167,9 +78,9 @@ func (m *Model) check(b *Batch) error {
 	if next != rows {
 		return fmt.Errorf("batch: spans cover %d of %d rows", next, rows)
 	}
-	for i, r := range b.Want.Rows {
-		if r < 0 || int(r) >= rows || (i > 0 && r <= b.Want.Rows[i-1]) {
-			return fmt.Errorf("batch: wanted row %d of %d; rows must ascend", r, rows)
+	for i, w := range b.Want {
+		if w.Row < 0 || int(w.Row) >= rows || (i > 0 && w.Row <= b.Want[i-1].Row) {
+			return fmt.Errorf("batch: wanted row %d of %d; rows must ascend", w.Row, rows)
 		}
 	}
 	return nil

@@ -44,11 +44,11 @@ func cache(t testing.TB, m *model.Model, kv backend.KVType) *model.Cache {
 // batch packs the rows of several sequences; each part continues its cache and
 // wants all its rows' logits.
 func batch(parts ...part) *model.Batch {
-	b := &model.Batch{Want: model.Want{Logits: true, TopK: 2, Except: -1}}
+	b := &model.Batch{}
 	for _, p := range parts {
 		b.Spans = append(b.Spans, model.Span{Cache: p.cache, First: len(b.Tokens), Rows: len(p.tokens)})
 		for i, id := range p.tokens {
-			b.Want.Rows = append(b.Want.Rows, int32(len(b.Tokens)))
+			b.Want = append(b.Want, model.Wanted{Row: int32(len(b.Tokens)), Logits: true, TopK: 2})
 			b.Tokens = append(b.Tokens, id)
 			b.Positions = append(b.Positions, int32(p.cache.Base()+i))
 		}
@@ -248,9 +248,9 @@ func TestBatchRefusals(t *testing.T) {
 		"no cache":           func(b *model.Batch) { b.Spans[0].Cache = nil },
 		"counting cache":     func(b *model.Batch) { b.Spans[0].Cache = model.NewCountingCache(9) },
 		"cache twice":        func(b *model.Batch) { b.Spans = []model.Span{{Cache: kv, Rows: 2}, {Cache: kv, First: 2, Rows: 2}} },
-		"want out of range":  func(b *model.Batch) { b.Want.Rows = []int32{4} },
-		"want not ascending": func(b *model.Batch) { b.Want.Rows = []int32{2, 1} },
-		"everything barred":  func(b *model.Batch) { b.Want.Limit, b.Want.Except = 1, 0 },
+		"want out of range":  func(b *model.Batch) { b.Want = []model.Wanted{{Row: 4}} },
+		"want not ascending": func(b *model.Batch) { b.Want = []model.Wanted{{Row: 2}, {Row: 1}} },
+		"nothing allowed":    func(b *model.Batch) { b.Want[0].Allowed = backend.NewIDSet(10) },
 		"too many rows":      func(b *model.Batch) { *b = *batch(part{kv, ids(1, 301)}) },
 	} {
 		b := good()
@@ -264,7 +264,7 @@ func TestBatchRefusals(t *testing.T) {
 		t.Error("commit of 5 rows out of 4: want an error")
 	}
 	commit(t, kv, 4)
-	if err := kv.Truncate(5); err == nil {
+	if _, err := kv.Truncate(5); err == nil {
 		t.Error("truncate past the base: want an error")
 	}
 }

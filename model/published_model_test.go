@@ -149,9 +149,8 @@ func TestPublishedLogits(t *testing.T) {
 		}
 		defer cache.Close()
 		batch := &model.Batch{Tokens: tokens, Positions: positions, Spans: []model.Span{{Cache: cache, Rows: len(tokens)}}}
-		batch.Want = model.Want{Logits: true, Except: -1}
 		for r := range tokens {
-			batch.Want.Rows = append(batch.Want.Rows, int32(r))
+			batch.Want = append(batch.Want, model.Wanted{Row: int32(r), Logits: true})
 		}
 		results, err := m.Forward(t.Context(), batch)
 		if err != nil {

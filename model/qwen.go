@@ -15,17 +15,15 @@ import (
 type Model struct {
 	config  *checkpoint.Config
 	backend backend.Backend
-	rope    *rope.Table
 
 	embed  backend.Matrix // [vocabulary, hidden]
-	layers []layer
+	blocks []block        // of each layer
 	norm   backend.Vector
 	head   backend.Matrix // [vocabulary, hidden]; the embedding's where tied
 
-	cos, sin []float32 // of the current forward's rows
-	spans    []backend.Span
-
-	recording backend.Recording // of the operations of a forward with results; nil: none yet, or its backend keeps none
+	forward backend.Forward
+	stores  []backend.LayerStore // of each layer
+	spans   []backend.Span       // of the current forward
 }
 
 // Load hands src's weights to a backend: the tensors that the table of its
@@ -33,13 +31,29 @@ type Model struct {
 // decides on q/k norms and biases.
 //
 // The source must stay open for the model's life: a backend may keep its bytes.
-func Load(b backend.Backend, src checkpoint.Source) (*Model, error) {
-	return LoadContext(context.Background(), b, src)
+func Load(b backend.Backend, src checkpoint.Source, o ...Option) (*Model, error) {
+	return LoadContext(context.Background(), b, src, o...)
+}
+
+// Option is a choice made when a model is loaded.
+type Option func(*options)
+
+type options struct{ bars backend.Bars }
+
+// Barring bars ids from every Argmax and Top of the model: those from limit on (0: no
+// limit), as a vocabulary has that is padded past the tokenizer's size, and except, the
+// mask's (negative: none).
+func Barring(limit, except int32) Option {
+	return func(o *options) { o.bars = backend.Bars{Limit: limit, Except: max(except, -1)} }
 }
 
 // LoadContext is Load for weights whose checkpoint stores them in another form:
 // they are converted one after the other, as long as ctx lasts.
-func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source) (*Model, error) {
+func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, o ...Option) (*Model, error) {
+	chosen := options{bars: backend.NoBars}
+	for _, choose := range o {
+		choose(&chosen)
+	}
 	c := src.Config()
 	parameters, err := architecture.Lookup(c.Architecture)
 	if err != nil {
@@ -52,12 +66,13 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source) 
 	if err := checkDevices(src, b.Features().Devices); err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, backend: b, rope: table}
+	m := &Model{config: c, backend: b}
 	l := &loader{ctx: ctx, b: b, src: src, config: c, table: parameters, layer: architecture.Model}
 	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	m.layers = make([]layer, c.Layers)
-	for i := range m.layers {
-		if err := l.block(i, &m.layers[i]); err != nil {
+	m.blocks = make([]block, c.Layers)
+	for i := range m.blocks {
+		m.blocks[i] = new(denseBlock)
+		if err := l.block(i, m.blocks[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -68,8 +83,18 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source) 
 	if l.err != nil {
 		return nil, l.err
 	}
+	rotation, err := b.Rotation(table, c.MaxPositions)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.compile(rotation, chosen.bars); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
+
+// Close frees what the model holds besides its weights, which are the backend's.
+func (m *Model) Close() { m.forward.Close() }
 
 // Config is the model's configuration.
 func (m *Model) Config() *checkpoint.Config { return m.config }

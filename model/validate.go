@@ -238,17 +238,16 @@ func (v *validator) forward(ctx context.Context, b *Batch, logits []float32) ([]
 // nil means they follow the cache's base.
 func sequence(c *Cache, tokens, positions []int32) *Batch {
 	b := &Batch{Tokens: tokens, Positions: positions, Spans: []Span{{Cache: c, Rows: len(tokens)}}}
-	b.Want = Want{Logits: true, Except: -1}
 	for r := range tokens {
 		if positions == nil {
 			b.Positions = append(b.Positions, int32(c.Base()+r))
 		}
-		b.Want.Rows = append(b.Want.Rows, int32(r))
+		b.Want = append(b.Want, Wanted{Row: int32(r), Logits: true})
 	}
 	return b
 }
 
 func withoutResults(b *Batch) *Batch {
-	b.Want.Rows = nil
+	b.Want = nil
 	return b
 }

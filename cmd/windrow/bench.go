@@ -1,19 +1,20 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/bench"
 	"windrow/checkpoint"
 	"windrow/decoder"
+	"windrow/engine"
 	"windrow/eval"
+	"windrow/internal/unless"
 	"windrow/synthetic"
 )
 
@@ -44,29 +45,12 @@ func benchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry", Category: categoryOutput, Usage: "with --backend metal: run nothing, count the dispatches, bytes and operations of these forwards (on any machine)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
-		Action: bench,
+		Action: runBench,
 	}, "windrow bench --reps 3", "windrow bench --shape qwen3-0.6b --threads 1 --json")
 }
 
-// benchPlan is what to measure.
-type benchPlan struct {
-	reps          int
-	prefill, rows []int
-	context       int
-	contexts      []int
-	batches       []benchBatch
-	texts         []benchText
-	modes         []benchedMode
-	cost          *decoder.CostModel // c(rows) of the adaptive windows; nil: none
-}
-
-// benchBatch is a step of some rows for each of several sequences.
-type benchBatch struct{ sequences, rows int }
-
-func (b benchBatch) String() string { return fmt.Sprintf("%dx%d", b.sequences, b.rows) }
-
 // parseBatches reads a list such as "2x16,8x16".
-func parseBatches(c *cli.Context) (batches []benchBatch, err error) {
+func parseBatches(c *cli.Context) (batches []bench.Batch, err error) {
 	for s := range strings.SplitSeq(c.String("batch"), ",") {
 		if s = strings.TrimSpace(s); s == "" {
 			continue
@@ -77,31 +61,12 @@ func parseBatches(c *cli.Context) (batches []benchBatch, err error) {
 		if err1 != nil || err2 != nil || sequences < 1 || rows < 1 || sequences > 1024 || rows > 4096 {
 			return nil, usagef("--batch %q: want SEQUENCESxROWS, such as 8x16", s)
 		}
-		batches = append(batches, benchBatch{sequences, rows})
+		batches = append(batches, bench.Batch{Sequences: sequences, Rows: rows})
 	}
 	return batches, nil
 }
 
-// benchText is what the modes answer.
-type benchText struct {
-	name    string
-	prompts [][]int32
-}
-
-// benchedMode is a mode with its window.
-type benchedMode struct {
-	name    string
-	options decoder.Options
-}
-
-// timed is how long a measurement of something quick goes on: long enough
-// that the clock and the scheduler do not matter.
-const timed = 120 * time.Millisecond
-
-// bandwidthTime is how long one reading of the bandwidth takes.
-const bandwidthTime = 400 * time.Millisecond
-
-func bench(c *cli.Context) error {
+func runBench(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef("takes no arguments, got %q", c.Args().First())
 	}
@@ -120,21 +85,21 @@ func bench(c *cli.Context) error {
 	if c.Bool("dry") {
 		return benchDry(c, machine, plan)
 	}
-	e, src, err := openBenchModel(c, machine)
+	e, err := openBenchModel(c, machine)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	if err := plan.fit(e.model.Config().MaxPositions); err != nil {
+	if err := plan.Fit(e.Config().MaxPositions); err != nil {
 		return err
 	}
 	if len(c.StringSlice("shape")) == 0 && c.Int("prompts") > 0 {
-		if err := plan.addModes(c, e, o, window); err != nil {
+		if err := planModes(c, plan, e, o, window); err != nil {
 			return err
 		}
 	}
 	bar := newProgress(c.App.ErrWriter, "bench")
-	r, err := plan.run(c.Context, e, src, bar)
+	r, err := plan.Run(c.Context, e, bar.update)
 	bar.finish()
 	if err != nil {
 		return err
@@ -142,34 +107,35 @@ func bench(c *cli.Context) error {
 	if c.Bool("json") {
 		return writeJSON(c.App.Writer, r)
 	}
-	return r.table(c.App.Writer)
+	return r.Table(c.App.Writer)
 }
 
-func parseBenchPlan(c *cli.Context) (p benchPlan, err error) {
-	if p.reps = c.Int("reps"); p.reps < 1 || p.reps > 10000 {
-		return p, usagef("--reps %d: want 1 to 10000", p.reps)
+func parseBenchPlan(c *cli.Context) (p *bench.Plan, err error) {
+	p = &bench.Plan{}
+	if p.Repetitions = c.Int("reps"); p.Repetitions < 1 || p.Repetitions > 10000 {
+		return p, usagef("--reps %d: want 1 to 10000", p.Repetitions)
 	}
-	if p.context = c.Int("context"); p.context < 0 {
-		return p, usagef("--context %d: want 0 or more", p.context)
+	if p.Context = c.Int("context"); p.Context < 0 {
+		return p, usagef("--context %d: want 0 or more", p.Context)
 	}
 	if n := c.Int("prompts"); n < 0 {
 		return p, usagef("--prompts %d: want 0 or more", n)
 	}
-	if p.prefill, err = parseSizes(c, "prefill", 1); err != nil {
+	if p.Prefill, err = parseSizes(c, "prefill", 1); err != nil {
 		return p, err
 	}
-	if p.rows, err = parseSizes(c, "rows", 1); err != nil {
+	if p.Rows, err = parseSizes(c, "rows", 1); err != nil {
 		return p, err
 	}
-	if p.contexts, err = parseSizes(c, "contexts", 0); err != nil {
+	if p.Contexts, err = parseSizes(c, "contexts", 0); err != nil {
 		return p, err
 	}
-	if p.batches, err = parseBatches(c); err != nil {
+	if p.Batches, err = parseBatches(c); err != nil {
 		return p, err
 	}
 	// c(rows) is relative to one row.
-	if len(p.rows) > 0 && p.rows[0] != 1 {
-		p.rows = append([]int{1}, p.rows...)
+	if len(p.Rows) > 0 && p.Rows[0] != 1 {
+		p.Rows = append([]int{1}, p.Rows...)
 	}
 	return p, nil
 }
@@ -192,30 +158,27 @@ func parseSizes(c *cli.Context, flag string, least int) ([]int, error) {
 	return slices.Compact(sizes), nil
 }
 
-// openBenchModel opens --model or makes --shape.
-func openBenchModel(c *cli.Context, machine machineOptions) (*engine, checkpoint.Source, error) {
+// openBenchModel opens --model, or makes --shape.
+func openBenchModel(c *cli.Context, machine engine.Options) (*engine.Engine, error) {
 	shapes := c.StringSlice("shape")
 	if len(shapes) == 0 {
 		if c.IsSet("dtype") {
-			return nil, nil, usagef("--dtype: a model has its own; it goes with --shape")
+			return nil, usagef("--dtype: a model has its own; it goes with --shape")
 		}
-		e, err := openEngine(c.Context, c.String("model"), machine, true)
-		if err != nil {
-			return nil, nil, err
-		}
-		return e, e.checkpoint, nil
+		machine.NoThink = true
+		return engine.Open(c.Context, c.String("model"), machine)
 	}
 	if len(shapes) > 1 {
-		return nil, nil, usagef("--shape: several of them go with --dry alone")
+		return nil, usagef("--shape: several of them go with --dry alone")
 	}
 	if c.String("model") != "" {
-		return nil, nil, usagef("--shape and --model: want one of them")
+		return nil, usagef("--shape and --model: want one of them")
 	}
 	config, dtype, err := parseShape(c, shapes[0])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return openShape(c.Context, shapes[0], config, dtype, machine)
+	return engine.OpenSource(c.Context, shapes[0], synthetic.RandomSource(config, dtype, 1), machine)
 }
 
 // parseShape finds a shape, and the type that its weights are to have.
@@ -234,184 +197,43 @@ func parseShape(c *cli.Context, name string) (*checkpoint.Config, backend.DType,
 	return nil, 0, usagef("--dtype %q: want one of %s", c.String("dtype"), strings.Join(names, ", "))
 }
 
-// openShape makes a model of random weights.
-func openShape(ctx context.Context, name string, config *checkpoint.Config, dtype backend.DType, machine machineOptions) (*engine, checkpoint.Source, error) {
-	src := synthetic.RandomSource(config, dtype, 1)
-	e := &engine{name: name, machine: machine}
-	if err := e.start(ctx, src); err != nil {
-		e.Close()
-		return nil, nil, err
-	}
-	return e, src, nil
-}
-
-// fit refuses what the model's context cannot hold.
-func (p *benchPlan) fit(context int) error {
-	rows := 1
-	if len(p.rows) > 0 {
-		rows = p.rows[len(p.rows)-1]
-	}
-	for _, n := range slices.Concat(p.prefill, p.contexts, []int{p.context}) {
-		if n+rows > context {
-			return usagef("%d tokens and %d rows: the model's context is %d", n, rows, context)
-		}
-	}
-	for _, b := range p.batches {
-		if p.context+b.rows > context {
-			return usagef("%d tokens and %d rows: the model's context is %d", p.context, b.rows, context)
-		}
-	}
-	return nil
-}
-
-// addModes plans the modes that the model can run, on the first prompts.
-// Verified comes with an adaptive window too, wedlm where one is asked for.
-func (p *benchPlan) addModes(c *cli.Context, e *engine, o decoder.Options, window *windowChoice) error {
-	modes := []decoder.Mode{decoder.AR}
-	if e.adapt(o, decoder.AR).Vocabulary.MaskID >= 0 {
-		modes = append(modes, decoder.WeDLM, decoder.Verified)
-	}
-	if c.IsSet("mode") {
-		modes = nil
-		for _, s := range c.StringSlice("mode") {
-			m, err := decoder.ParseMode(s)
-			if err != nil {
-				return optionError(err)
-			}
-			modes = append(modes, m)
-		}
-	}
-	for _, m := range modes {
-		mo := e.adapt(o, m)
-		if !c.IsSet("max-tokens") {
-			mo.MaxTokens = e.defaultMaxTokens()
-		}
-		if err := e.checkMode(mo); err != nil {
+// planModes plans the modes on the first prompts of some data.
+func planModes(c *cli.Context, p *bench.Plan, e *engine.Engine, o decoder.Options, window windowChoice) error {
+	var modes []decoder.Mode
+	for _, s := range c.StringSlice("mode") {
+		m, err := decoder.ParseMode(s)
+		if err != nil {
 			return err
 		}
-		p.modes = append(p.modes, benchedMode{string(m), mo})
-		if m == decoder.Verified || window.adaptive(mo) {
-			asked := windowChoice{auto: true, measured: window.measured, cost: window.cost}
-			if mo = asked.apply(c.Context, e, mo); mo.Cost != nil {
-				p.modes = append(p.modes, benchedMode{string(m) + " (auto)", mo})
-			}
-			window.measured, window.cost, p.cost = true, asked.cost, asked.cost
-		}
+		modes = append(modes, m)
+	}
+	if err := p.AddModes(c.Context, e, o, modes, window.auto); err != nil {
+		return err
 	}
 	names := c.StringSlice("data")
 	if len(names) == 0 {
 		names = []string{"tinygsm", "gsm8k"}
 	}
 	for _, name := range names {
-		if err := p.addText(c.Context, e, name, c.Int("prompts")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addText plans the first n prompts of a data set.
-func (p *benchPlan) addText(ctx context.Context, e *engine, name string, n int) error {
-	data, err := unlessCancelled(ctx, func() (*eval.Dataset, error) { return eval.Load(name) })
-	if err != nil {
-		return err
-	}
-	problems, err := data.Slice(0, n)
-	if err != nil {
-		return err
-	}
-	text := benchText{name: name}
-	for _, problem := range problems {
-		ids, err := e.encode(ctx, conversation("", problem.Question), !e.tokens.HasChatTemplate())
+		data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
 		if err != nil {
 			return err
 		}
-		for _, mode := range p.modes {
-			if len(ids)+mode.options.MaxTokens > e.model.Config().MaxPositions {
-				return usagef("a prompt of %d tokens and --max-tokens %d: the context of %s is %d", len(ids), mode.options.MaxTokens, e.name, e.model.Config().MaxPositions)
-			}
+		problems, err := data.Slice(0, c.Int("prompts"))
+		if err != nil {
+			return err
 		}
-		text.prompts = append(text.prompts, ids)
+		var questions []string
+		for _, problem := range problems {
+			questions = append(questions, problem.Question)
+		}
+		err = p.AddText(c.Context, e, name, questions)
+		if long := (*engine.ContextError)(nil); errors.As(err, &long) {
+			err = &usageError{advised(err)} // the data is chosen by flags, too
+		}
+		if err != nil {
+			return err
+		}
 	}
-	p.texts = append(p.texts, text)
 	return nil
-}
-
-// run measures everything once a repetition.
-func (p *benchPlan) run(ctx context.Context, e *engine, src checkpoint.Source, bar *progress) (*benchReport, error) {
-	s := newStopwatch(e, timed)
-	defer s.Close()
-	m := newMeasurements(len(p.texts), len(p.modes))
-	m.batches = make([][]float64, len(p.batches))
-	parts := len(p.prefill) + len(p.rows) + len(p.contexts) + len(p.batches)
-	for _, text := range p.texts {
-		parts += len(text.prompts) * len(p.modes)
-	}
-	done := 0
-	step := func(note string) { bar.update(done, parts*p.reps, note); done++ }
-	bandwidth := func() float64 {
-		b := e.backend.bandwidth(bandwidthTime)
-		m.bandwidth = append(m.bandwidth, b)
-		return b
-	}
-	for range p.reps {
-		for _, n := range p.prefill {
-			step(fmt.Sprintf("prefill of %d", n))
-			rate, err := s.prefill(ctx, n)
-			if err != nil {
-				return nil, err
-			}
-			m.prefill[n] = append(m.prefill[n], rate)
-		}
-		for _, rows := range p.rows {
-			step(fmt.Sprintf("%d rows at context %d", rows, p.context))
-			before := 0.0
-			if rows == 1 {
-				before = bandwidth()
-			}
-			t, err := s.step(ctx, rows, p.context)
-			if err != nil {
-				return nil, err
-			}
-			m.steps[rows] = append(m.steps[rows], 1000*t)
-			m.c[rows] = append(m.c[rows], 1000*t/m.steps[1][len(m.steps[1])-1])
-			if rows == 1 {
-				read := float64(s.stepBytes(src, p.context)) / t / 1e9
-				if mean := (before + bandwidth()) / 2; mean > 0 {
-					m.share = append(m.share, read/mean)
-				}
-			}
-		}
-		for _, context := range p.contexts {
-			step(fmt.Sprintf("one row at context %d", context))
-			t, err := s.step(ctx, 1, context)
-			if err != nil {
-				return nil, err
-			}
-			m.contexts[context] = append(m.contexts[context], 1000*t)
-		}
-		for i, b := range p.batches {
-			step(fmt.Sprintf("%d sequences of %d rows", b.sequences, b.rows))
-			t, err := s.batch(ctx, b.sequences, b.rows, p.context)
-			if err != nil {
-				return nil, err
-			}
-			m.batches[i] = append(m.batches[i], 1000*t)
-		}
-		for t, text := range p.texts {
-			sums := make([]modeRun, len(p.modes))
-			for _, ids := range text.prompts {
-				for i, mode := range p.modes {
-					step(fmt.Sprintf("mode %s on %s", mode.name, text.name))
-					if err := sums[i].answer(ctx, e, ids, mode.options); err != nil {
-						return nil, err
-					}
-				}
-			}
-			for i, sum := range sums {
-				m.modes[t][i] = append(m.modes[t][i], sum)
-			}
-		}
-	}
-	return p.report(e, src, s, m), nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
-	"windrow/model"
+	"windrow/engine"
+	"windrow/internal/units"
 	"windrow/tokenizer"
 )
 
@@ -38,53 +39,42 @@ func chat(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef("takes no arguments, got %q: messages are read from standard input", c.Args().First())
 	}
-	o, window, mode, machine, err := parseGeneration(c)
+	o, window, machine, err := parseGeneration(c)
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
+	e, err := engine.Open(c.Context, c.String("model"), machine)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	if !e.tokens.HasChatTemplate() {
-		return fmt.Errorf("%s has no chat template: use windrow generate --raw", e.name)
+	if !e.Tokenizer().HasChatTemplate() {
+		return fmt.Errorf("%s has no chat template: use windrow generate --raw", e.Name())
 	}
-	if err := e.checkMode(e.adapt(withMaxTokens(o), mode)); err != nil {
+	if err := e.Check(e.Defaults(o)); err != nil {
 		return err
 	}
 	s := &chatSession{
-		engine: e, options: o, window: window, mode: mode, maxTokensGiven: c.IsSet("max-tokens"),
+		engine: e, conversation: e.NewConversation(), options: o, window: window,
 		system: c.String("system"), showStats: c.Bool("stats"), out: c.App.Writer, err: c.App.ErrWriter,
 	}
-	defer s.reset()
+	defer s.conversation.Close()
 	lines := newLineSource(c.App.Reader, c.App.ErrWriter)
 	defer lines.Close()
 	return s.run(c.Context, lines)
 }
 
-// withMaxTokens makes options checkable before a prompt is known.
-func withMaxTokens(o decoder.Options) decoder.Options {
-	if o.MaxTokens == 0 {
-		o.MaxTokens = 1
-	}
-	return o
-}
-
-// chatSession is one conversation and the cache that holds it.
+// chatSession is one conversation in a terminal.
 type chatSession struct {
-	engine         *engine
-	options        decoder.Options
-	window         *windowChoice
-	mode           decoder.Mode // as given: empty for auto
-	maxTokensGiven bool
-	system         string
-	showStats      bool
-	out, err       io.Writer
+	engine       *engine.Engine
+	conversation *engine.Conversation
+	options      decoder.Options // as given: the mode is empty for auto
+	window       windowChoice
+	system       string
+	showStats    bool
+	out, err     io.Writer
 
 	messages    []tokenizer.Message
-	cache       *model.Cache
-	held        []int32 // the ids whose keys and values are permanent in cache
 	last        *decoder.Summary
 	lastOptions decoder.Options
 }
@@ -145,15 +135,17 @@ func (s *chatSession) command(line string) (exit bool) {
 
 func (s *chatSession) setMode(name string) {
 	mode, err := parseMode(name)
+	o := s.options
+	o.Mode = mode
 	if err == nil {
-		err = s.engine.checkMode(s.engine.adapt(withMaxTokens(s.options), mode))
+		err = s.engine.Check(s.engine.Defaults(o))
 	}
 	if err != nil {
-		fmt.Fprintln(s.err, oneLine(err.Error()))
+		fmt.Fprintln(s.err, oneLine(advised(err).Error()))
 		return
 	}
-	s.mode = mode
-	fmt.Fprintf(s.err, "mode %s\n", s.engine.adapt(s.options, mode).Mode)
+	s.options = o
+	fmt.Fprintf(s.err, "mode %s\n", s.engine.Defaults(o).Mode)
 }
 
 func (s *chatSession) stats() {
@@ -161,19 +153,17 @@ func (s *chatSession) stats() {
 		fmt.Fprintln(s.err, "no answer yet")
 		return
 	}
-	writeStats(s.err, s.lastOptions, *s.last, s.engine.backend.Features())
-	if s.cache != nil {
+	writeStats(s.err, s.lastOptions, *s.last, s.engine.Features())
+	if s.conversation.Bytes() > 0 {
 		fmt.Fprintf(s.err, "context   %d of %d tokens, %s of keys and values\n",
-			len(s.held), s.engine.model.Config().MaxPositions, bytesText(s.cache.Bytes()))
+			s.conversation.Held(), s.engine.Config().MaxPositions, units.Bytes(s.conversation.Bytes()))
 	}
 }
 
 // reset forgets the conversation and frees its keys and values.
 func (s *chatSession) reset() {
-	if s.cache != nil {
-		s.cache.Close()
-	}
-	s.messages, s.cache, s.held = nil, nil, nil
+	s.conversation.Close()
+	s.messages = nil
 }
 
 // answer generates the reply to one message. What goes wrong with a message
@@ -210,25 +200,21 @@ func (s *chatSession) reply(ctx context.Context, text string) error {
 	} else {
 		messages = append(messages[:len(messages):len(messages)], tokenizer.Message{Role: "user", Content: text})
 	}
-	ids, err := s.engine.encode(ctx, messages, false)
+	ids, err := s.engine.Encode(ctx, engine.Prompt{Messages: messages})
 	if errors.Is(err, context.Canceled) {
 		return s.complain(errInterrupted)
 	}
 	if err != nil {
 		return s.complain(err)
 	}
-	o, err := s.engine.complete(s.options, s.mode, len(ids), s.maxTokensGiven)
+	o, err := s.engine.Complete(s.options, len(ids))
 	if err != nil {
 		return s.complain(fmt.Errorf("%w; /reset starts anew", err))
 	}
 	o = s.window.apply(ctx, s.engine, o)
-	if err := s.reuse(ids); err != nil {
-		return err
-	}
 	out := &answerWriter{w: s.out}
-	sum, err := decoder.Generate(ctx, s.engine.model, s.cache, ids, o, s.engine.tokens.NewStream(true), decoder.Hooks{Text: out.text})
+	sum, err := s.conversation.Answer(ctx, ids, o, decoder.Hooks{Text: out.text})
 	out.end()
-	s.held = append(ids, sum.Tokens...)[:s.cache.Base()]
 	if err != nil {
 		return s.complain(err)
 	}
@@ -241,31 +227,6 @@ func (s *chatSession) reply(ctx context.Context, text string) error {
 }
 
 func (s *chatSession) complain(err error) error {
-	fmt.Fprintln(s.err, "windrow: "+oneLine(err.Error()))
-	return nil
-}
-
-// reuse makes the cache hold the longest common start of ids and what it
-// held. Templates may change earlier turns (they drop the thinking part), and
-// text may encode differently than it was generated, so this is by id.
-func (s *chatSession) reuse(ids []int32) error {
-	if s.cache == nil {
-		f := s.engine.backend.Features()
-		context := s.engine.model.Config().MaxPositions
-		// Storage grows with the tokens held, so the whole context costs nothing.
-		cache, err := s.engine.cache(context, max(f.PrefillRows, 2*max(s.options.Window, autoWindow)))
-		if err != nil {
-			return err
-		}
-		s.cache, s.held = cache, nil
-	}
-	common := 0
-	for common < len(s.held) && common < len(ids) && s.held[common] == ids[common] {
-		common++
-	}
-	if err := s.cache.Truncate(common); err != nil {
-		return err
-	}
-	s.held = s.held[:common]
+	fmt.Fprintln(s.err, "windrow: "+oneLine(advised(err).Error()))
 	return nil
 }

@@ -4,29 +4,43 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"windrow/engine"
 	"windrow/models/tinygsm"
-	"windrow/tokenizer"
 )
 
 // TestChatSlowTemplate: a signal ends a reply that is still in its template.
 func TestChatSlowTemplate(t *testing.T) {
-	e := openTiny(t)
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
 	loops := strings.Repeat(`{% for i in range(100000) %}`, 4) + strings.Repeat(`{% endfor %}`, 4)
 	config, err := json.Marshal(map[string]string{"chat_template": loops})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.tokens, err = tokenizer.New(tinygsm.Files()["tokenizer.json"], config); err != nil {
+	folder := t.TempDir()
+	for name, data := range tinygsm.Files() {
+		if name == "tokenizer_config.json" {
+			data = config
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := engine.Open(t.Context(), folder, engine.Options{Backend: engine.CPU, Threads: 1})
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(e.Close)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		var out, complaints bytes.Buffer
-		s := &chatSession{engine: e, out: &out, err: &complaints}
+		s := &chatSession{engine: e, conversation: e.NewConversation(), out: &out, err: &complaints}
 		signals := make(chan os.Signal, 1)
 		time.AfterFunc(20*time.Millisecond, func() { signals <- sig })
 		start := time.Now()

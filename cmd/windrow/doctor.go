@@ -15,6 +15,8 @@ import (
 	checks "windrow/backend/doctor"
 	"windrow/cpu"
 	"windrow/cuda"
+	"windrow/engine"
+	"windrow/internal/atomicfile"
 	"windrow/metal"
 )
 
@@ -24,9 +26,9 @@ const backendAll = "all"
 // machineGPU is the kind of GPU that a machine of this system can have.
 func machineGPU() string {
 	if runtime.GOOS == "darwin" {
-		return backendMetal
+		return engine.Metal
 	}
-	return backendCUDA
+	return engine.CUDA
 }
 
 func doctorCommand() *cli.Command {
@@ -77,7 +79,7 @@ func doctor(c *cli.Context) error {
 	switch name {
 	case "":
 		name = machineGPU()
-	case backendCUDA, backendMetal, backendAll:
+	case engine.CUDA, engine.Metal, backendAll:
 	default:
 		return usagef("--backend %q: want cuda, metal or all", name)
 	}
@@ -93,7 +95,7 @@ func doctor(c *cli.Context) error {
 		r.add(examineCPU())
 	}
 	path := c.String("report")
-	if name == backendMetal || name == backendAll && machineGPU() == backendMetal {
+	if name == engine.Metal || name == backendAll && machineGPU() == engine.Metal {
 		err = examineMetal(c.Context, &r, only)
 		if path == "" && len(r.Checks) > 0 && err == nil {
 			path = metalReport
@@ -138,7 +140,7 @@ func (h *headed) Write(p []byte) (int, error) {
 
 // save writes all of the report, with nothing shortened.
 func (r *doctorReport) save(path string) error {
-	return writeFile(path, func(w io.Writer) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
 		var text bytes.Buffer
 		fmt.Fprintf(&text, "%s\n%s/%s, %s\n", r.Version, runtime.GOOS, runtime.GOARCH, time.Now().UTC().Format("2006-01-02"))
 		for _, check := range r.Checks {
@@ -152,8 +154,8 @@ func (r *doctorReport) save(path string) error {
 
 // examineCPU says which kernels the CPU would run.
 func examineCPU() checks.Check {
-	check := checks.Check{Name: backendCPU, Status: checks.StatusFact}
-	b, err := cpu.New(cpu.Options{Verdicts: verdictCache{}})
+	check := checks.Check{Name: engine.CPU, Status: checks.StatusFact}
+	b, err := cpu.New(cpu.Options{Verdicts: measurements()})
 	if err != nil {
 		check.Status, check.Detail = checks.StatusFailed, err.Error()
 		return check

@@ -8,6 +8,8 @@ import (
 
 	"windrow/backend"
 	checks "windrow/backend/doctor"
+	"windrow/bench"
+	"windrow/engine"
 	"windrow/metal"
 	"windrow/synthetic"
 )
@@ -39,8 +41,7 @@ func examineMetal(ctx context.Context, r *doctorReport, only *regexp.Regexp) err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		machine := machineOptions{backend: backendMetal, kv: backend.KVBF16}
-		r.add(examineStep(ctx, name, s.shape, s.dtype, machine))
+		r.add(examineStep(ctx, name, s.shape, s.dtype, engine.Options{Backend: engine.Metal, Measurements: measurements()}))
 	}
 	return nil
 }
@@ -48,38 +49,19 @@ func examineMetal(ctx context.Context, r *doctorReport, only *regexp.Regexp) err
 // stepContext is the tokens in the cache of a step that is timed.
 const stepContext = 512
 
-// examineStep times steps of 1, 16 and 32 rows and a prefill.
-func examineStep(ctx context.Context, name, shape string, dtype backend.DType, machine machineOptions) checks.Check {
-	return checks.Timed(name, func(c *checks.Check) (err error) {
-		c.Detail, c.Rate, err = stepTimes(ctx, shape, dtype, machine)
+// examineStep times steps of a model of random weights.
+func examineStep(ctx context.Context, name, shape string, dtype backend.DType, o engine.Options) checks.Check {
+	return checks.Timed(name, func(c *checks.Check) error {
+		config, ok := synthetic.ShapeConfig(shape)
+		if !ok {
+			return fmt.Errorf("no shape %s", shape)
+		}
+		e, err := engine.OpenSource(ctx, shape, synthetic.RandomSource(config, dtype, 1), o)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		c.Detail, c.Rate, err = bench.Steps(ctx, e, stepContext)
 		return err
 	})
-}
-
-// stepTimes also returns the rate at which a step of one row reads, in GB/s.
-func stepTimes(ctx context.Context, shape string, dtype backend.DType, machine machineOptions) (detail string, rate float64, err error) {
-	config, ok := synthetic.ShapeConfig(shape)
-	if !ok {
-		return "", 0, fmt.Errorf("no shape %s", shape)
-	}
-	e, src, err := openShape(ctx, shape, config, dtype, machine)
-	if err != nil {
-		return "", 0, err
-	}
-	defer e.Close()
-	s := newStopwatch(e, timed)
-	defer s.Close()
-	detail = "ms:"
-	for _, rows := range []int{1, 16, 32} {
-		t, err := s.step(ctx, rows, stepContext)
-		if err != nil {
-			return "", 0, err
-		}
-		if rows == 1 {
-			rate = float64(s.stepBytes(src, stepContext)) / t / 1e9
-		}
-		detail += fmt.Sprintf(" %d rows %.2f,", rows, 1000*t)
-	}
-	tokens, err := s.prefill(ctx, stepContext)
-	return fmt.Sprintf("%s prefill of %d %.0f tokens/s", detail, stepContext, tokens), rate, err
 }

@@ -6,11 +6,12 @@ import (
 
 	"windrow/backend"
 	checks "windrow/backend/doctor"
+	"windrow/engine"
 )
 
 // The doctor's steps of whole models, on the CPU and of a small one.
 func TestExamineStep(t *testing.T) {
-	machine := machineOptions{backend: backendCPU, threads: 1, kv: backend.KVBF16}
+	machine := engine.Options{Backend: engine.CPU, KV: backend.KVBF16, Threads: 1}
 	check := examineStep(t.Context(), "steps", "tiny-gsm", backend.BF16, machine)
 	if check.Status != checks.StatusOK || check.Rate <= 0 || check.Millis <= 0 {
 		t.Errorf("%+v", check)

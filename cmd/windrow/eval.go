@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
+	"windrow/engine"
 	"windrow/eval"
-	"windrow/tokenizer"
+	"windrow/internal/unless"
 )
 
 func evalCommand() *cli.Command {
@@ -82,15 +82,15 @@ func evalGSM8K(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(c.String("data")) })
+	data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(c.String("data")) }, nil)
 	if err != nil {
 		return err
 	}
 	bar := newProgress(c.App.ErrWriter, "gsm8k")
-	r, runErr := eval.RunGSM8K(c.Context, runner{e}, eval.GSM8K{
+	r, runErr := eval.RunGSM8K(c.Context, evaluated{e}, eval.GSM8K{
 		Data: data, Offset: c.Int("offset"), Limit: c.Int("limit"),
 		Settings: settings, Options: o, FewShot: c.Int("few-shot"), System: c.String("system"), Raw: c.Bool("raw"),
-		Model: e.name, Arithmetic: e.arithmetic(), Output: c.String("output"), Progress: bar.update,
+		Model: e.Name(), Arithmetic: e.Arithmetic(), Output: c.String("output"), Progress: bar.update,
 	})
 	bar.finish()
 	if r == nil {
@@ -116,7 +116,7 @@ func evalPCache(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
-	prompts, err := unlessCancelled(c.Context, func() ([]eval.PCachePrompt, error) { return eval.LoadPrompts(c.String("data")) })
+	prompts, err := unless.Cancelled(c.Context, func() ([]eval.PCachePrompt, error) { return eval.LoadPrompts(c.String("data")) }, nil)
 	if err != nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func evalPCache(c *cli.Context) error {
 		prompts = prompts[:min(limit, len(prompts))]
 	}
 	bar := newProgress(c.App.ErrWriter, "pcache")
-	r, runErr := eval.RunPCache(c.Context, runner{e}, eval.PCache{
+	r, runErr := eval.RunPCache(c.Context, evaluated{e}, eval.PCache{
 		Name: c.String("data"), Prompts: prompts, Settings: settings, Options: o, System: c.String("system"), Raw: c.Bool("raw"),
-		Model: e.name, Arithmetic: e.arithmetic(), Progress: bar.update,
+		Model: e.Name(), Arithmetic: e.Arithmetic(), Progress: bar.update,
 	})
 	bar.finish()
 	if r == nil {
@@ -142,8 +142,8 @@ func evalPCache(c *cli.Context) error {
 
 // openEvaluation reads the flags that both evaluations share and opens the
 // model. The options are complete but for mode, window, threshold and penalty.
-func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, error) {
-	fail := func(err error) (*engine, decoder.Options, []eval.Setting, error) {
+func openEvaluation(c *cli.Context) (*engine.Engine, decoder.Options, []eval.Setting, error) {
+	fail := func(err error) (*engine.Engine, decoder.Options, []eval.Setting, error) {
 		return nil, decoder.Options{}, nil, err
 	}
 	if c.Args().Present() {
@@ -181,21 +181,19 @@ func openEvaluation(c *cli.Context) (*engine, decoder.Options, []eval.Setting, e
 			return fail(err)
 		}
 	}
-	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
+	e, err := engine.Open(c.Context, c.String("model"), machine)
 	if err != nil {
 		return fail(err)
 	}
-	if !c.IsSet("max-tokens") {
-		o.MaxTokens = min(e.defaultMaxTokens(), e.model.Config().MaxPositions-1)
-	}
 	for _, mode := range modes {
-		o = e.adapt(o, mode)
+		o.Mode = mode
+		o = e.Defaults(o)
 		if !c.Bool("sweep") {
 			settings = append(settings, eval.Setting{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty})
 		}
 	}
 	for _, s := range settings {
-		if err := e.checkMode(s.Options(o)); err != nil {
+		if err := e.Check(s.Options(o)); err != nil {
 			e.Close()
 			return fail(err)
 		}
@@ -234,78 +232,25 @@ func parseSweep(c *cli.Context, modes []decoder.Mode) ([]eval.Setting, error) {
 	return g.Settings(), nil
 }
 
-// arithmetic names what besides the model and the setting may change a token.
-func (e *engine) arithmetic() string {
-	f := e.backend.Features()
-	s := fmt.Sprintf("%s %s, KV %s", e.backend.Name(), f.Kernels, e.machine.kv)
-	if f.Exact {
-		s += ", exact"
-	}
-	if e.noThink {
-		s += ", no thinking"
-	}
-	if e.machine.kvWindow > 0 {
-		s += fmt.Sprintf(", KV window %d keeping %d", e.machine.kvWindow, e.machine.kvKeep)
-	}
-	return s
+// evaluated is an engine as package eval asks it.
+type evaluated struct{ *engine.Engine }
+
+// Run implements eval.Runner.
+func (e evaluated) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
+	return e.Engine.Run(ctx, promptOf(p), o)
 }
 
-// runner answers an evaluation's prompts, each in a cache of its own.
-type runner struct{ e *engine }
-
-// Run generates the answer to one prompt. Where the context leaves fewer
-// tokens than the options allow, the answer is cut there.
-func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
-	messages, raw := promptMessages(p)
-	ids, err := r.e.encode(ctx, messages, raw)
-	if err != nil {
-		return decoder.Summary{}, err
-	}
-	context := r.e.model.Config().MaxPositions
-	if len(ids) >= context {
-		return decoder.Summary{}, fmt.Errorf("the prompt has %d tokens, the context of %s is %d", len(ids), r.e.name, context)
-	}
-	o.MaxTokens = min(o.MaxTokens, context-len(ids))
-	cache, err := r.e.newCache(len(ids), o)
-	if err != nil {
-		return decoder.Summary{}, err
-	}
-	defer cache.Close()
-	return decoder.Generate(ctx, r.e.model, cache, ids, o, r.e.tokens.NewStream(true), decoder.Hooks{})
+// Encode implements eval.Variant.
+func (e evaluated) Encode(ctx context.Context, p eval.Prompt, answer string) ([]int32, error) {
+	return e.EncodeAnswered(ctx, promptOf(p), answer)
 }
 
-// promptMessages are the turns of an evaluation's prompt, or its plain text.
-func promptMessages(p eval.Prompt) (messages []tokenizer.Message, raw bool) {
-	if len(p.Messages) == 0 {
-		return []tokenizer.Message{{Role: "user", Content: p.Raw}}, true
-	}
-	for _, m := range p.Messages {
-		messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
-	}
-	return messages, false
+// Force implements eval.Variant.
+func (e evaluated) Force(ctx context.Context, n int) (eval.ForcedText, error) {
+	return e.Engine.Force(ctx, n)
 }
 
-// writeFile writes beside the target and renames: nothing is half-written.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err = write(f); err != nil {
-		f.Close()
-		return err
-	}
-	if err = f.Chmod(0o644); err != nil {
-		f.Close()
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
+// Close implements eval.Variant: the engine is closed by who opened it.
+func (evaluated) Close() {}
+
+func promptOf(p eval.Prompt) engine.Prompt { return engine.Prompt{Messages: p.Messages, Raw: p.Raw} }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -11,16 +11,15 @@ import (
 
 	"windrow/backend"
 	"windrow/decoder"
+	"windrow/engine"
 )
 
 // Defaults of decoding, from the WeDLM paper's open settings (see
 // docs/architecture.md, terms W, τ and λ).
 const (
 	defaultWindow     = 16
-	autoWindow        = 24 // the most that an adaptive window weighs
 	defaultThreshold  = "0.4"
 	defaultPosPenalty = 0.02
-	defaultMaxTokens  = 512
 )
 
 // modeAuto is the mode that the model decides: verified for a model that was
@@ -46,7 +45,7 @@ func modelFlags() []cli.Flag {
 // machineFlags choose where and in which arithmetic a model runs.
 func machineFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: backendAuto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu, cuda, or metal (Apple GPUs; not yet run on hardware)"},
+		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: engine.Auto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu, cuda, or metal (Apple GPUs; not yet run on hardware)"},
 		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
 		&cli.IntFlag{Name: "tensor-parallel-size", Category: categoryModel, Value: 1, Usage: "share the model among `N` NVIDIA GPUs of this machine, through NCCL: those of numbers 0 to N-1"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
@@ -115,56 +114,52 @@ func modeFlag() cli.Flag {
 	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified where there is a mask token, else ar)"}
 }
 
-// machineOptions are the checked machine flags.
-type machineOptions struct {
-	backend          string // "" is auto
-	library          string // the CUDA driver's; "" searches
-	gpus             int    // that share the model
-	threads          int
-	exact            bool
-	variant          bool // batch invariance is not asked for
-	kernels          string
-	kv               backend.KVType
-	kvWindow, kvKeep int
+// cacheVariable is the environment variable that names the folder of what was
+// measured, or "off" for none; by default it lies in the user's cache folder.
+const cacheVariable = "WINDROW_CACHE"
+
+// measurements are where this program keeps what it measured.
+func measurements() engine.Measurements {
+	return engine.Measurements{Folder: os.Getenv(cacheVariable), Build: versionLine()}
 }
 
-func parseMachine(c *cli.Context) (machineOptions, error) {
-	m := machineOptions{gpus: c.Int("tensor-parallel-size"), threads: c.Int("threads"), exact: c.Bool("exact"), variant: !c.Bool("batch-invariant"), kernels: c.String("kernels"),
-		library: c.String("cuda-library"), kvWindow: c.Int("kv-window"), kvKeep: c.Int("kv-keep")}
-	switch name := c.String("backend"); name {
-	case backendAuto, backendCPU, backendCUDA, backendMetal:
-		m.backend = name
-	default:
-		return m, usagef("--backend %q: want auto, cpu, cuda or metal", name)
+// parseMachine reads the flags that choose the machine and what is fixed for an
+// open model. Where the advice takes two flags it checks them itself, else
+// engine.Options does.
+func parseMachine(c *cli.Context) (engine.Options, error) {
+	o := engine.Options{
+		Backend: c.String("backend"), GPUs: c.Int("tensor-parallel-size"), Threads: c.Int("threads"), Kernels: c.String("kernels"),
+		Exact: c.Bool("exact"), BatchVariant: !c.Bool("batch-invariant"), CUDALibrary: c.String("cuda-library"),
+		KVWindow: c.Int("kv-window"), KVKeep: c.Int("kv-keep"), NoThink: c.Bool("no-think"), Measurements: measurements(),
+		Note:     func(line string) { fmt.Fprintln(c.App.ErrWriter, line) },
+		Progress: uploadProgress(c.App.ErrWriter),
 	}
-	if (m.backend == backendCUDA || m.backend == backendMetal) && m.kernels != "" {
-		return m, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", m.kernels, m.backend)
+	switch gpu := o.Backend == engine.CUDA || o.Backend == engine.Metal; {
+	case gpu && o.Kernels != "":
+		return o, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", o.Kernels, o.Backend)
+	case o.GPUs < 1:
+		return o, usagef("--tensor-parallel-size %d: want 1 to %d", o.GPUs, engine.MaxGPUs)
+	case o.GPUs > 1 && (o.Backend == engine.CPU || o.Backend == engine.Metal || o.Kernels != ""):
+		return o, usagef("--tensor-parallel-size %d: shares a model among NVIDIA GPUs, want --backend cuda", o.GPUs)
+	case o.KVWindow < 0 || o.KVKeep < 0 || o.KVWindow > 0 && o.KVKeep >= o.KVWindow:
+		return o, usagef("--kv-window %d --kv-keep %d: want 0 ≤ keep < window", o.KVWindow, o.KVKeep)
 	}
-	if m.gpus < 1 || m.gpus > 64 {
-		return m, usagef("--tensor-parallel-size %d: want 1 to 64", m.gpus)
-	}
-	if m.gpus > 1 && (m.backend == backendCPU || m.backend == backendMetal || m.kernels != "") {
-		return m, usagef("--tensor-parallel-size %d: shares a model among NVIDIA GPUs, want --backend cuda", m.gpus)
-	}
-	if m.threads < 0 || m.threads > 1024 { // as package cpu has it
-		return m, usagef("--threads %d: want 0 to 1024", m.threads)
-	}
-	switch name := c.String("kv-dtype"); {
-	case name != "":
+	if name := c.String("kv-dtype"); name != "" {
 		kv, err := backend.ParseKVType(name)
 		if err != nil {
-			return m, usagef("--kv-dtype %q: want f32, f16, bf16 or int8", name)
+			return o, usagef("--kv-dtype %q: want f32, f16, bf16 or int8", name)
 		}
-		m.kv = kv
-	case m.exact:
-		m.kv = backend.KVF32
-	default:
-		m.kv = backend.KVBF16
+		o.KV = kv
 	}
-	if m.kvWindow < 0 || m.kvKeep < 0 || m.kvWindow > 0 && m.kvKeep >= m.kvWindow {
-		return m, usagef("--kv-window %d --kv-keep %d: want 0 ≤ keep < window", m.kvWindow, m.kvKeep)
+	if c.IsSet("mask-id") {
+		id := c.Int("mask-id")
+		if id < 0 || id > math.MaxInt32 {
+			return o, usagef("--mask-id %d: want a token id", id)
+		}
+		mask := int32(id)
+		o.MaskID = &mask
 	}
-	return m, nil
+	return o, advised(o.Check())
 }
 
 // parseMode reads one mode; "auto" is the empty mode until a model is known.
@@ -190,33 +185,17 @@ func parseDecode(c *cli.Context) (decoder.Options, error) {
 // parseAdaptive reads the decoding flags, the mode apart, and checks their
 // ranges before any model is opened. MaxTokens is 0 where the model is to
 // decide.
-func parseAdaptive(c *cli.Context) (decoder.Options, *windowChoice, error) {
+func parseAdaptive(c *cli.Context) (decoder.Options, windowChoice, error) {
 	w, slots, err := parseWindow(c)
 	if err != nil {
-		return decoder.Options{}, nil, err
+		return decoder.Options{}, w, err
 	}
 	o, err := parseOptions(c, slots)
 	return o, w, err
 }
 
-// parseWindow reads --window: a number of slots, auto, or nothing. The number
-// is 16 for the latter two: the window of modes that do not adapt.
-func parseWindow(c *cli.Context) (*windowChoice, int, error) {
-	s := c.String("window")
-	w := &windowChoice{given: c.IsSet("window"), auto: s == "auto"}
-	if !w.given || w.auto {
-		return w, defaultWindow, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return nil, 0, usagef("invalid value %q for flag --window: want a number of slots, or auto", s)
-	}
-	return w, n, nil
-}
-
 func parseOptions(c *cli.Context, window int) (decoder.Options, error) {
 	o := decoder.Options{
-		Mode:        decoder.AR,
 		Window:      window,
 		PosPenalty:  float32(c.Float64("pos-penalty")),
 		MaxTokens:   c.Int("max-tokens"),
@@ -239,31 +218,12 @@ func parseOptions(c *cli.Context, window int) (decoder.Options, error) {
 	if o.Sampling.LogitBias, err = parseLogitBias(c.StringSlice("logit-bias")); err != nil {
 		return o, err
 	}
-	id := c.Int("mask-id")
-	if c.IsSet("mask-id") && (id < 0 || id > math.MaxInt32) {
-		return o, usagef("--mask-id %d: want a token id", id)
-	}
-	o.Vocabulary.MaskID = int32(id)
 	check := o
 	check.Mode, check.Vocabulary.MaskID = decoder.WeDLM, 0 // the mode with a window
 	if !c.IsSet("max-tokens") {
 		check.MaxTokens = 1
 	}
-	return o, optionError(check.Validate())
-}
-
-// optionError makes the decoder's error about an option a usage error that
-// names the flag.
-func optionError(err error) error {
-	var option *decoder.OptionError
-	if !errors.As(err, &option) {
-		return err
-	}
-	name := option.Option
-	if name != "prompt" && !strings.Contains(name, " ") {
-		name = "--" + name
-	}
-	return usagef("%s %s: want %s", name, option.Got, option.Want)
+	return o, advised(check.Validate())
 }
 
 // parseThreshold reads τ: a number of nats, or "none" for one token per step.

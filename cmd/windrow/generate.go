@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
+	"windrow/engine"
+	"windrow/internal/unless"
 	"windrow/tokenizer"
 )
 
@@ -36,7 +38,7 @@ func generateCommand() *cli.Command {
 }
 
 func generate(c *cli.Context) error {
-	o, window, mode, machine, err := parseGeneration(c)
+	o, window, machine, err := parseGeneration(c)
 	if err != nil {
 		return err
 	}
@@ -44,34 +46,28 @@ func generate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := openEngine(c.Context, c.String("model"), machine, c.Bool("no-think"))
+	e, err := engine.Open(c.Context, c.String("model"), machine)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	ids, err := e.encode(c.Context, prompt, c.Bool("raw"))
+	ids, err := e.Encode(c.Context, prompt)
 	if err != nil {
 		return err
 	}
-	if o, err = e.complete(o, mode, len(ids), c.IsSet("max-tokens")); err != nil {
+	if o, err = e.Complete(o, len(ids)); err != nil {
 		return err
 	}
 	o = window.apply(c.Context, e, o)
-	cache, err := e.newCache(len(ids), o)
-	if err != nil {
-		return err
-	}
-	defer cache.Close()
-
 	out := &answerWriter{w: c.App.Writer}
 	hooks, finish := generationHooks(c, e, o.Mode, len(ids), out)
-	s, err := decoder.Generate(c.Context, e.model, cache, ids, o, e.tokens.NewStream(true), hooks)
+	s, err := e.Answer(c.Context, ids, o, hooks)
 	finish()
 	if err != nil {
 		if out.written > 0 {
 			out.end() // the error gets a line of its own
 		}
-		return optionError(err)
+		return err
 	}
 	switch {
 	case c.Bool("json"):
@@ -85,7 +81,7 @@ func generate(c *cli.Context) error {
 		out.end()
 	}
 	if c.Bool("stats") {
-		writeStats(c.App.ErrWriter, o, s, e.backend.Features())
+		writeStats(c.App.ErrWriter, o, s, e.Features())
 	}
 	if s.FinishReason == decoder.FinishCancelled {
 		return errInterrupted
@@ -94,26 +90,28 @@ func generate(c *cli.Context) error {
 }
 
 // parseGeneration reads all flags of a generation; the mode is empty for auto.
-func parseGeneration(c *cli.Context) (o decoder.Options, w *windowChoice, mode decoder.Mode, m machineOptions, err error) {
-	if m, err = parseMachine(c); err != nil {
+func parseGeneration(c *cli.Context) (o decoder.Options, w windowChoice, machine engine.Options, err error) {
+	if machine, err = parseMachine(c); err != nil {
 		return
 	}
-	if mode, err = parseMode(c.String("mode")); err != nil {
+	mode, err := parseMode(c.String("mode"))
+	if err != nil {
 		return
 	}
 	o, w, err = parseAdaptive(c)
+	o.Mode = mode
 	return
 }
 
 // generationHooks streams the text, or draws the window with --watch, or
 // does neither with --json. finish must be called when the generation is over.
-func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, promptTokens int, out *answerWriter) (h decoder.Hooks, finish func()) {
+func generationHooks(c *cli.Context, e *engine.Engine, mode decoder.Mode, promptTokens int, out *answerWriter) (h decoder.Hooks, finish func()) {
 	finish = func() {}
 	if !c.Bool("json") {
 		h.Text = out.text
 	}
 	// A prompt of one chunk is over before a bar can be read.
-	if chunk := e.backend.Features().PrefillRows; promptTokens > chunk {
+	if chunk := e.Features().PrefillRows; promptTokens > chunk {
 		bar := newProgress(c.App.ErrWriter, "prefill")
 		h.Prefill = func(done, total int) {
 			if bar.update(done, total, ""); done == total {
@@ -133,7 +131,7 @@ func generationHooks(c *cli.Context, e *engine, mode decoder.Mode, promptTokens 
 		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, "+instead)
 		return h, finish
 	}
-	w := newWatcher(terminal, mode, e.piece)
+	w := newWatcher(terminal, mode, func(id int32) string { return e.Tokenizer().Decode([]int32{id}, false) })
 	h.Text, h.Step = w.text, w.step
 	return h, func() {
 		if c.Context.Err() != nil {
@@ -170,39 +168,42 @@ func (a *answerWriter) end() {
 // any context holds.
 const maxPrompt = 64 << 20
 
-// readPrompt returns the messages of the one argument, standard input for "-".
-func readPrompt(c *cli.Context) ([]tokenizer.Message, error) {
+// readPrompt returns the one argument, standard input for "-", as a prompt.
+func readPrompt(c *cli.Context) (none engine.Prompt, err error) {
 	switch n := c.NArg(); {
 	case n == 0:
-		return nil, usagef("no prompt: give it as an argument, or - to read standard input")
+		return none, usagef("no prompt: give it as an argument, or - to read standard input")
 	case n > 1:
-		return nil, usagef("%d arguments, want one prompt: put it in quotes", n)
+		return none, usagef("%d arguments, want one prompt: put it in quotes", n)
 	}
 	text := c.Args().First()
 	if text == "-" {
-		b, err := unlessCancelled(c.Context, func() ([]byte, error) {
+		b, err := unless.Cancelled(c.Context, func() ([]byte, error) {
 			return io.ReadAll(io.LimitReader(c.App.Reader, maxPrompt+1))
-		})
+		}, nil)
 		if err != nil {
-			return nil, fmt.Errorf("standard input: %w", err)
+			return none, fmt.Errorf("standard input: %w", err)
 		}
 		if len(b) > maxPrompt {
-			return nil, fmt.Errorf("standard input: more than %d MiB", maxPrompt>>20)
+			return none, fmt.Errorf("standard input: more than %d MiB", maxPrompt>>20)
 		}
 		// The newline that ends the last line belongs to the pipe.
 		text = strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	}
 	if strings.TrimSpace(text) == "" && (text == "" || !c.Bool("raw")) {
-		return nil, usagef("the prompt is empty")
+		return none, usagef("the prompt is empty")
 	}
 	if !utf8.ValidString(text) {
-		return nil, usagef("the prompt is not UTF-8 text")
+		return none, usagef("the prompt is not UTF-8 text")
 	}
 	system := c.String("system")
-	if c.Bool("raw") && system != "" {
-		return nil, errRawSystem
+	switch raw := c.Bool("raw"); {
+	case raw && system != "":
+		return none, errRawSystem
+	case raw:
+		return engine.Prompt{Raw: text}, nil
 	}
-	return conversation(system, text), nil
+	return engine.Prompt{Messages: conversation(system, text)}, nil
 }
 
 var errRawSystem = &usageError{errors.New("--raw takes the prompt as it stands: it has no place for --system")}

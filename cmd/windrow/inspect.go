@@ -12,6 +12,8 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/cpu"
+	"windrow/engine"
+	"windrow/internal/units"
 )
 
 func inspectCommand() *cli.Command {
@@ -82,12 +84,12 @@ func inspect(c *cli.Context) error {
 			return usagef("the model's name is empty")
 		}
 	}
-	source, name, err := openCheckpoint(c.Context, folder)
+	source, err := engine.OpenCheckpoint(c.Context, folder)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	in, err := newInspection(source, name, c.Bool("tensors"))
+	in, err := newInspection(source, engine.ModelName(folder), c.Bool("tensors"))
 	if err != nil {
 		return err
 	}
@@ -156,16 +158,16 @@ func (in inspection) table(out io.Writer) error {
 	if in.Quantization != "" {
 		row("published as", "%s; below is what it becomes in memory", in.Quantization)
 	}
-	row("tensors", "%d, %s parameters, %s, %.3f bits a weight", in.Tensors, millions(in.Parameters), bytesText(in.Bytes), in.BitsPerWeight)
+	row("tensors", "%d, %s parameters, %s, %.3f bits a weight", in.Tensors, millions(in.Parameters), units.Bytes(in.Bytes), in.BitsPerWeight)
 	for _, d := range in.DTypes {
-		row("", "%s: %d tensors, %s parameters, %s, %.3f bits a weight", d.DType, d.Tensors, millions(d.Parameters), bytesText(d.Bytes),
+		row("", "%s: %d tensors, %s parameters, %s, %.3f bits a weight", d.DType, d.Tensors, millions(d.Parameters), units.Bytes(d.Bytes),
 			8*float64(d.Bytes)/float64(max(1, d.Parameters)))
 	}
 	for _, kv := range in.KV {
-		row("KV "+kv.DType, "%s a token", bytesText(kv.BytesPerToken))
+		row("KV "+kv.DType, "%s a token", units.Bytes(kv.BytesPerToken))
 	}
 	for _, m := range in.Memory {
-		row(fmt.Sprintf("context %d, KV %s", m.Context, m.KVDType), "%s of keys and values, %s with the weights", bytesText(m.KV), bytesText(m.Total))
+		row(fmt.Sprintf("context %d, KV %s", m.Context, m.KVDType), "%s of keys and values, %s with the weights", units.Bytes(m.KV), units.Bytes(m.Total))
 	}
 	rounded := "activations are rounded to the weights' precision (--exact: f32)"
 	if in.Exact {
@@ -180,7 +182,7 @@ func (in inspection) table(out io.Writer) error {
 		row(name, "%s", path)
 	}
 	for _, t := range in.TensorList {
-		row(t.Name, "%s %v %s, %.3f bits a weight", format(t.DType, t.Group), t.Shape, bytesText(int64(t.Bytes)), t.BitsPerWeight)
+		row(t.Name, "%s %v %s, %.3f bits a weight", format(t.DType, t.Group), t.Shape, units.Bytes(int64(t.Bytes)), t.BitsPerWeight)
 	}
 	return w.Flush()
 }

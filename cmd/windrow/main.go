@@ -1,7 +1,6 @@
 // Command windrow runs Qwen3-style language models and decodes several tokens
-// per forward. Each command has its file here; what they share opens a model on
-// a device, measures what rows cost, and prints. The rest is in the packages
-// that docs/architecture.md lists.
+// per forward. It has flags, calls and printing, a file per command; what it calls
+// is in the packages that docs/architecture.md lists, engine before all.
 package main
 
 import (
@@ -141,7 +140,7 @@ func command(c *cli.Command, example ...string) *cli.Command {
 	if action := c.Action; action != nil {
 		c.Action = func(ctx *cli.Context) error {
 			if err := action(ctx); err != nil {
-				return fmt.Errorf("%s: %w", c.Name, err)
+				return fmt.Errorf("%s: %w", c.Name, advised(err))
 			}
 			return nil
 		}

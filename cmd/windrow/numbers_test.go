@@ -5,30 +5,6 @@ import (
 	"testing"
 )
 
-func TestSpread(t *testing.T) {
-	for _, test := range []struct {
-		values []float64
-		want   spread
-		text   string
-	}{
-		{nil, spread{}, "0.000 (0.000–0.000)"},
-		{[]float64{3, 1, 200}, spread{3, 1, 200}, "3.00 (1.00–200)"},
-		{[]float64{4, 1, 2, 30}, spread{3, 1, 30}, "3.00 (1.00–30.0)"},
-	} {
-		if got := newSpread(test.values); got != test.want || got.String() != test.text {
-			t.Errorf("%v: %+v %q, want %+v %q", test.values, got, got, test.want, test.text)
-		}
-	}
-}
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 28336376: "27 MiB", 16381470720: "15.3 GiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}
-
 func TestFinite(t *testing.T) {
 	if finite(2) != 2 || finite(math.NaN()) != -1 || finite(math.Inf(1)) != -1 {
 		t.Error("NaN and infinities must become -1: JSON has neither")

@@ -52,3 +52,20 @@ func (p *progress) finish() {
 		p.bar.Clear()
 	}
 }
+
+// uploadBarBytes is how large a model has to be for its upload to show a bar.
+const uploadBarBytes = 1 << 30
+
+// uploadProgress shows how much of a large model has come to its device.
+func uploadProgress(out io.Writer) func(done, total int64) {
+	bar := newProgress(out, "upload")
+	return func(done, total int64) {
+		if total < uploadBarBytes {
+			return
+		}
+		bar.update(int(done>>20), int(total>>20), "MiB")
+		if done >= total {
+			bar.finish()
+		}
+	}
+}

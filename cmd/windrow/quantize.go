@@ -13,6 +13,7 @@ import (
 
 	"windrow/checkpoint"
 	"windrow/convert"
+	"windrow/engine"
 	"windrow/eval"
 )
 
@@ -85,7 +86,7 @@ func quantize(c *cli.Context) error {
 	case c.Bool("accept"):
 		return acceptQuantized(c, src, dst, p)
 	}
-	source, name, err := openCheckpoint(c.Context, src)
+	source, err := engine.OpenCheckpoint(c.Context, src)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func quantize(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	written := quantization{Source: name, Destination: dst, Report: report}
+	written := quantization{Source: engine.ModelName(src), Destination: dst, Report: report}
 	if c.Bool("json") {
 		return writeJSON(c.App.Writer, written)
 	}
@@ -173,7 +174,7 @@ func acceptQuantized(c *cli.Context, src, dst string, p convert.Policy) error {
 		if err != nil {
 			return err
 		}
-		result.Written = &quantization{Source: m.name, Destination: dst, Report: r}
+		result.Written = &quantization{Source: m.Name(), Destination: dst, Report: r}
 	}
 	switch {
 	case c.Bool("json"):

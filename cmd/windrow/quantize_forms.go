@@ -9,9 +9,9 @@ import (
 
 	"windrow/checkpoint"
 	"windrow/convert"
-	"windrow/decoder"
+	"windrow/engine"
 	"windrow/eval"
-	"windrow/model"
+	"windrow/internal/unless"
 )
 
 // namedPolicy is a policy under the name that a table shows. module is the one
@@ -61,7 +61,10 @@ func compareForms(group int) func(*checkpoint.Config) []namedPolicy {
 }
 
 // formMaker makes forms of one model. All of them run on its backend.
-type formMaker struct{ *engine }
+type formMaker struct {
+	*engine.Engine
+	checkpoint *checkpoint.Checkpoint
+}
 
 // source is the model as it is.
 func (m *formMaker) source() eval.Form {
@@ -71,7 +74,7 @@ func (m *formMaker) source() eval.Form {
 		name = in.DTypes[0].DType
 	}
 	return eval.Form{Name: name, Open: func(context.Context) (eval.Variant, eval.Size, error) {
-		return variant{m.engine}, eval.Size{Bytes: in.Bytes, BitsPerWeight: in.BitsPerWeight}, nil
+		return evaluated{m.Engine}, eval.Size{Bytes: in.Bytes, BitsPerWeight: in.BitsPerWeight}, nil
 	}}
 }
 
@@ -86,11 +89,11 @@ func (m *formMaker) quantized(p namedPolicy) eval.Form {
 		if r.BitsQuantized == 0 {
 			return nil, size, keptReason(r, p.module)
 		}
-		e := *m.engine
-		if e.model, err = model.Load(m.backend, src); err != nil {
+		e, err := m.With(ctx, src)
+		if err != nil {
 			return nil, size, err
 		}
-		return variant{&e}, size, nil
+		return evaluated{e}, size, nil
 	}}
 }
 
@@ -104,68 +107,6 @@ func keptReason(r convert.Report, module string) error {
 	return &eval.KeptError{Reason: "the model has no such matrix"}
 }
 
-// variant is a form that is loaded.
-type variant struct{ *engine }
-
-func (v variant) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
-	return runner{v.engine}.Run(ctx, p, o)
-}
-
-// Encode returns the ids of a prompt with its answer, cut to the context.
-func (v variant) Encode(ctx context.Context, p eval.Prompt, answer string) ([]int32, error) {
-	messages, raw := promptMessages(p)
-	ids, err := v.encode(ctx, messages, raw)
-	if err != nil {
-		return nil, err
-	}
-	if raw {
-		answer = " " + answer
-	}
-	more, err := v.tokens.EncodePlain(answer)
-	if err != nil {
-		return nil, err
-	}
-	ids = append(ids, more...)
-	return ids[:min(len(ids), v.model.Config().MaxPositions)], nil
-}
-
-func (v variant) Force(n int) (eval.ForcedText, error) {
-	cache, err := v.cache(n, n)
-	if err != nil {
-		return nil, err
-	}
-	return &forcedText{v.model, cache}, nil
-}
-
-// Close does nothing: the backend is the source's, and the weights are the
-// collector's.
-func (v variant) Close() {}
-
-// forcedText is a text that is fed to a model.
-type forcedText struct {
-	model *model.Model
-	cache *model.Cache
-}
-
-func (t *forcedText) Logits(ctx context.Context, tokens []int32) ([][]float32, error) {
-	b := &model.Batch{Tokens: tokens, Spans: []model.Span{{Cache: t.cache, Rows: len(tokens)}}, Want: model.Want{Logits: true, Except: -1}}
-	for i := range tokens {
-		b.Positions = append(b.Positions, int32(t.cache.Base()+i))
-		b.Want.Rows = append(b.Want.Rows, int32(i))
-	}
-	results, err := t.model.Forward(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([][]float32, len(results))
-	for i, r := range results {
-		rows[i] = r.Logits
-	}
-	return rows, t.cache.Commit(len(tokens))
-}
-
-func (t *forcedText) Close() { t.cache.Close() }
-
 // openForms opens a model to be measured, with what to measure it on.
 func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	fail := func(err error) (*formMaker, eval.GSM8K, error) { return nil, eval.GSM8K{}, err }
@@ -175,8 +116,8 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	}
 	// Forms are several copies of the weights: they belong in the host's memory,
 	// unless a device is asked for.
-	if machine.backend == backendAuto {
-		machine.backend = backendCPU
+	if machine.Backend == engine.Auto {
+		machine.Backend = engine.CPU
 	}
 	o, err := parseDecode(c)
 	if err != nil {
@@ -188,30 +129,28 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	}
 	name := c.String("data")
 	if name == "" {
-		if name = "gsm8k"; embedded(src) {
+		if name = "gsm8k"; engine.Embedded(src) {
 			name = "tinygsm"
 		}
 	}
-	data, err := unlessCancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) })
+	data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
 	if err != nil {
 		return fail(err)
 	}
-	e, err := openEngine(c.Context, src, machine, c.Bool("no-think"))
+	e, err := engine.Open(c.Context, src, machine)
 	if err != nil {
 		return fail(err)
 	}
-	if !c.IsSet("max-tokens") {
-		o.MaxTokens = min(e.defaultMaxTokens(), e.model.Config().MaxPositions-1)
-	}
-	o = e.adapt(o, mode)
-	if err := e.checkMode(o); err != nil {
+	o.Mode = mode
+	o = e.Defaults(o)
+	if err := e.Check(o); err != nil {
 		e.Close()
 		return fail(err)
 	}
-	return &formMaker{e}, eval.GSM8K{
+	return &formMaker{e, e.Checkpoint()}, eval.GSM8K{
 		Data: data, Offset: c.Int("offset"), Limit: c.Int("limit"), FewShot: c.Int("few-shot"), System: c.String("system"), Raw: c.Bool("raw"),
 		Settings: []eval.Setting{{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty}},
-		Options:  o, Model: e.name, Arithmetic: e.arithmetic(),
+		Options:  o, Model: e.Name(), Arithmetic: e.Arithmetic(),
 	}, nil
 }
 
@@ -225,7 +164,7 @@ func measureForms(c *cli.Context, src string, forms func(*checkpoint.Config) []n
 	}
 	defer m.Close()
 	var list []eval.Form
-	for _, p := range forms(m.model.Config()) {
+	for _, p := range forms(m.Config()) {
 		list = append(list, m.quantized(p))
 	}
 	bar := newProgress(c.App.ErrWriter, "quantize")

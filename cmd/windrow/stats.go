@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"windrow/backend"
+	"windrow/bench"
 	"windrow/decoder"
 )
 
@@ -20,51 +20,35 @@ type generation struct {
 	Stats        generationStats      `json:"stats"`
 }
 
-// generationStats are the counters and times of a generation. Forwards and
-// rows are those after prefill.
+// generationStats are the counters and times of a generation, and what follows
+// from them.
 type generationStats struct {
-	Forwards               int     `json:"forwards"`
-	Rows                   int     `json:"rows"`
-	Tokens                 int     `json:"tokens"`
+	decoder.Stats
 	TokensPerForward       float64 `json:"tokens_per_forward"`
 	PCache                 float64 `json:"p_cache"`
-	PrefillSeconds         float64 `json:"prefill_seconds"`
-	DecodeSeconds          float64 `json:"decode_seconds"`
 	TokensPerSecond        float64 `json:"tokens_per_second"`
 	PrefillTokensPerSecond float64 `json:"prefill_tokens_per_second"`
-	Drafts                 int     `json:"drafts,omitempty"`
-	Accepted               int     `json:"accepted,omitempty"`
-	// Masks tells what an adaptive window chose.
-	Masks *masksChosen `json:"masks,omitempty"`
-}
-
-// masksChosen is the number of masks in a step.
-type masksChosen struct {
-	Mean float64 `json:"mean"`
-	Min  int     `json:"min"`
-	Max  int     `json:"max"`
+	// Masks says what an adaptive window chose.
+	Masks *decoder.StepMasks `json:"masks,omitempty"`
 }
 
 func newGeneration(o decoder.Options, s decoder.Summary) generation {
 	t := s.Stats
-	var masks *masksChosen
-	if o.Cost != nil {
-		masks = &masksChosen{t.MeanMasks(), t.LeastMasks, t.MostMasks}
-	}
-	tokens := s.Tokens
-	if tokens == nil {
-		tokens = []int32{}
-	}
-	return generation{
-		Text: s.Text, Tokens: tokens, PromptTokens: t.PromptTokens, FinishReason: s.FinishReason, Mode: o.Mode,
+	g := generation{
+		Text: s.Text, Tokens: s.Tokens, PromptTokens: t.PromptTokens, FinishReason: s.FinishReason, Mode: o.Mode,
 		Stats: generationStats{
-			Forwards: t.Forwards, Rows: t.Rows, Tokens: t.Tokens,
-			TokensPerForward: t.TokensPerForward(), PCache: t.PCache(),
-			PrefillSeconds: t.PrefillSeconds, DecodeSeconds: t.DecodeSeconds,
+			Stats: t, TokensPerForward: t.TokensPerForward(), PCache: t.PCache(),
 			TokensPerSecond: t.TokensPerSecond(), PrefillTokensPerSecond: t.PrefillTokensPerSecond(),
-			Drafts: t.Drafts, Accepted: t.Accepted, Masks: masks,
 		},
 	}
+	if g.Tokens == nil {
+		g.Tokens = []int32{}
+	}
+	if o.Cost != nil {
+		masks := t.StepMasks()
+		g.Stats.Masks = &masks
+	}
+	return g
 }
 
 // writeJSON prints one object, indented, without HTML escapes.
@@ -95,18 +79,9 @@ func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Fea
 		fmt.Fprintf(w, "drafts    %d checked, %d accepted (%.0f %%)\n", t.Drafts, t.Accepted, 100*over(t.Accepted, t.Drafts))
 	}
 	if o.Cost != nil {
-		fmt.Fprintf(w, "window    auto: %.1f masks on average, %d to %d; c(rows) %s\n", t.MeanMasks(), t.LeastMasks, t.MostMasks, costText(o.Cost))
+		fmt.Fprintf(w, "window    auto: %.1f masks on average, %d to %d; c(rows) %s\n", t.MeanMasks(), t.LeastMasks, t.MostMasks, bench.CostText(o.Cost))
 	}
 	fmt.Fprintf(w, "backend   %s\n", describe(f))
-}
-
-// costText is c(rows) over c(1), in one line.
-func costText(c *decoder.CostModel) string {
-	var parts []string
-	for _, p := range c.Points() {
-		parts = append(parts, fmt.Sprintf("%d: %s", p.Rows, digits(c.Ratio(p.Rows))))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // describe is one line about the arithmetic at work.

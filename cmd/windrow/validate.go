@@ -11,6 +11,9 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/engine"
+	"windrow/internal/units"
+	"windrow/internal/unless"
 	"windrow/model"
 )
 
@@ -87,26 +90,31 @@ func validate(c *cli.Context) error {
 	case c.IsSet("tolerance") && !(tolerance >= 0 && tolerance <= 10):
 		return usagef("--tolerance %v: want 0 to 10", tolerance)
 	case c.IsSet("tolerance"):
-	case machine.exact && machine.kv == backend.KVF32:
+	case machine.Exact && machine.KVType() == backend.KVF32:
 		tolerance = exactTolerance
 	default:
 		tolerance = roundedTolerance
 	}
-	golden, err := unlessCancelled(c.Context, func() (*checkpoint.Safetensors, error) { return readGolden(name) })
+	golden, err := unless.Cancelled(c.Context, func() (*checkpoint.Safetensors, error) { return readGolden(name) }, nil)
 	if err != nil {
 		return err
 	}
-	e, err := openModel(c.Context, c.String("model"), machine)
+	files, err := engine.OpenCheckpoint(c.Context, c.String("model"))
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	e, err := engine.OpenSource(c.Context, engine.ModelName(c.String("model")), files, machine)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	deviations, err := e.model.Validate(c.Context, golden, model.ValidateOptions{KV: machine.kv, PerToken: c.Bool("per-token")})
+	deviations, err := e.Validate(c.Context, golden, c.Bool("per-token"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(name), err)
 	}
-	f := e.backend.Features()
-	r := validationReport{Model: e.name, Kernels: f.Kernels, Exact: f.Exact, KVDType: machine.kv.String(), Tolerance: tolerance}
+	f := e.Features()
+	r := validationReport{Model: e.Name(), Kernels: f.Kernels, Exact: f.Exact, KVDType: e.KV().String(), Tolerance: tolerance}
 	failed := 0
 	for _, d := range deviations {
 		pass := within(d, tolerance)
@@ -137,7 +145,7 @@ func readGolden(name string) (*checkpoint.Safetensors, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxGolden {
-		return nil, fmt.Errorf("%s: want a file of at most %s", name, bytesText(maxGolden))
+		return nil, fmt.Errorf("%s: want a file of at most %s", name, units.Bytes(maxGolden))
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {

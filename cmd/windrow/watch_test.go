@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"windrow/backend"
 	"windrow/decoder"
+	"windrow/engine"
 	"windrow/models/tinygsm"
 )
 
@@ -42,37 +41,30 @@ const (
 
 // record runs the embedded model; only -update does.
 func record(t *testing.T) recording {
-	e, err := openEngine(t.Context(), "", machineOptions{exact: true, kv: backend.KVF32}, false)
+	e, err := engine.Open(t.Context(), "", engine.Options{Exact: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	ids, err := e.encode(t.Context(), conversation("", pictureQuestion), false)
+	ids, err := e.Encode(t.Context(), engine.Prompt{Messages: conversation("", pictureQuestion)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tau := pictureTau
-	o, err := e.complete(decoder.Options{Window: 16, EntropyThreshold: &tau, PosPenalty: 0.02, Vocabulary: decoder.Vocabulary{MaskID: -1}}, pictureMode, len(ids), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := e.newCache(len(ids), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cache.Close()
-	r := recording{Command: pictureCommand, Mode: o.Mode, Pieces: map[int32]string{}}
+	o := decoder.Options{Mode: pictureMode, Window: 16, EntropyThreshold: &tau, PosPenalty: 0.02}
+	piece := func(id int32) string { return e.Tokenizer().Decode([]int32{id}, false) }
+	r := recording{Command: pictureCommand, Mode: pictureMode, Pieces: map[int32]string{}}
 	var text strings.Builder
-	_, err = decoder.Generate(context.Background(), e.model, cache, ids, o, e.tokens.NewStream(true), decoder.Hooks{
+	_, err = e.Answer(t.Context(), ids, o, decoder.Hooks{
 		Text: func(s string) error { text.WriteString(s); return nil },
 		Step: func(s decoder.Step) {
 			for _, slot := range s.Slots {
 				if slot.Filled {
-					r.Pieces[slot.Token] = e.piece(slot.Token)
+					r.Pieces[slot.Token] = piece(slot.Token)
 				}
 			}
 			for _, f := range s.Filled {
-				r.Pieces[f.Token] = e.piece(f.Token)
+				r.Pieces[f.Token] = piece(f.Token)
 			}
 			r.Steps = append(r.Steps, recordedStep{text.String(), s})
 			text.Reset()

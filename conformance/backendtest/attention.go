@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,11 +14,12 @@ import (
 type heads struct {
 	q, kv, dim int
 	norm, rope bool
+	pairs      int // that are rotated; 0: all of a head
 }
 
 // attended is a sequence with its keys and values in float64, as stored.
 type attended struct {
-	kv           backend.KV
+	kv           backend.Storage
 	keys, values [][]float64 // by index: [kv heads · dim]
 }
 
@@ -32,40 +34,50 @@ func attentionStep(t *testing.T, b backend.Backend, r *rand.Rand, h heads, seqs 
 	q := random(r, "q", backend.F32, 2, total, h.q*h.dim)
 	k := random(r, "k", backend.F32, 2, total, h.kv*h.dim)
 	v := random(r, "v", backend.F32, 1, total, h.kv*h.dim)
-	hs := backend.Heads{Eps: 1e-6}
+	hs := backend.Heads{KVHeads: h.kv, HeadDim: h.dim, Eps: 1e-6}
 	qn, kn := random(r, "qn", backend.F32, 1, h.dim), random(r, "kn", backend.F32, 1, h.dim)
 	if h.norm {
 		hs.QNorm, hs.KNorm = vector(t, b, qn), vector(t, b, kn)
 	}
-	angles := make([]float64, total*h.dim/2)
-	cos, sin := make([]float64, len(angles)), make([]float64, len(angles))
-	for i := range angles {
-		if h.rope {
-			angles[i] = r.Float64() * 6
-		}
-		hs.Cos = append(hs.Cos, float32(math.Cos(angles[i])))
-		hs.Sin = append(hs.Sin, float32(math.Sin(angles[i])))
-		cos[i], sin[i] = float64(hs.Cos[i]), float64(hs.Sin[i])
+	var table *angles
+	pairs := h.dim / 2
+	if h.pairs > 0 {
+		pairs = h.pairs
 	}
-	p := begin(t, b, total)
-	qb, kb, vb, out := load(t, b, p, q), load(t, b, p, k), load(t, b, p, v), p.Buffer(h.q*h.dim)
+	table, hs.Rotation = rotation(t, b, pairs, total, func(int, int) (cos, sin float32) {
+		angle := 0.0
+		if h.rope {
+			angle = r.Float64() * 6
+		}
+		return float32(math.Cos(angle)), float32(math.Sin(angle))
+	})
+	values := rowsOf(total)
+	for i, p := range r.Perm(total) {
+		values.Positions[i] = int32(p)
+	}
+	p := begin(t, b)
+	qb, kb, vb, out := p.load(q), p.load(k), p.load(v), p.Buffer(h.q*h.dim)
 	var spans []backend.Span
 	first := 0
 	for i, n := range rows {
-		spans = append(spans, backend.Span{KV: seqs[i].kv, Base: len(seqs[i].keys), First: first, Rows: n})
+		spans = append(spans, backend.Span{Storage: seqs[i].kv, Base: len(seqs[i].keys), First: first, Rows: n})
 		first += n
 	}
 	scale := float32(1 / math.Sqrt(float64(h.dim)))
-	p.RotateStore(qb, kb, vb, hs, spans, layer)
-	p.Attend(out, qb, spans, layer, scale)
-	got = p.Read(out)
-	end(t, p)
+	p.RotateStore(qb, kb, vb, hs, layer)
+	p.Attend(out, qb, layer, scale)
+	p.Tap(out)
+	values.Spans = spans
+	_, taps := p.run(values)
+	got = taps[0]
 
 	head := func(x, norm []float64, row int) []float64 {
 		if h.norm {
 			x = rmsNorm(x, norm, 1e-6)
 		}
-		return rotated(x, cos[row*h.dim/2:(row+1)*h.dim/2], sin[row*h.dim/2:(row+1)*h.dim/2])
+		at := int(values.Positions[row]) * pairs
+		y := rotated(x[:2*pairs], table.cos[at:at+pairs], table.sin[at:at+pairs])
+		return append(y, x[2*pairs:]...)
 	}
 	for si, s := range spans {
 		seq := seqs[si]
@@ -140,12 +152,15 @@ func attentionTolerance(b backend.Backend, kv backend.KVType) float64 {
 
 func testAttention(t *testing.T, b backend.Backend) {
 	for _, kvType := range kvTypes(b) {
-		for _, h := range []heads{{1, 1, 2, false, false}, {4, 2, 64, true, true}, {6, 2, 80, false, true}, {5, 1, 130, true, true}, {8, 8, 32, false, true}, {4, 2, 128, true, true}} {
+		for _, h := range []heads{{1, 1, 2, false, false, 0}, {4, 2, 64, true, true, 0}, {6, 2, 80, false, true, 0}, {5, 1, 130, true, true, 0}, {8, 8, 32, false, true, 0}, {4, 2, 128, true, true, 0}} {
 			t.Run(fmt.Sprintf("%v %d over %d heads of %d", kvType, h.q, h.kv, h.dim), func(t *testing.T) {
 				r := seeded(uint64(h.dim) + uint64(kvType)<<32)
 				var seqs []*attended
 				for range 3 {
-					kv, err := b.NewKV(backend.KVLayout{Layers: 2, KVHeads: h.kv, HeadDim: h.dim, DType: kvType, Slots: 300})
+					// A layer that keeps nothing stands before the one with keys.
+					l := backend.KeysLayout(2, h.kv, h.dim, kvType, 300)
+					l.Layers[0] = backend.LayerStore{}
+					kv, err := b.NewStorage(l)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -168,10 +183,12 @@ func testAttention(t *testing.T, b backend.Backend) {
 }
 
 func testRotating(t *testing.T, b backend.Backend) {
-	h := heads{4, 2, 16, true, true}
+	h := heads{4, 2, 16, true, true, 0}
 	for _, keep := range []int{0, 4, 70} {
 		for _, window := range []int{90, 150} {
-			kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: h.kv, HeadDim: h.dim, DType: backend.KVF32, Slots: window + 20, Window: window, Keep: keep})
+			l := backend.KeysLayout(1, h.kv, h.dim, backend.KVF32, window+20)
+			l.Window, l.Keep = window, keep
+			kv, err := b.NewStorage(l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,5 +204,35 @@ func testRotating(t *testing.T, b backend.Backend) {
 			}
 			kv.Close()
 		}
+	}
+}
+
+// testPartialRotation rotates some of a head's elements: the others are stored, and
+// attended to, as they are. A backend may lack it.
+func testPartialRotation(t *testing.T, b backend.Backend) {
+	h := heads{4, 2, 64, true, true, 16}
+	_, some := rotation(t, b, h.pairs, 4, someAngles)
+	p := begin(t, b)
+	q, k := p.Buffer(h.q*h.dim), p.Buffer(h.kv*h.dim)
+	p.Embed(q, matrix(t, b, random(seeded(9), "table", backend.F32, 1, 4, h.q*h.dim)))
+	p.RotateStore(q, k, p.Buffer(h.kv*h.dim), backend.Heads{KVHeads: h.kv, HeadDim: h.dim, Rotation: some}, 0)
+	f, err := b.Compile(p.Program)
+	if lacks := (*backend.UnsupportedError)(nil); errors.As(err, &lacks) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	kv, err := b.NewStorage(backend.KeysLayout(1, h.kv, h.dim, backend.KVF32, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kv.Close()
+	r := seeded(10)
+	seqs := []*attended{{kv: kv}}
+	for _, rows := range []int{40, 1, 17} {
+		got, want := attentionStep(t, b, r, h, seqs, []int{rows}, 0, true)
+		compare(t, fmt.Sprintf("%d rows", rows), got, want, attentionTolerance(b, backend.KVF32))
 	}
 }

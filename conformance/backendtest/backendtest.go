@@ -4,6 +4,7 @@
 package backendtest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,16 +34,16 @@ const (
 // WINDROW_SLOW set runs every golden model with every KV type; else the large
 // one runs with f32 alone.
 func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models ...string) {
-	run(t, golden, open, testInvariance, models...)
+	runParts(t, golden, open, testInvariance, models...)
 }
 
 // RunBrief is Run for emulated devices whose kernels have tests of their own
 // for each format: without whole forwards, and with invariance in three formats.
 func RunBrief(t *testing.T, open func(t *testing.T) backend.Backend) {
-	run(t, "", open, testInvarianceBrief)
+	runParts(t, "", open, testInvarianceBrief)
 }
 
-func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), models ...string) {
+func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), models ...string) {
 	part := func(name string, f func(t *testing.T, b backend.Backend)) {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -64,7 +65,12 @@ func run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, i
 	part("unpacked", testUnpacked)
 	part("not finite", testNotFinite)
 	part("invariance", invariance)
-	part("keep", testKeep)
+	part("wanted by row", testWanted)
+	part("values", testValues)
+	part("partial rotation", testPartialRotation)
+	part("fork", testFork)
+	part("export", testExport)
+	part("budget", testBudget)
 	part("refusals", testRefusals)
 	if golden != "" {
 		t.Run("golden", func(t *testing.T) { testGolden(t, golden, open, models) })
@@ -102,34 +108,6 @@ func vector(t *testing.T, b backend.Backend, a array) backend.Vector {
 	return v
 }
 
-func begin(t *testing.T, b backend.Backend, rows int) backend.Pass {
-	t.Helper()
-	p, err := b.Begin(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func end(t *testing.T, p backend.Pass) {
-	t.Helper()
-	if err := p.End(); err != nil {
-		t.Error(err)
-	}
-}
-
-// load puts an f32 array [rows, width] into a buffer, by way of Embed.
-func load(t *testing.T, b backend.Backend, p backend.Pass, a array) backend.Buffer {
-	t.Helper()
-	ids := make([]int32, a.tensor.Shape[0])
-	for i := range ids {
-		ids[i] = int32(i)
-	}
-	buf := p.Buffer(a.tensor.Shape[1])
-	p.Embed(buf, matrix(t, b, a), ids)
-	return buf
-}
-
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
 
 var dtypes = []backend.DType{
@@ -146,15 +124,16 @@ func testEmbed(t *testing.T, b backend.Backend) {
 			}
 			a := random(r, "table", dt, 1, 11, width)
 			ids := []int32{10, 0, 3, 3, 7}
-			p := begin(t, b, len(ids))
+			p := begin(t, b)
 			buf := p.Buffer(width)
-			p.Embed(buf, matrix(t, b, a), ids)
+			p.Embed(buf, matrix(t, b, a))
+			p.Tap(buf)
+			_, taps := p.run(backend.Values{Tokens: ids})
 			var want []float64
 			for _, id := range ids {
 				want = append(want, a.values[int(id)*width:int(id+1)*width]...)
 			}
-			compare(t, fmt.Sprintf("%v width %d", dt, width), p.Read(buf), want, 0)
-			end(t, p)
+			compare(t, fmt.Sprintf("%v width %d", dt, width), taps[0], want, 0)
 		}
 	}
 }
@@ -164,15 +143,16 @@ func testRMSNorm(t *testing.T, b backend.Backend) {
 	for _, width := range []int{1, 5, 64, 384, 1027} {
 		x := random(r, "x", backend.F32, 3, 9, width)
 		w := random(r, "w", backend.BF16, 1, width)
-		p := begin(t, b, 9)
-		buf, out := load(t, b, p, x), p.Buffer(width)
+		p := begin(t, b)
+		buf, out := p.load(x), p.Buffer(width)
 		p.RMSNorm(out, buf, vector(t, b, w), 1e-6)
+		p.Tap(out)
+		_, taps := p.run(rowsOf(9))
 		var want []float64
 		for i := range 9 {
 			want = append(want, rmsNorm(x.values[i*width:(i+1)*width], w.values, 1e-6)...)
 		}
-		compare(t, fmt.Sprintf("width %d", width), p.Read(out), want, tolF32)
-		end(t, p)
+		compare(t, fmt.Sprintf("width %d", width), taps[0], want, tolF32)
 	}
 }
 
@@ -193,10 +173,13 @@ func testProject(t *testing.T, b backend.Backend) {
 				w2 := random(r, "w2", dt, 1/math.Sqrt(float64(s.in)), s.out+3, s.in)
 				bias := random(r, "bias", backend.BF16, 1, s.out)
 				sum := random(r, "sum", backend.F32, 1, rows, s.out+3)
-				p := begin(t, b, rows)
-				buf, y, y2 := load(t, b, p, x), p.Buffer(s.out), load(t, b, p, sum)
+				p := begin(t, b)
+				buf, y, y2 := p.load(x), p.Buffer(s.out), p.load(sum)
 				p.Project([]backend.Buffer{y}, buf, []backend.Linear{{Weight: matrix(t, b, w), Bias: vector(t, b, bias)}})
 				p.ProjectAdd(y2, buf, backend.Linear{Weight: matrix(t, b, w2)})
+				p.Tap(y)
+				p.Tap(y2)
+				_, taps := p.run(rowsOf(rows))
 				want := matmul(x.values, w.values, rows, s.in, s.out)
 				want2 := matmul(x.values, w2.values, rows, s.in, s.out+3)
 				for i := range want {
@@ -205,9 +188,8 @@ func testProject(t *testing.T, b backend.Backend) {
 				for i := range want2 {
 					want2[i] += sum.values[i]
 				}
-				compare(t, name, p.Read(y), want, tolerance(b, dt))
-				compare(t, name+", added", p.Read(y2), want2, tolerance(b, dt))
-				end(t, p)
+				compare(t, name, taps[0], want, tolerance(b, dt))
+				compare(t, name+", added", taps[1], want2, tolerance(b, dt))
 			}
 		}
 	}
@@ -224,15 +206,16 @@ func testGatedProject(t *testing.T, b backend.Backend) {
 				x := random(r, "x", backend.F32, 1, rows, s.in)
 				scale := 1 / math.Sqrt(float64(s.in))
 				g, u := random(r, "gate", dt, 2*scale, s.out, s.in), random(r, "up", dt, scale, s.out, s.in)
-				p := begin(t, b, rows)
-				buf, y := load(t, b, p, x), p.Buffer(s.out)
+				p := begin(t, b)
+				buf, y := p.load(x), p.Buffer(s.out)
 				p.GatedProject(y, buf, backend.Linear{Weight: matrix(t, b, g)}, backend.Linear{Weight: matrix(t, b, u)})
+				p.Tap(y)
+				_, taps := p.run(rowsOf(rows))
 				want := matmul(x.values, g.values, rows, s.in, s.out)
 				for i, v := range matmul(x.values, u.values, rows, s.in, s.out) {
 					want[i] = silu(want[i]) * v
 				}
-				compare(t, fmt.Sprintf("%v %d×%d, %d rows", dt, s.out, s.in, rows), p.Read(y), want, 2*tolerance(b, dt))
-				end(t, p)
+				compare(t, fmt.Sprintf("%v %d×%d, %d rows", dt, s.out, s.in, rows), taps[0], want, 2*tolerance(b, dt))
 			}
 		}
 	}
@@ -250,31 +233,29 @@ func testResults(t *testing.T, b backend.Backend) {
 			x := random(r, "x", backend.F32, 1, rows, width)
 			norm := random(r, "norm", backend.F32, 1, width)
 			head := random(r, "head", dt, 0.4, vocab, width)
-			p := begin(t, b, rows)
-			buf := load(t, b, p, x)
+			bars := backend.NoBars
+			limit := vocab
+			if vocab > 2 {
+				limit = vocab - 1
+				bars = backend.Bars{Limit: int32(limit), Except: int32(vocab / 2)}
+			}
+			p := begin(t, b)
+			p.Head(p.load(x), vector(t, b, norm), 1e-6, matrix(t, b, head), bars)
+			f := p.compile()
 			for _, logits := range []bool{true, false} {
-				want := backend.Want{TopK: 5, Logits: logits, Except: -1}
+				v := rowsOf(rows)
 				for i := range rows {
 					if i%3 != 1 {
-						want.Rows = append(want.Rows, int32(i))
+						v.Want = append(v.Want, backend.Wanted{Row: int32(i), TopK: 5, Logits: logits})
 					}
 				}
-				limit := vocab
-				if vocab > 2 {
-					limit = vocab - 1
-					want.Limit = int32(limit)
-					want.Except = int32(vocab / 2)
-				}
-				got, err := p.Results(buf, vector(t, b, norm), 1e-6, matrix(t, b, head), want)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := run(t, f, v)
 				var logitsGot []float32
 				var logitsWant []float64
-				for i, row := range want.Rows {
-					h := rmsNorm(x.values[int(row)*width:int(row+1)*width], norm.values, 1e-6)
+				for i, w := range v.Want {
+					h := rmsNorm(x.values[int(w.Row)*width:int(w.Row+1)*width], norm.values, 1e-6)
 					z := matmul(h, head.values, 1, width, vocab)
-					checkResult(t, fmt.Sprintf("%v vocabulary %d row %d", dt, vocab, row), got[i], z, want, limit, tolerance(b, dt))
+					checkResult(t, fmt.Sprintf("%v vocabulary %d row %d", dt, vocab, w.Row), got[i], z, w, bars, tolerance(b, dt))
 					logitsGot = append(logitsGot, got[i].Logits...)
 					logitsWant = append(logitsWant, z...)
 				}
@@ -283,13 +264,13 @@ func testResults(t *testing.T, b backend.Backend) {
 					compare(t, fmt.Sprintf("%v vocabulary %d, logits", dt, vocab), logitsGot, logitsWant, 2*tolerance(b, dt))
 				}
 			}
-			end(t, p)
+			f.Close()
 		}
 	}
 }
 
 // checkResult compares a row's result with the logits it should have.
-func checkResult(t *testing.T, what string, got backend.Result, z []float64, w backend.Want, limit int, tol float64) {
+func checkResult(t *testing.T, what string, got backend.Result, z []float64, w backend.Wanted, bars backend.Bars, tol float64) {
 	t.Helper()
 	peak := math.Inf(-1)
 	for _, v := range z {
@@ -311,25 +292,36 @@ func checkResult(t *testing.T, what string, got backend.Result, z []float64, w b
 	if (got.Logits != nil) != w.Logits {
 		t.Errorf("%s: logits %v, asked for: %v", what, got.Logits != nil, w.Logits)
 	}
+	mayBe := func(id int) bool {
+		return id < bars.Ids(len(z)) && int32(id) != bars.Except && (w.Allowed == nil || w.Allowed.Has(int32(id)))
+	}
 	allowed := 0
-	for id := range limit {
-		if int32(id) != w.Except {
+	for id := range z {
+		if mayBe(id) {
 			allowed++
 		}
 	}
 	if len(got.Top) != min(w.TopK, allowed) {
 		t.Fatalf("%s: %d top candidates, want %d", what, len(got.Top), min(w.TopK, allowed))
 	}
-	if got.Argmax != got.Top[0].ID {
+	if len(got.Top) > 0 && got.Argmax != got.Top[0].ID {
 		t.Errorf("%s: argmax %d, top %v", what, got.Argmax, got.Top)
 	}
+	if !mayBe(int(got.Argmax)) {
+		t.Fatalf("%s: argmax %d may not be chosen", what, got.Argmax)
+	}
+	for id := range z {
+		if mayBe(id) && z[id] > z[got.Argmax]+slack {
+			t.Errorf("%s: argmax %d, but id %d is better", what, got.Argmax, id)
+		}
+	}
 	for i, c := range got.Top {
-		if c.ID == w.Except || int(c.ID) >= limit {
+		if !mayBe(int(c.ID)) {
 			t.Errorf("%s: barred id %d among the top", what, c.ID)
 		}
 		better := 0
-		for id := range limit {
-			if int32(id) != w.Except && z[id] > z[c.ID]+slack {
+		for id := range z {
+			if mayBe(id) && z[id] > z[c.ID]+slack {
 				better++
 			}
 		}
@@ -350,12 +342,21 @@ func testNotFinite(t *testing.T, b backend.Backend) {
 	for i := range 4 {
 		head.tensor.Data[4*(550*32)+i] = 0xff // a NaN
 	}
-	p := begin(t, b, 2)
-	buf := load(t, b, p, x)
-	if _, err := p.Results(buf, vector(t, b, norm), 1e-6, matrix(t, b, head), backend.Want{Rows: []int32{0, 1}, Except: -1}); err == nil {
+	p := begin(t, b)
+	p.Head(p.load(x), vector(t, b, norm), 1e-6, matrix(t, b, head), backend.NoBars)
+	f := p.compile()
+	defer f.Close()
+	v := rowsOf(2)
+	v.Want = []backend.Wanted{{Row: 0}, {Row: 1}}
+	err := f.Start(context.Background(), v)
+	if err == nil {
+		_, err = f.Wait()
+	}
+	if err == nil {
 		t.Error("logits of NaN: want an error")
 	}
-	p.End()
+	v.Want = nil
+	run(t, f, v) // the next forward is not concerned
 	bad := random(r, "v", backend.F32, 1, 4)
 	copy(bad.tensor.Data, []byte{0, 0, 0x80, 0x7f})
 	if _, err := b.Vector(bad.tensor); err == nil {
@@ -375,23 +376,21 @@ func testRefusals(t *testing.T, b backend.Backend) {
 			t.Errorf("matrix %v of %d bytes: want an error", bad.Shape, len(bad.Data))
 		}
 	}
-	if _, err := b.Begin(0); err == nil {
-		t.Error("a forward of no rows: want an error")
+	heads := func(layers ...backend.LayerStore) backend.Layout {
+		return backend.Layout{Layers: layers, DType: backend.KVF32, Slots: 4}
 	}
-	for _, l := range []backend.KVLayout{{}, {Layers: 1, KVHeads: 1, HeadDim: 3, DType: backend.KVF32, Slots: 4},
-		{Layers: 1, KVHeads: 1, HeadDim: 4, Slots: 4}, {Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 4, Window: 4, Keep: 1}} {
-		if _, err := b.NewKV(l); err == nil {
-			t.Errorf("kv %+v: want an error", l)
+	keys := backend.LayerStore{Kind: backend.StoreKeys, KVHeads: 1, HeadDim: 4}
+	rotating, untyped := heads(keys), heads(keys)
+	rotating.Window, rotating.Keep, untyped.DType = 4, 1, 0
+	other, odd := keys, keys
+	other.KVHeads, odd.HeadDim = 2, 3
+	for _, l := range []backend.Layout{{}, heads(odd), heads(keys, other), heads(backend.LayerStore{Kind: 9}), untyped, rotating,
+		heads(backend.LayerStore{Kind: backend.StoreState})} {
+		if s, err := b.NewStorage(l); err == nil {
+			s.Close()
+			t.Errorf("storage %+v: want an error", l)
 		}
 	}
-	p := begin(t, b, 2)
-	x, y := p.Buffer(6), p.Buffer(5)
-	p.Embed(x, matrix(t, b, ok), []int32{0, 9})
-	p.Project([]backend.Buffer{y}, x, []backend.Linear{{Weight: matrix(t, b, ok)}})
-	if err := p.End(); err == nil {
-		t.Error("a token past the table: want an error")
-	}
-	if err := p.End(); err == nil {
-		t.Error("a second End: want an error")
-	}
+	refusePrograms(t, b)
+	refuseValues(t, b)
 }

@@ -56,44 +56,41 @@ func blockInvariance(t *testing.T, b backend.Backend, dt backend.DType, kvType b
 	head := matrix(t, b, random(r, "head", dt, 0.3, vocab, hidden))
 	table := matrix(t, b, x)
 
+	hs := backend.Heads{KVHeads: kvHeads, HeadDim: dim, QNorm: headNorm, KNorm: headNorm, Eps: 1e-6}
+	_, hs.Rotation = rotation(t, b, dim/2, prefix+most, someAngles)
+	p := begin(t, b)
+	res, h := p.Buffer(hidden), p.Buffer(hidden)
+	q, k, v, a := p.Buffer(qHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(qHeads*dim)
+	m := p.Buffer(mlp)
+	p.Embed(res, table)
+	p.RMSNorm(h, res, norm, 1e-6)
+	p.Project([]backend.Buffer{q, k, v}, h, []backend.Linear{wq, wk, wv})
+	p.RotateStore(q, k, v, hs, 0)
+	p.Attend(a, q, 0, 0.17)
+	p.ProjectAdd(res, a, wo)
+	p.RMSNorm(h, res, norm, 1e-6)
+	p.GatedProject(m, h, gate, up)
+	p.ProjectAdd(res, m, down)
+	p.Tap(res)
+	p.Head(res, norm, 1e-6, head, backend.NoBars)
+	f := p.compile()
+	defer f.Close()
+
 	// block runs rows [from, to) of the sequence as one batch over what the
 	// storage holds; it returns hidden states and results.
-	block := func(kv backend.KV, from, to int) ([]float32, []backend.Result) {
-		n := to - from
-		p := begin(t, b, n)
-		defer end(t, p)
-		ids := make([]int32, n)
-		want := backend.Want{TopK: 3, Logits: true, Except: -1}
-		hs := backend.Heads{QNorm: headNorm, KNorm: headNorm, Eps: 1e-6}
-		for i := range ids {
-			ids[i] = int32(from + i)
-			want.Rows = append(want.Rows, int32(i))
-			for c := range dim / 2 {
-				hs.Cos = append(hs.Cos, 1/float32(1+(from+i+c)%5))
-				hs.Sin = append(hs.Sin, float32((from+i)%7)/7)
-			}
+	block := func(kv backend.Storage, from, to int) ([]float32, []backend.Result) {
+		t.Helper()
+		v := rowsOf(to - from)
+		v.Spans = []backend.Span{{Storage: kv, Base: from, Rows: to - from}}
+		for i := range v.Tokens {
+			v.Tokens[i], v.Positions[i] = int32(from+i), int32(from+i)
+			v.Want = append(v.Want, backend.Wanted{Row: int32(i), TopK: 3, Logits: true})
 		}
-		res, h := p.Buffer(hidden), p.Buffer(hidden)
-		q, k, v, a := p.Buffer(qHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(kvHeads*dim), p.Buffer(qHeads*dim)
-		m := p.Buffer(mlp)
-		spans := []backend.Span{{KV: kv, Base: from, Rows: n}}
-		p.Embed(res, table, ids)
-		p.RMSNorm(h, res, norm, 1e-6)
-		p.Project([]backend.Buffer{q, k, v}, h, []backend.Linear{wq, wk, wv})
-		p.RotateStore(q, k, v, hs, spans, 0)
-		p.Attend(a, q, spans, 0, 0.17)
-		p.ProjectAdd(res, a, wo)
-		p.RMSNorm(h, res, norm, 1e-6)
-		p.GatedProject(m, h, gate, up)
-		p.ProjectAdd(res, m, down)
-		results, err := p.Results(res, norm, 1e-6, head, want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.Read(res), results
+		results, taps := tapped(t, f, v)
+		return taps[0], results
 	}
-	open := func() backend.KV {
-		kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: kvHeads, HeadDim: dim, DType: kvType, Slots: prefix + most})
+	open := func() backend.Storage {
+		kv, err := b.NewStorage(backend.KeysLayout(1, kvHeads, dim, kvType, prefix+most))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,12 +127,12 @@ func rmsNorm(x, w []float64, eps float64) []float64 {
 }
 
 // rotated turns half-split pairs.
-func rotated(x, cos, sin []float64) []float64 {
+func rotated(x []float64, cos, sin []float32) []float64 {
 	n := len(x) / 2
 	y := make([]float64, len(x))
 	for i := range n {
-		y[i] = x[i]*cos[i] - x[i+n]*sin[i]
-		y[i+n] = x[i+n]*cos[i] + x[i]*sin[i]
+		y[i] = x[i]*float64(cos[i]) - x[i+n]*float64(sin[i])
+		y[i+n] = x[i+n]*float64(cos[i]) + x[i]*float64(sin[i])
 	}
 	return y
 }

@@ -26,15 +26,17 @@ func testUnpacked(t *testing.T, b backend.Backend) {
 		norm := random(r, "norm", backend.F32, 1, in)
 		m := matrix(t, b, w)
 
-		p := begin(t, b, rows)
+		p := begin(t, b)
 		table := p.Buffer(in)
 		tokens := []int32{out - 1, 0, 7}
-		p.Embed(table, m, tokens)
+		p.Embed(table, m)
+		p.Tap(table)
+		_, taps := p.run(backend.Values{Tokens: tokens})
+		got := taps[0]
 		limit := 0.0
 		if quant.ConvertedType(dt, exact) == backend.BF16 && b.Name() != "cpu" {
 			limit = 1.0 / 256
 		}
-		got := p.Read(table)
 		for i, id := range tokens {
 			for j, want := range w.values[int(id)*in : int(id+1)*in] {
 				if v := float64(got[i*in+j]); math.Abs(v-want) > limit*math.Abs(want) {
@@ -42,26 +44,26 @@ func testUnpacked(t *testing.T, b backend.Backend) {
 				}
 			}
 		}
-		end(t, p)
 
-		p = begin(t, b, rows)
-		buf, y, z := load(t, b, p, x), p.Buffer(out), p.Buffer(out)
+		p = begin(t, b)
+		buf, y, z := p.load(x), p.Buffer(out), p.Buffer(out)
 		p.Project([]backend.Buffer{y}, buf, []backend.Linear{{Weight: m}})
 		p.GatedProject(z, buf, backend.Linear{Weight: m}, backend.Linear{Weight: m})
+		p.Tap(y)
+		p.Tap(z)
+		p.Head(buf, vector(t, b, norm), 1e-6, m, backend.NoBars)
+		v := rowsOf(rows)
+		v.Want = []backend.Wanted{{Row: 0, Logits: true, TopK: 2}, {Row: 2, Logits: true, TopK: 2}}
+		results, taps := p.run(v)
 		want := matmul(x.values, w.values, rows, in, out)
-		compare(t, fmt.Sprintf("%v", dt), p.Read(y), want, tolerance(b, dt))
+		compare(t, fmt.Sprintf("%v", dt), taps[0], want, tolerance(b, dt))
 		for i, v := range want {
 			want[i] = silu(v) * v
 		}
-		compare(t, fmt.Sprintf("%v, gated", dt), p.Read(z), want, 2*tolerance(b, dt))
-		results, err := p.Results(buf, vector(t, b, norm), 1e-6, m, backend.Want{Rows: []int32{0, 2}, Logits: true, TopK: 2, Except: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		compare(t, fmt.Sprintf("%v, gated", dt), taps[1], want, 2*tolerance(b, dt))
 		for i, row := range []int{0, 2} {
 			h := rmsNorm(x.values[row*in:(row+1)*in], norm.values, 1e-6)
 			compare(t, fmt.Sprintf("%v, logits of row %d", dt, row), results[i].Logits, matmul(h, w.values, 1, in, out), 2*tolerance(b, dt))
 		}
-		end(t, p)
 	}
 }

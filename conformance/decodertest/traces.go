@@ -44,6 +44,9 @@ type Step struct {
 	Fill      [][2]int32
 }
 
+// Vocabulary is tiny-gsm's.
+var Vocabulary = decoder.Vocabulary{Size: vocabSize, MaskID: maskID}
+
 const (
 	maskID    = 4095
 	nearTie   = 1e-3 // what the traces' maker allows between arithmetics
@@ -75,7 +78,7 @@ func (tr Trace) Options() decoder.Options {
 	o := decoder.DefaultOptions()
 	o.Mode, o.Window, o.EntropyThreshold, o.PosPenalty = decoder.WeDLM, tr.Window, tr.EntropyThreshold, tr.PosPenalty
 	o.MaxTokens, o.StopIDs = 160, []int32{4094, 4092}
-	o.Vocabulary = decoder.Vocabulary{Size: vocabSize, MaskID: maskID}
+	o.Vocabulary = Vocabulary
 	return o
 }
 

@@ -20,6 +20,7 @@
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;
+#include "pages.h.metal"
 
 #define UNROLL _Pragma("clang loop unroll(full)")
 
@@ -33,7 +34,8 @@ constant constexpr uint scale_group = 64;
 struct AttendParams {
   uint base, rows;                    // index of the span's first row; rows
   uint heads, group, dim;             // query heads; those that share a KV head; head dim
-  uint capacity, slots, window, keep; // backend.KVLayout; capacity: lines of a head in memory
+  uint slots, window, keep;           // backend.Layout
+  uint page, scale_page;              // elements, and scales, from page to page
   uint blocks;                        // of 8 query vectors in a threadgroup: 1, 2, 4 or 8
   uint parts;                         // of the context; 1 where it is not split
   uint q_type, kv_type;               // for Any
@@ -124,23 +126,24 @@ inline float row_sum(float v) {
 
 // load_tile fills ROWS lines of a tile with elements first to first + D - 1 of
 // stored vectors of a KV head. Streams take 1 << shift lines each, from slot +
-// stream · size on. Past the last slot that holds something the line is that
+// stream · size on, which lie in one page: pages has those of all streams. Past the last slot that holds something the line is that
 // slot's, past the last element there are others: they count for nothing, but
 // zero times what lies there might not be zero. A thread has 4 loads under way:
 // threads divides ROWS · D / 16.
 template <typename T, typename K, uint D, uint ROWS>
 inline void load_tile(threadgroup T* tile, device const K* stored, device const float* scales, constant AttendParams& p, uint head,
-                      uint first, uint slot, uint size, uint shift, uint held, uint thread_index, uint threads) {
+                      uint first, uint slot, uint size, uint shift, uint4 pages, uint held, uint thread_index, uint threads) {
   constexpr uint LINE = D + 16 / sizeof(T), QUADS = D / 4;
   const uint groups = (p.dim + scale_group - 1) / scale_group;
   for (uint i = thread_index; i < ROWS * QUADS; i += 4 * threads) {
     vec<T, 4> v[4];
     UNROLL for (uint j = 0; j < 4; j++) {
       const uint line = (i + j * threads) / QUADS, column = first + (i + j * threads) % QUADS * 4;
-      const uint from = slot + (line >> shift) * size + (line & ((1u << shift) - 1));
-      const uint at = column < p.dim ? column : 0;
-      const ulong vector = ulong(head) * p.capacity + min(from, held - 1);
-      v[j] = fetch4<T>(stored, vector * p.dim + at, p.dim - at, scales, vector * groups + at / scale_group, p.kv_type);
+      const uint stream = line >> shift, from = min(slot + stream * size + (line & ((1u << shift) - 1)), held - 1);
+      const uint at = column < p.dim ? column : 0, vector = head * page_slots + from % page_slots;
+      const ulong page = pages[stream];
+      v[j] = fetch4<T>(stored, page * p.page + (vector * p.dim + at), p.dim - at, scales,
+                       page * p.scale_page + (vector * groups + at / scale_group), p.kv_type);
     }
     UNROLL for (uint j = 0; j < 4; j++) {
       *(threadgroup vec<T, 4>*)(tile + (i + j * threads) / QUADS * LINE + (i + j * threads) % QUADS * 4) = v[j];
@@ -238,8 +241,8 @@ inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* sco
   sums.most = most;
 }
 
-// attend: out and q are [rows, heads, dim], keys and values [KV heads, capacity,
-// dim], their scales [KV heads, capacity, groups].
+// attend: out and q are [rows, heads, dim]; keys and values are those of one layer in
+// page 0, [KV heads, page_slots, dim], their scales [KV heads, page_slots, groups].
 //
 // SPLIT, the decode kernel: simdgroups without a block of their own take a part of
 // the context each, 4 / blocks parts a threadgroup; partial is [rows, heads, parts,
@@ -256,7 +259,7 @@ template <typename Q, typename K, typename T, uint D, bool SPLIT, bool WIDE>
 kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]], device const K* keys [[buffer(2)]],
                    device const K* values [[buffer(3)]], device const float* key_scales [[buffer(4)]],
                    device const float* value_scales [[buffer(5)]], device float* partial [[buffer(6)]],
-                   constant AttendParams& p [[buffer(7)]], threadgroup T* tile [[threadgroup(0)]],
+                   device const uint* table [[buffer(7)]], constant AttendParams& p [[buffer(8)]], threadgroup T* tile [[threadgroup(0)]],
                    uint3 place [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
                    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   constexpr uint ROWS = D * sizeof(T) > 256 ? 32 : 64;
@@ -299,12 +302,15 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
   threadgroup const T* streamed = tile + stream * lines * LINE;
   for (uint at = start; at < end; at += lines) {
     const uint slot = at + stream * size;
+    // A stream's lines begin at a multiple of their number, which divides a page's.
+    uint4 pages;
+    UNROLL for (uint i = 0; i < 4; i++) pages[i] = table[min(at + i * size, held - 1) / page_slots];
     // What a slot holds is of the index of that number or of a later one.
     const bool busy = first < vectors && slot < held && slot <= block.highest;
     simdgroup_matrix<float, 8, 8> scores[ROWS / 8];
     UNROLL for (uint i = 0; i < ROWS / 8; i++) scores[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (uint slice = 0; slice < (WIDE ? p.dim : 1); slice += D) {
-      load_tile<T, K, D, ROWS>(tile, keys, key_scales, p, kv_head, slice, at, size, shift, held, thread_index, threads);
+      load_tile<T, K, D, ROWS>(tile, keys, key_scales, p, kv_head, slice, at, size, shift, pages, held, thread_index, threads);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       if (busy) {
         if (WIDE) load_queries<T, Q, D, STEP>(queries, own, q, p, vector, slice, lane);
@@ -320,7 +326,7 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
       }
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    load_tile<T, K, D, ROWS>(tile, values, value_scales, p, kv_head, place.z * D, at, size, shift, held, thread_index, threads);
+    load_tile<T, K, D, ROWS>(tile, values, value_scales, p, kv_head, place.z * D, at, size, shift, pages, held, thread_index, threads);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     UNROLL for (uint i = 0; i < ROWS / STEP; i++) {
       if (busy && i * STEP < lines)

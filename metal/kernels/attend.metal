@@ -5,7 +5,7 @@
 #define ATTEND(name, q_type, kv_type, operand, dim, wide)                                                                     \
   template [[host_name("attend_" name)]] kernel void attend<q_type, kv_type, operand, dim, true, wide>(                       \
       device q_type*, device const q_type*, device const kv_type*, device const kv_type*, device const float*,                \
-      device const float*, device float*, constant AttendParams&, threadgroup operand*, uint3, uint, uint, uint);
+      device const float*, device float*, device const uint*, constant AttendParams&, threadgroup operand*, uint3, uint, uint, uint);
 ATTEND("bf16_bf16_64", bfloat, bfloat, bfloat, 64, false)
 ATTEND("bf16_bf16_128", bfloat, bfloat, bfloat, 128, false)
 ATTEND("bf16_int8_64", bfloat, char, bfloat, 64, false)

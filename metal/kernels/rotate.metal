@@ -1,15 +1,17 @@
 // RotateStore: norm and rotation of query and key heads, and the storing of
 // keys and values. One simdgroup takes one head of one row.
 #include "types.h.metal"
+#include "pages.h.metal"
 
 struct RotateParams {
-  uint rows, heads, kv_heads, dim;
-  uint base, capacity, slots, window, keep;
+  uint rows, heads, kv_heads, dim, pairs;
+  uint base, slots, window, keep;
+  uint page, scale_page; // elements, and scales, from page to page
   uint q_norm, k_norm; // whether there is one
   float eps;
 };
 
-// slot_of is backend.KVLayout.Slot.
+// slot_of is backend.Layout.Slot.
 inline uint slot_of(constant RotateParams& p, uint index) {
   if (p.window == 0 || index < p.keep) return index;
   return p.keep + (index - p.keep) % (p.slots - p.keep);
@@ -19,33 +21,38 @@ inline uint slot_of(constant RotateParams& p, uint index) {
 struct Head {
   device const float* x;
   device const float* weight;
-  device const float* cosines; // of the row, [dim / 2]
+  device const float* cosines; // of the row's position, [pairs]
   device const float* sines;
   float scale; // 1 / sqrt(mean(x²) + eps)
   bool has_norm;
-  uint dim;
+  uint dim, pairs;
 };
 
-inline float inverse_norm(device const float* x, uint dim, float eps, uint lane) {
+// couple gives the two elements that a lane takes together, i < dim/2: first the pairs
+// that are rotated, then what stays as it is.
+inline uint2 couple(Head h, uint i) { return i < h.pairs ? uint2(i, i + h.pairs) : uint2(i + h.pairs, i + h.dim / 2); }
+
+inline float inverse_norm(Head h, float eps, uint lane) {
   float sum = 0.0f;
-  for (uint i = lane; i < dim / 2; i += 32) {
-    const float a = x[i], b = x[i + dim / 2];
+  for (uint i = lane; i < h.dim / 2; i += 32) {
+    const uint2 at = couple(h, i);
+    const float a = h.x[at.x], b = h.x[at.y];
     sum = fma(b, b, fma(a, a, sum));
   }
-  return 1.0f / sqrt(simd_sum(sum) / float(dim) + eps);
+  return 1.0f / sqrt(simd_sum(sum) / float(h.dim) + eps);
 }
 
 inline float normed(Head h, uint i) { return h.has_norm ? h.x[i] * (h.scale * h.weight[i]) : h.x[i]; }
 
-// rotated gives elements i and i + dim/2 of the rotated head, i < dim/2.
+// rotated gives elements i and i + pairs of the rotated head, i < pairs.
 inline float2 rotated(Head h, uint i) {
-  const float a = normed(h, i), b = normed(h, i + h.dim / 2), c = h.cosines[i], s = h.sines[i];
+  const float a = normed(h, i), b = normed(h, i + h.pairs), c = h.cosines[i], s = h.sines[i];
   return float2(fma(a, c, -(b * s)), fma(b, c, a * s));
 }
 
 inline float rotated_element(Head h, uint i) {
-  const uint half_dim = h.dim / 2;
-  return i < half_dim ? rotated(h, i).x : rotated(h, i - half_dim).y;
+  if (i >= 2 * h.pairs) return normed(h, i);
+  return i < h.pairs ? rotated(h, i).x : rotated(h, i - h.pairs).y;
 }
 
 // narrow is v in a type of stored keys and values. Where it is more than f16 holds,
@@ -53,13 +60,14 @@ inline float rotated_element(Head h, uint i) {
 template <typename T> inline T narrow(float v) { return T(v); }
 template <> inline half narrow<half>(float v) { return half(clamp(v, -65504.0f, 65504.0f)); }
 
-// store_rotated: each lane writes the pairs that it reads, here and in
+// store_rotated: each lane writes the couples that it reads, here and in
 // inverse_norm, so that dst may be h.x.
 template <typename T> inline void store_rotated(device T* dst, Head h, uint lane) {
   for (uint i = lane; i < h.dim / 2; i += 32) {
-    const float2 v = rotated(h, i);
-    dst[i] = narrow<T>(v.x);
-    dst[i + h.dim / 2] = narrow<T>(v.y);
+    const uint2 at = couple(h, i);
+    const float2 v = i < h.pairs ? rotated(h, i) : float2(normed(h, at.x), normed(h, at.y));
+    dst[at.x] = narrow<T>(v.x);
+    dst[at.y] = narrow<T>(v.y);
   }
 }
 
@@ -96,16 +104,18 @@ inline void store_value(device char* line, device float* scales, device const fl
   }
 }
 
-// dst and q are [rows, heads·dim], k and v [rows, kv_heads·dim], cosines and
-// sines [rows, dim/2]; keys and values are one layer's storage. Heads are
-// numbered along a row: queries, keys, values.
+// dst and q are [rows, heads·dim], k and v [rows, kv_heads·dim], positions [rows];
+// angles are [positions, 2·pairs], of a position its cosines and then its sines;
+// keys and values are those of one layer in page 0, [kv_heads, page_slots, dim], as are
+// their scales, [kv_heads, page_slots, groups]. Heads are numbered along a row:
+// queries, keys, values.
 template <typename Q, typename T>
 kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[buffer(1)]], device const float* k [[buffer(2)]],
                          device const float* v [[buffer(3)]], device const float* q_norm [[buffer(4)]],
-                         device const float* k_norm [[buffer(5)]], device const float* cosines [[buffer(6)]],
-                         device const float* sines [[buffer(7)]], device T* keys [[buffer(8)]], device T* values [[buffer(9)]],
+                         device const float* k_norm [[buffer(5)]], device const float* angles [[buffer(6)]],
+                         device const uint* positions [[buffer(7)]], device T* keys [[buffer(8)]], device T* values [[buffer(9)]],
                          device float* key_scales [[buffer(10)]], device float* value_scales [[buffer(11)]],
-                         constant RotateParams& p [[buffer(12)]], uint group [[threadgroup_position_in_grid]],
+                         device const uint* table [[buffer(12)]], constant RotateParams& p [[buffer(13)]], uint group [[threadgroup_position_in_grid]],
                          uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
                          uint simdgroups [[simdgroups_per_threadgroup]]) {
   const uint heads = p.heads + 2 * p.kv_heads, item = group * simdgroups + simdgroup, row = item / heads;
@@ -113,14 +123,15 @@ kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[bu
   uint head = item % heads;
   Head h;
   h.dim = p.dim;
-  h.cosines = cosines + ulong(row) * (p.dim / 2);
-  h.sines = sines + ulong(row) * (p.dim / 2);
+  h.pairs = p.pairs;
+  h.cosines = angles + ulong(positions[row]) * (2 * p.pairs);
+  h.sines = h.cosines + p.pairs;
   if (head < p.heads) {
     const ulong at = (ulong(row) * p.heads + head) * p.dim;
     h.x = q + at;
     h.weight = q_norm;
     h.has_norm = p.q_norm != 0;
-    h.scale = h.has_norm ? inverse_norm(h.x, p.dim, p.eps, lane) : 1.0f;
+    h.scale = h.has_norm ? inverse_norm(h, p.eps, lane) : 1.0f;
     store_rotated(dst + at, h, lane);
     return;
   }
@@ -128,24 +139,26 @@ kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[bu
   const bool is_value = head >= p.kv_heads;
   if (is_value) head -= p.kv_heads;
   const ulong from = (ulong(row) * p.kv_heads + head) * p.dim;
-  const ulong line = ulong(head) * p.capacity + slot_of(p, p.base + row);
-  const ulong scales = line * ((p.dim + group_elements - 1) / group_elements);
+  const uint slot = slot_of(p, p.base + row), vector = head * page_slots + slot % page_slots;
+  const ulong page = table[slot / page_slots];
+  const ulong line = page * p.page + vector * p.dim;
+  const ulong scales = page * p.scale_page + vector * ((p.dim + group_elements - 1) / group_elements);
   if (is_value) {
-    store_value(values + line * p.dim, value_scales + scales, v + from, p.dim, lane);
+    store_value(values + line, value_scales + scales, v + from, p.dim, lane);
     return;
   }
   h.x = k + from;
   h.weight = k_norm;
   h.has_norm = p.k_norm != 0;
-  h.scale = h.has_norm ? inverse_norm(h.x, p.dim, p.eps, lane) : 1.0f;
-  store_key(keys + line * p.dim, key_scales + scales, h, lane);
+  h.scale = h.has_norm ? inverse_norm(h, p.eps, lane) : 1.0f;
+  store_key(keys + line, key_scales + scales, h, lane);
 }
 
 #define ROTATE_STORE(name, q_type, kv_type)                                                                                          \
   template [[host_name("rotate_store_" name)]] kernel void rotate_store<q_type, kv_type>(                                             \
       device q_type*, device const float*, device const float*, device const float*, device const float*, device const float*,        \
-      device const float*, device const float*, device kv_type*, device kv_type*, device float*, device float*, constant RotateParams&, \
-      uint, uint, uint, uint);
+      device const float*, device const uint*, device kv_type*, device kv_type*, device float*, device float*, device const uint*, \
+      constant RotateParams&, uint, uint, uint, uint);
 ROTATE_STORE("f32_f32", float, float)
 ROTATE_STORE("f32_f16", float, half)
 ROTATE_STORE("f32_bf16", float, bfloat)

@@ -1,0 +1,142 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Forward is a compiled Program. It lives until Close, or until its backend is
+// closed; of all forwards of a backend one runs at a time.
+type Forward interface {
+	// Start begins a forward with values v, and returns while the device works. Then
+	// v's slices may be changed, but for Want's. ctx is looked at before the device
+	// starts, and between operations where the host runs them. After an error nothing
+	// has begun: Wait must not be called.
+	Start(ctx context.Context, v Values) error
+	// Wait waits for the forward that Start began, and returns one Result per wanted
+	// row, in that order. Nothing else may be asked of the backend in between.
+	Wait() ([]Result, error)
+	// Close frees what was compiled.
+	Close()
+}
+
+// Values are what forwards of one Program differ in.
+type Values struct {
+	// Tokens and Positions have one entry a row. Positions are logical and drive
+	// rotation only.
+	Tokens, Positions []int32
+	// Spans cover the rows, in order. Their storage has the program's shape.
+	Spans []Span
+	// Want says of which rows results are wanted; rows ascend. Where there is none
+	// the head does not run.
+	Want []Wanted
+	// Tap, where set, is called with the states [rows × width] of each Tap of the
+	// program, in order, before Wait returns. It costs a synchronisation each: for
+	// validation only.
+	Tap func(index int, states []float32)
+}
+
+// Wanted is a row whose result is wanted, and what of it.
+type Wanted struct {
+	// Row is its packed number.
+	Row int32
+	// TopK is how many (id, logit) pairs Result.Top holds, best first.
+	TopK int
+	// Logits asks for the raw logits over the whole vocabulary.
+	Logits bool
+	// Allowed, where not nil, are the only ids that Argmax and Top may have; of
+	// them those that the program bars are not.
+	Allowed IDSet
+}
+
+// MaxRows bounds a forward, so that sizes in bytes stay far from overflow.
+const MaxRows = 1 << 20
+
+// CheckValues compares the values of a forward with the program: every backend's
+// Start does, before anything else.
+func (p *Program) CheckValues(v *Values) error {
+	rows := len(v.Tokens)
+	if rows == 0 || rows > MaxRows || len(v.Positions) != rows {
+		return fmt.Errorf("a forward of %d tokens and %d positions, want as many, 1 to %d", rows, len(v.Positions), MaxRows)
+	}
+	for r, id := range v.Tokens {
+		if id < 0 || int(id) >= p.ids {
+			return fmt.Errorf("embed: token %d in row %d, want 0 to %d", id, r, p.ids-1)
+		}
+	}
+	if err := p.checkStorage(v, rows); err != nil {
+		return err
+	}
+	return p.checkWanted(v.Want, rows)
+}
+
+// checkStorage compares positions and spans with the layers of a program that has
+// some.
+func (p *Program) checkStorage(v *Values, rows int) error {
+	if len(p.stores) == 0 {
+		return nil
+	}
+	if len(v.Spans) == 0 {
+		return fmt.Errorf("spans cover 0 of %d rows", rows)
+	}
+	for r, at := range v.Positions {
+		if at < 0 || int(at) >= p.positions {
+			return fmt.Errorf("rotate: position %d in row %d, want 0 to %d", at, r, p.positions-1)
+		}
+	}
+	stores := p.Stores()
+	for i, s := range v.Spans {
+		if s.Storage == nil {
+			return fmt.Errorf("span %d has no storage", i)
+		}
+		l := s.Storage.Layout()
+		if !slices.Equal(l.Layers, stores) {
+			return fmt.Errorf("span %d has storage of other layers than the program's %d", i, len(stores))
+		}
+		if first := v.Spans[0].Storage.Layout().DType; l.DType != first {
+			return fmt.Errorf("span %d stores %v, the first %v", i, l.DType, first)
+		}
+	}
+	return checkSpans(rows, v.Spans)
+}
+
+func (p *Program) checkWanted(want []Wanted, rows int) error {
+	head := p.HeadOp()
+	if head == nil && len(want) > 0 {
+		return fmt.Errorf("results: the program has no head")
+	}
+	for i, w := range want {
+		if w.Row < 0 || int(w.Row) >= rows || i > 0 && w.Row <= want[i-1].Row {
+			return fmt.Errorf("results: wanted row %d of %d; rows must ascend", w.Row, rows)
+		}
+		if w.TopK < 0 {
+			return fmt.Errorf("results: %d candidates of row %d", w.TopK, w.Row)
+		}
+		if w.Allowed != nil && !w.Allowed.any(head.Bars, head.Weights[0].Weight.Out()) {
+			return fmt.Errorf("results: row %d allows no id that may be chosen", w.Row)
+		}
+	}
+	return nil
+}
+
+// checkSpans compares the spans of a forward of that many rows with their storage:
+// they cover the rows in order, and fit.
+func checkSpans(rows int, spans []Span) error {
+	next := 0
+	for i, s := range spans {
+		l := s.Storage.Layout()
+		limit := l.Slots - s.Base
+		if l.Window != 0 {
+			limit = l.Slots - l.Window
+		}
+		if s.First != next || s.Rows <= 0 || s.Base < 0 || s.Rows > limit {
+			return fmt.Errorf("span %d (base %d, rows %d from %d) does not fit storage of %d slots, window %d", i, s.Base, s.Rows, s.First, l.Slots, l.Window)
+		}
+		next += s.Rows
+	}
+	if next != rows || len(spans) == 0 {
+		return fmt.Errorf("spans cover %d of %d rows", next, rows)
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"windrow/backend"
+	"windrow/backend/paging"
+	"windrow/cpu/kernels"
+	"windrow/quant"
+)
+
+// pageSlots is the number of keys in an attention tile too: a tile of a storage that
+// does not rotate is one page.
+const pageSlots = kernels.PageSlots
+
+// A page of the kernels is a page of the backends.
+var _ = [1]struct{}{}[pageSlots-backend.PageTokens]
+
+// maxF16 is the largest number of f16: larger keys and values are stored as it,
+// so that one of them cannot make a sequence infinite.
+const maxF16 = 65504
+
+// storage is one sequence's keys and values.
+//
+// A page holds, for each layer with keys and each KV head, pageSlots keys and then
+// pageSlots values, so that attention reads runs of pageSlots · head bytes.
+type storage struct {
+	*paging.Table[[]byte]
+	b      *Backend
+	layout backend.Layout
+	keys   backend.Keys
+	row    int // bytes of one head's vector
+
+	// transposed: values are kept [head dim, pageSlots] in each tile, for attendPages,
+	// and those past the last row of a forward are 0. written is how many indices
+	// of each layer with keys may not be.
+	transposed bool
+	written    []int
+}
+
+// pages makes pages of zeros, of that many bytes.
+type pages int64
+
+func (n pages) Take() ([]byte, error) {
+	p := make([]byte, n)
+	adviseHugePages(p)
+	return p, nil
+}
+
+func (n pages) Give([]byte) {} // nobody has it any more
+
+func (n pages) Copy(to, from []byte) error {
+	copy(to, from)
+	return nil
+}
+
+// NewStorage takes nothing yet but the page table.
+func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
+	if err := l.Check(); err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	for _, s := range l.Layers {
+		if s.Kind == backend.StoreState {
+			return nil, &backend.UnsupportedError{Backend: "cpu", What: "storage of a recurrent layer's state"}
+		}
+	}
+	return b.storageOf(paging.New(l, pages(l.Keys().PageBytes()), &b.budget)), nil
+}
+
+func (b *Backend) storageOf(t *paging.Table[[]byte]) *storage {
+	c := &storage{Table: t, b: b, layout: t.Layout()}
+	c.keys = c.layout.Keys()
+	c.row = c.keys.RowBytes()
+	if b.transposes(&c.layout) {
+		c.transposed, c.written = true, make([]int, c.keys.Layers)
+	}
+	return c
+}
+
+// Budget is what all storage is taken from.
+func (b *Backend) Budget() *backend.Budget { return &b.budget }
+
+// Fork shares the full pages of the first n indices, and copies the last.
+func (c *storage) Fork(n, slots int) (backend.Storage, error) {
+	t, err := c.Table.Fork(n, slots)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	y := c.b.storageOf(t)
+	for i := range y.written {
+		y.written[i] = min(c.written[i], (n+pageSlots-1)/pageSlots*pageSlots)
+	}
+	return y, nil
+}
+
+// Export copies a page; values that are kept by dimension are brought in order.
+func (c *storage) Export(i int, dst []byte) error {
+	page, err := c.Page(i, dst)
+	if err != nil {
+		return fmt.Errorf("cpu: export: %w", err)
+	}
+	c.carry(page, dst, false)
+	return nil
+}
+
+// Import writes a page.
+func (c *storage) Import(i int, src []byte) error {
+	page, err := c.NewPage(i, src)
+	if err != nil {
+		return fmt.Errorf("cpu: import: %w", err)
+	}
+	c.carry(page, src, true)
+	for layer := range c.written {
+		c.written[layer] = max(c.written[layer], min((i+1)*pageSlots, c.layout.Slots))
+	}
+	return nil
+}
+
+// carry copies a page to or from its exported form.
+func (c *storage) carry(page, exported []byte, in bool) {
+	move := func(page, exported []byte) {
+		if in {
+			copy(page, exported)
+		} else {
+			copy(exported, page)
+		}
+	}
+	if !c.transposed {
+		move(page, exported)
+		return
+	}
+	half, d := pageSlots*c.row, c.keys.HeadDim
+	for at := 0; at < len(page); at += 2 * half {
+		move(page[at:at+half], exported[at:at+half])
+		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
+		for slot := range pageSlots {
+			for k := range d {
+				across, along := 2*(k*pageSlots+slot), 2*(slot*d+k)
+				move(values[across:across+2], plain[along:along+2])
+			}
+		}
+	}
+}
+
+// run returns the bytes of n keys (or values) of a head from an index on; the
+// n indices must lie in one page and not wrap.
+func (c *storage) run(layer, head int, values bool, index, n int) []byte {
+	slot := c.layout.Slot(index)
+	at := (layer*c.keys.KVHeads + head) * 2
+	if values {
+		at++
+	}
+	at = (at*pageSlots + slot%pageSlots) * c.row
+	return c.At(slot / pageSlots)[at : at+n*c.row]
+}
+
+// tile is the page's keys and values of a head around an index.
+func (c *storage) tile(layer, head, index int) []byte {
+	slot := c.layout.Slot(index)
+	n := 2 * pageSlots * c.row
+	at := (layer*c.keys.KVHeads + head) * n
+	return c.At(slot / pageSlots)[at : at+n]
+}
+
+// store encodes one head's vector.
+func (c *storage) store(k *kernels.Table, layer, head int, values bool, index int, x []float32) {
+	dst := c.run(layer, head, values, index, 1)
+	switch c.layout.DType {
+	case backend.KVF32:
+		for i, v := range x {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	case backend.KVBF16:
+		k.NarrowBF16(dst, x)
+	case backend.KVF16:
+		for i, v := range x {
+			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(max(min(v, maxF16), -maxF16)))
+		}
+	case backend.KVInt8:
+		var q [backend.KVGroup]int8
+		scales := dst[len(x):]
+		for g := 0; g*backend.KVGroup < len(x); g++ {
+			group := x[g*backend.KVGroup : min((g+1)*backend.KVGroup, len(x))]
+			s := quant.Int8Scale(group)
+			quant.Int8(q[:], group, s)
+			for i := range group {
+				dst[g*backend.KVGroup+i] = byte(q[i])
+			}
+			binary.LittleEndian.PutUint32(scales[4*g:], math.Float32bits(s))
+		}
+	}
+}
+
+// load widens n consecutive indices of a head into dst [n, head dim].
+func (c *storage) load(k *kernels.Table, dst []float32, layer, head int, values bool, index, n int) {
+	d := c.keys.HeadDim
+	for n > 0 {
+		// One run ends at the page's end, at the last kept slot, and at the
+		// ring's end.
+		slot := c.layout.Slot(index)
+		m := min(n, pageSlots-slot%pageSlots, c.layout.Slots-slot)
+		if c.layout.Window != 0 && index < c.layout.Keep {
+			m = min(m, c.layout.Keep-index)
+		}
+		src := c.run(layer, head, values, index, m)
+		switch c.layout.DType {
+		case backend.KVF32:
+			kernels.WidenF32(dst[:m*d], src)
+		case backend.KVBF16:
+			k.WidenBF16(dst[:m*d], src)
+		case backend.KVF16:
+			k.WidenF16(dst[:m*d], src)
+		case backend.KVInt8:
+			for i := range m {
+				row, out := src[i*c.row:(i+1)*c.row], dst[i*d:(i+1)*d]
+				for g := 0; g*backend.KVGroup < d; g++ {
+					a, b := g*backend.KVGroup, min((g+1)*backend.KVGroup, d)
+					s := math.Float32frombits(binary.LittleEndian.Uint32(row[d+4*g:]))
+					k.WidenInt8(out[a:b], row[a:b], s)
+				}
+			}
+		}
+		dst, index, n = dst[m*d:], index+m, n-m
+	}
+}

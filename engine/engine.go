@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/internal/unless"
+	"windrow/model"
+	"windrow/tokenizer"
+)
+
+// Engine is an open model on a device. See the package's comment for what may be
+// called at the same time.
+type Engine struct {
+	name    string
+	source  checkpoint.Source
+	files   *checkpoint.Checkpoint // what the model was opened from; nil: a source
+	tokens  *tokenizer.Tokenizer   // nil: opened without
+	model   *model.Model
+	device  *device
+	shared  bool // the device is another engine's, which closes it
+	options Options
+	rowCost rowCost
+	closing sync.Once
+}
+
+// Open opens a model and its tokenizer: a folder in the Hugging Face layout, a
+// GGUF file, or, for the path "", the embedded model.
+//
+// Where ctx ends first, so does Open, and what it has begun is freed.
+//
+// Errors: a *decoder.OptionError, a *MaskError, a *MemoryError where the device
+// that was asked for is too small, or what is wrong with the files.
+func Open(ctx context.Context, path string, o Options) (*Engine, error) {
+	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
+		files, err := readCheckpoint(path)
+		if err != nil {
+			return nil, err
+		}
+		e := &Engine{name: ModelName(path), source: files, files: files, options: o}
+		if e.tokens, err = tokenizer.Load(files); err != nil {
+			files.Close()
+			return nil, err
+		}
+		return e, e.start(ctx)
+	})
+}
+
+// OpenSource opens weights without a tokenizer, under a name for people: it runs
+// forwards of ids, and can neither encode nor show text. The source must stay
+// open as long as the engine, and is not closed with it.
+func OpenSource(ctx context.Context, name string, src checkpoint.Source, o Options) (*Engine, error) {
+	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
+		e := &Engine{name: name, source: src, options: o}
+		return e, e.start(ctx)
+	})
+}
+
+// open runs work, which opens an engine, until ctx ends.
+func (o Options) open(ctx context.Context, work func(context.Context, Options) (*Engine, error)) (*Engine, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	o.KV = o.KVType()
+	calls := &callbacks{note: o.Note, progress: o.Progress}
+	defer calls.end()
+	o.Note, o.Progress = calls.sayNote, calls.sayProgress
+	e, err := unless.Cancelled(ctx, func() (*Engine, error) { return work(ctx, o) }, (*Engine).Close)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// start opens the device and hands it the weights, which may have to be converted
+// first. After an error the engine is closed.
+func (e *Engine) start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	vocabulary := e.source.Config().VocabSize
+	if id := e.options.MaskID; id != nil && (*id < 0 || int(*id) >= vocabulary) {
+		return &MaskError{e.name, *id, vocabulary}
+	}
+	if e.device, err = openDevice(e.options, e.source); err == nil {
+		e.model, err = e.load(ctx, e.source)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
+	return nil
+}
+
+// With loads other weights for the same tokenizer and device, as those of a
+// quantised form. The engine that it returns must be done with before e is
+// closed; its own Close frees nothing of e's.
+func (e *Engine) With(ctx context.Context, src checkpoint.Source) (*Engine, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	m, err := e.load(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options}, nil
+}
+
+// Close waits for the forward that runs, if one does, and frees the model, the
+// device and the files, in this order: a backend may hold the files' bytes.
+// Later calls get ErrClosed.
+func (e *Engine) Close() {
+	if e.shared {
+		e.closing.Do(func() {
+			if e.device.take(context.Background()) == nil {
+				e.model.Close()
+				e.device.give()
+			}
+		})
+		return
+	}
+	e.closing.Do(func() {
+		if e.device != nil {
+			e.device.close()
+		}
+		if e.files != nil {
+			e.files.Close()
+		}
+	})
+}
+
+// Name is what the model is called.
+func (e *Engine) Name() string { return e.name }
+
+// Config is the model's configuration.
+func (e *Engine) Config() *checkpoint.Config { return e.model.Config() }
+
+// Source is where the weights come from.
+func (e *Engine) Source() checkpoint.Source { return e.source }
+
+// Checkpoint is the model's files; nil where it was opened from a source. It is
+// closed with the engine.
+func (e *Engine) Checkpoint() *checkpoint.Checkpoint { return e.files }
+
+// Tokenizer is the model's tokenizer; nil where it was opened without.
+func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tokens }
+
+// BackendName is the backend's name: CPU, CUDA or Metal.
+func (e *Engine) BackendName() string { return e.device.backend.Name() }
+
+// Features are the backend's abilities and likings.
+func (e *Engine) Features() backend.Features { return e.device.features }
+
+// KV is the type of stored keys and values.
+func (e *Engine) KV() backend.KVType { return e.options.KV }
+
+// Arithmetic names what besides the model and the decoding options may change a
+// token: backend, kernels, the type of keys and values.
+func (e *Engine) Arithmetic() string {
+	f := e.Features()
+	s := fmt.Sprintf("%s %s, KV %s", e.BackendName(), f.Kernels, e.options.KV)
+	if f.Exact {
+		s += ", exact"
+	}
+	if e.options.NoThink {
+		s += ", no thinking"
+	}
+	if e.options.KVWindow > 0 {
+		s += fmt.Sprintf(", KV window %d keeping %d", e.options.KVWindow, e.options.KVKeep)
+	}
+	return s
+}
+
+// Bandwidth measures, for about that long, how fast the device reads (a CPU) or
+// copies (a GPU) its memory, in GB/s: 10⁹ bytes read, or read and written.
+func (e *Engine) Bandwidth(ctx context.Context, d time.Duration) (float64, error) {
+	if err := e.device.take(ctx); err != nil {
+		return 0, err
+	}
+	defer e.device.give()
+	return e.device.bandwidth(d), nil
+}
+
+// Launches is how many kernels and copies the last step had on a GPU with graphs;
+// 0 elsewhere.
+func (e *Engine) Launches() int {
+	if e.device.launches == nil || e.device.take(context.Background()) != nil {
+		return 0
+	}
+	defer e.device.give()
+	return e.device.launches()
+}
+
+// Validate compares the model's forward with golden tensors, as model.Validate
+// does.
+func (e *Engine) Validate(ctx context.Context, golden *checkpoint.Safetensors, perToken bool) ([]model.Deviation, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	return e.model.Validate(ctx, golden, model.ValidateOptions{KV: e.options.KV, PerToken: perToken})
+}

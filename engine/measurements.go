@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+
+	"windrow/cpu"
+	"windrow/internal/atomicfile"
+)
+
+// NoFolder is the Folder of Measurements that are not kept.
+const NoFolder = "off"
+
+// Measurements are what was measured of this machine, each in a file: c(rows) by
+// model, and which of two kernels is the faster. They change speed, and nothing
+// else but wedlm's text where its window adapts.
+type Measurements struct {
+	// Folder is where the files lie; "" is windrow in the user's cache folder,
+	// NoFolder nowhere.
+	Folder string
+	// Build names the program: another build measures anew. "" is what the Go
+	// tool has recorded of it.
+	Build string
+}
+
+// The kinds of measurements: they begin the files' names.
+const (
+	costKind    = "cost"
+	verdictKind = "verdict"
+)
+
+// maxMeasurement bounds what is read of a file: a real one has 1 KiB.
+const maxMeasurement = 64 << 10
+
+// measurement is what a file holds. The key is there in full, so that a file tells
+// what it is about and a collision of names is noticed.
+type measurement struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+}
+
+var _ cpu.Verdicts = Measurements{}
+
+// Read implements cpu.Verdicts.
+func (m Measurements) Read(key string) (faster, known bool) {
+	var verdict *bool
+	if !m.read(verdictKind, key, &verdict) || verdict == nil {
+		return false, false
+	}
+	return *verdict, true
+}
+
+// Write implements cpu.Verdicts.
+func (m Measurements) Write(key string, faster bool) { m.write(verdictKind, key, faster) }
+
+// read sets v to what was measured of a key, and reports whether there is a file
+// that can be read.
+func (m Measurements) read(kind, key string, v any) bool {
+	path, key := m.path(kind, key)
+	if path == "" {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxMeasurement))
+	if err != nil {
+		return false
+	}
+	return parseMeasurement(data, key, v)
+}
+
+// parseMeasurement sets v to the value of a file about a key.
+func parseMeasurement(data []byte, key string, v any) bool {
+	var file measurement
+	return json.Unmarshal(data, &file) == nil && file.Key == key && json.Unmarshal(file.Value, v) == nil
+}
+
+// write keeps v. What cannot be written is no error: the next run measures again.
+func (m Measurements) write(kind, key string, v any) {
+	path, key := m.path(kind, key)
+	value, err := json.Marshal(v)
+	if path == "" || err != nil || os.MkdirAll(filepath.Dir(path), 0o755) != nil {
+		return
+	}
+	_ = atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(measurement{key, value})
+	})
+}
+
+// path is where the measurement of a key is kept, "" for nowhere, and the key with
+// the build.
+func (m Measurements) path(kind, key string) (path, full string) {
+	build := m.Build
+	if build == "" {
+		build = recordedBuild()
+	}
+	full = build + "; " + key
+	folder := m.Folder
+	switch folder {
+	case NoFolder:
+		return "", full
+	case "":
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", full
+		}
+		folder = filepath.Join(user, "windrow")
+	}
+	sum := sha256.Sum256([]byte(full))
+	return filepath.Join(folder, fmt.Sprintf("%s-%x.json", kind, sum[:8])), full
+}
+
+// recordedBuild names the program by what the Go tool has recorded: its main
+// package, its version, and the commit.
+var recordedBuild = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown build"
+	}
+	name := info.Path + " " + info.Main.Version + " " + info.GoVersion
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
+			name += " " + s.Value
+		}
+	}
+	return name
+})

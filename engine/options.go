@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/decoder"
+)
+
+// The names of the backends. Auto takes a GPU that can hold the weights, else the
+// CPU.
+const (
+	Auto  = "auto"
+	CPU   = "cpu"
+	CUDA  = "cuda"
+	Metal = "metal"
+)
+
+// The bounds of Options, far more than a machine has.
+const (
+	MaxGPUs    = 64
+	MaxThreads = 1024 // as package cpu has it
+)
+
+// Options say where and in which arithmetic a model runs. The zero value is a
+// good choice on any machine.
+type Options struct {
+	// Backend is Auto (or ""), CPU, CUDA or Metal.
+	Backend string
+	// GPUs is how many NVIDIA GPUs share the model: those of numbers 0 to
+	// GPUs-1. 0 or 1: one.
+	GPUs int
+	// CUDALibrary is the path of the CUDA driver's library; "": searched for.
+	CUDALibrary string
+	// Threads is the number of CPU threads; 0: one per core.
+	Threads int
+	// Kernels names a set of the CPU's kernels; "": the best.
+	Kernels string
+	// Exact keeps activations in f32 in every operation.
+	Exact bool
+	// BatchVariant allows forwards in which a row's bits depend on the rows
+	// beside it: large ones of several sequences are then faster on CUDA.
+	BatchVariant bool
+	// KV is the type of stored keys and values; 0: bf16, or f32 with Exact.
+	KV backend.KVType
+	// KVWindow, where not 0, keeps keys and values of so many tokens only: the
+	// first KVKeep and the newest.
+	KVWindow, KVKeep int
+	// MaskID is the mask token's id; nil: the config's.
+	MaskID *int32
+	// NoThink asks the chat template for an answer without a thinking part.
+	NoThink bool
+	// Measurements says where measurements of this machine are kept.
+	Measurements Measurements
+	// Note, where set, is given a line for people, such as why a GPU that is
+	// there is not used. Progress is given how many of the weights' bytes have
+	// been uploaded to a device. Both are called during Open only.
+	Note     func(line string)
+	Progress func(done, total int64)
+}
+
+// Check returns the first option out of range, as a *decoder.OptionError.
+func (o Options) Check() error {
+	gpu := o.Backend == CUDA || o.Backend == Metal
+	switch o.Backend {
+	case "", Auto, CPU, CUDA, Metal:
+	default:
+		return &decoder.OptionError{Option: "backend", Got: fmt.Sprintf("%q", o.Backend), Want: "auto, cpu, cuda or metal"}
+	}
+	switch {
+	case gpu && o.Kernels != "":
+		return &decoder.OptionError{Option: "kernels", Got: o.Kernels, Want: "none: they are the CPU's, backend " + o.Backend + " has none to choose"}
+	case o.GPUs < 0 || o.GPUs > MaxGPUs:
+		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: fmt.Sprintf("1 to %d", MaxGPUs)}
+	case o.GPUs > 1 && (o.Backend == CPU || o.Backend == Metal || o.Kernels != ""):
+		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: "1, or backend cuda: NVIDIA GPUs share a model"}
+	case o.Threads < 0 || o.Threads > MaxThreads:
+		return &decoder.OptionError{Option: "threads", Got: fmt.Sprint(o.Threads), Want: fmt.Sprintf("0 to %d", MaxThreads)}
+	case o.KV > backend.KVF16:
+		return &decoder.OptionError{Option: "kv-dtype", Got: o.KV.String(), Want: "f32, f16, bf16 or int8"}
+	case o.KVWindow < 0 || o.KVKeep < 0 || o.KVWindow > 0 && o.KVKeep >= o.KVWindow:
+		return &decoder.OptionError{Option: "kv-window", Got: fmt.Sprintf("%d, of which the first %d are kept", o.KVWindow, o.KVKeep), Want: "0 ≤ keep < window"}
+	}
+	return nil
+}
+
+// KVType is the type of stored keys and values that the options come to.
+func (o Options) KVType() backend.KVType {
+	switch {
+	case o.KV != 0:
+		return o.KV
+	case o.Exact:
+		return backend.KVF32
+	}
+	return backend.KVBF16
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"windrow/backend"
+	"windrow/model"
+)
+
+// Stopwatch measures one model on one machine: prefill, and steps of some rows at
+// some context. It holds one cache a context, filled once. Each measurement has
+// the device to itself. A Stopwatch is for one goroutine at a time.
+type Stopwatch struct {
+	engine   *Engine
+	contexts map[int]*model.Cache
+	random   *rand.Rand
+	least    time.Duration // a step is repeated for at least so long
+}
+
+// NewStopwatch makes a stopwatch that repeats what it measures for at least so
+// long. It must be closed before the engine.
+func (e *Engine) NewStopwatch(least time.Duration) *Stopwatch {
+	return &Stopwatch{engine: e, contexts: map[int]*model.Cache{}, random: rand.New(rand.NewPCG(1, 2)), least: least}
+}
+
+// Close frees the caches.
+func (s *Stopwatch) Close() {
+	for _, c := range s.contexts {
+		s.engine.FreeCache(c)
+	}
+}
+
+// Prefill is the tokens per second of a prompt of n.
+func (s *Stopwatch) Prefill(ctx context.Context, n int) (rate float64, err error) {
+	return rate, s.alone(ctx, func() error {
+		c, err := s.engine.newCache(n, min(n, s.chunk()))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		seconds, err := s.repeat(func() error {
+			if _, err := c.Truncate(0); err != nil {
+				return err
+			}
+			return s.fill(ctx, c, n)
+		})
+		rate = float64(n) / seconds
+		return err
+	})
+}
+
+// Step is the seconds of a forward of rows at a context, with the results of all
+// rows.
+func (s *Stopwatch) Step(ctx context.Context, rows, context int) (seconds float64, err error) {
+	return seconds, s.alone(ctx, func() error {
+		// Once unmeasured: what ran before has filled the caches with its own.
+		if _, err := s.once(ctx, rows, context, false); err != nil {
+			return err
+		}
+		b := batch(wantAll, span{s.contexts[context], s.prompt(rows)})
+		seconds, err = s.repeat(func() error { return s.forward(ctx, b) })
+		return err
+	})
+}
+
+// Batch is the seconds of a forward of rows for each of several sequences at a
+// context, with the results of all rows.
+func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (seconds float64, err error) {
+	return seconds, s.alone(ctx, func() error {
+		var spans []span
+		for range sequences {
+			c, err := s.filled(ctx, context, rows)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			spans = append(spans, span{c, s.prompt(rows)})
+		}
+		b := batch(wantAll, spans...)
+		if err := s.forward(ctx, b); err != nil {
+			return err
+		}
+		seconds, err = s.repeat(func() error { return s.forward(ctx, b) })
+		return err
+	})
+}
+
+// StepBytes is what a one-row step at a context reads: the weights, and the
+// keys and values of all tokens.
+func (s *Stopwatch) StepBytes(context int) int64 {
+	c := s.engine.Config()
+	kv := backend.Keys{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: s.engine.options.KV}
+	return s.engine.model.WeightBytes(s.engine.source) + int64(context)*kv.TokenBytes()
+}
+
+// alone runs a measurement in one turn.
+func (s *Stopwatch) alone(ctx context.Context, measure func() error) error {
+	if err := s.engine.device.take(ctx); err != nil {
+		return err
+	}
+	defer s.engine.device.give()
+	return measure()
+}
+
+// repeat is the seconds of one run of what is run for long enough, but once at
+// least.
+func (s *Stopwatch) repeat(run func() error) (float64, error) {
+	start, runs := time.Now(), 0
+	for runs == 0 || time.Since(start) < s.least {
+		if err := run(); err != nil {
+			return 0, err
+		}
+		runs++
+	}
+	return time.Since(start).Seconds() / float64(runs), nil
+}
+
+// once is the time of one forward as Step's; warm runs it once unmeasured before.
+func (s *Stopwatch) once(ctx context.Context, rows, context int, warm bool) (time.Duration, error) {
+	c, err := s.at(ctx, context, rows)
+	if err != nil {
+		return 0, err
+	}
+	b := batch(wantAll, span{c, s.prompt(rows)})
+	if warm {
+		if err := s.forward(ctx, b); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	err = s.forward(ctx, b)
+	return time.Since(start), err
+}
+
+// at returns a cache that holds context tokens and takes rows more.
+func (s *Stopwatch) at(ctx context.Context, context, rows int) (*model.Cache, error) {
+	old := s.contexts[context]
+	if old != nil && old.MaxRows() >= rows {
+		return old, nil
+	}
+	c, err := s.filled(ctx, context, rows)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		old.Close()
+	}
+	s.contexts[context] = c
+	return c, nil
+}
+
+// filled makes a cache that holds context tokens and takes rows more.
+func (s *Stopwatch) filled(ctx context.Context, context, rows int) (*model.Cache, error) {
+	c, err := s.engine.newCache(max(context, 1), max(rows, min(s.chunk(), max(context, 1))))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(ctx, c, context); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// fill makes n random tokens permanent, in chunks as a prompt is prefilled;
+// the last row's result is computed, as for a prompt.
+func (s *Stopwatch) fill(ctx context.Context, c *model.Cache, n int) error {
+	ids := s.prompt(n)
+	for len(ids) > 0 {
+		k, w := min(s.chunk(), c.MaxRows(), len(ids)), wantNone
+		if k == len(ids) {
+			w = wantLast
+		}
+		if err := s.forward(ctx, batch(w, span{c, ids[:k]})); err != nil {
+			return err
+		}
+		if err := c.Commit(k); err != nil {
+			return err
+		}
+		ids = ids[k:]
+	}
+	return nil
+}
+
+// chunk is how many rows of a prompt one forward carries.
+func (s *Stopwatch) chunk() int { return s.engine.Features().PrefillRows }
+
+// prompt is n random ids: a forward's time does not depend on them.
+func (s *Stopwatch) prompt(n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = s.random.Int32N(int32(s.engine.Config().VocabSize))
+	}
+	return ids
+}
+
+func (s *Stopwatch) forward(ctx context.Context, b *model.Batch) error {
+	_, err := s.engine.model.Forward(ctx, b)
+	return err
+}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+
+	"windrow/model"
+)
+
+// turn passes a device from goroutine to goroutine: a backend may be used by one
+// at a time. Who waits longest is next.
+type turn struct {
+	token  chan struct{} // holds one while nobody has the device
+	closed bool          // read and written by who has the turn
+}
+
+func newTurn() turn {
+	t := turn{token: make(chan struct{}, 1)}
+	t.token <- struct{}{}
+	return t
+}
+
+// take waits for the turn as long as ctx lasts; give must follow. After an error
+// the caller does not have it.
+func (t *turn) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-t.token:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if t.closed {
+		t.give()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (t *turn) give() { t.token <- struct{}{} }
+
+// Forward runs one batch when it is its turn, as model.Forward does: it makes the
+// Engine a decoder.Engine. The batch's caches must be NewCache's. The results are
+// the caller's to keep.
+func (e *Engine) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	return e.model.Forward(ctx, b)
+}
+
+// NewCache makes an empty cache for one sequence of up to capacity tokens, of
+// which one forward adds maxRows at most. FreeCache must be called in the end.
+func (e *Engine) NewCache(ctx context.Context, capacity, maxRows int) (*model.Cache, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	return e.newCache(capacity, maxRows)
+}
+
+// FreeCache frees a cache that no forward uses any more. After Close it does
+// nothing: the storage went with the device.
+func (e *Engine) FreeCache(c *model.Cache) {
+	if e.device.take(context.Background()) != nil {
+		return
+	}
+	defer e.device.give()
+	c.Close()
+}
+
+// newCache is NewCache for who has the turn.
+func (e *Engine) newCache(capacity, maxRows int) (*model.Cache, error) {
+	return e.model.NewCache(model.CacheOptions{
+		Capacity: capacity, MaxRows: maxRows, DType: e.options.KV,
+		Window: e.options.KVWindow, Keep: e.options.KVKeep,
+	})
+}
