@@ -101,6 +101,9 @@ func (f *DryForward) run(ctx context.Context, m *model.Model, kv backend.KVType)
 			return err
 		}
 		defer cache.Close()
+		if err := cache.Reserve(f.Context); err != nil {
+			return err
+		}
 		cache.Stage(f.Context) // nothing is stored: tokens need not have been there
 		if err := cache.Commit(f.Context); err != nil {
 			return err

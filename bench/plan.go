@@ -105,7 +105,7 @@ func (p *Plan) AddText(ctx context.Context, e *engine.Engine, name string, quest
 	text := Text{Name: name}
 	for _, q := range questions {
 		prompt := engine.Prompt{Raw: q}
-		if e.Tokenizer().HasChatTemplate() {
+		if t := e.Tokenizer(); t != nil && t.HasChatTemplate() {
 			prompt = engine.Prompt{Messages: []tokenizer.Message{{Role: "user", Content: q}}}
 		}
 		ids, err := e.Encode(ctx, prompt)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // sgemm is a BLAS's product in f32 of row-major matrices, the second one
@@ -83,7 +84,7 @@ func (c *blasChooser) choose(b *Backend, setting string, kept Verdicts) (blas, e
 	default:
 		return blas{}, fmt.Errorf("%s: %q, want 1 (where it is measured to be faster: the default), always, or 0", accelerateVariable, setting)
 	}
-	key := blasKey{setting == "always", b.k.name, b.pool.workers}
+	key := blasKey{setting == "always", b.k.Name, b.pool.workers}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if known, ok := c.chosen[key]; ok {
@@ -118,7 +119,7 @@ func (c *blasChooser) usable(b *Backend) (sgemm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := b.k.exact.(genericProjector); ok {
+	if b.k.IsReference() {
 		return nil, errReference
 	}
 	if !agrees(product) {
@@ -169,7 +170,7 @@ func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
 	if kept == nil {
 		return c.gains(b, product)
 	}
-	key := fmt.Sprintf("accelerate %s %d", b.k.name, b.pool.workers)
+	key := fmt.Sprintf("accelerate %s %d", b.k.Name, b.pool.workers)
 	faster, known := kept.Read(key)
 	if !known {
 		faster = c.gains(b, product)
@@ -182,12 +183,13 @@ func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
 // where it gains least, with weights in bf16 that must be widened for it.
 func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	const rows, out, in = accelerateRows + 1, 1536, 1024
-	w := &matrix{label: "measured", dt: backend.BF16, out: out, in: in, data: make([]byte, 2*out*in), proj: b.k.exact}
-	if !w.proj.takes(w.dt, in) {
+	t := backend.Tensor{Name: "measured", DType: backend.BF16, Shape: []int{out, in}}.Allocated()
+	w := &matrix{kernels.NewWeight(t), b.k.Exact}
+	if !w.proj.Takes(t.DType, in) {
 		return false
 	}
-	for i := range w.data {
-		w.data[i] = [2]byte{0x80, 0x3f}[i%2] // 1 in bf16
+	for i := range t.Data {
+		t.Data[i] = [2]byte{0x80, 0x3f}[i%2] // 1 in bf16
 	}
 	x, y := make([]float32, rows*in), &buffer{width: out, data: make([]float32, rows*out)}
 	for i := range x {
@@ -203,7 +205,7 @@ func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	// Its first large product may start threads.
 	product(rows, 64, in, x, in, x, in, y.data, out)
 	b.blas.rows = accelerateRows
-	defer func() { b.blas, b.packed = blas{}, packed{} }()
+	defer func() { b.blas, b.packed = blas{}, kernels.Packed{} }()
 	return c.faster(project(nil), project(product))
 }
 

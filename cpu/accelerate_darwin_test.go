@@ -8,7 +8,7 @@ import (
 	"windrow/conformance/backendtest"
 )
 
-// TestAccelerate holds the real one to the suite, and says whether it is faster
+// TestAccelerate passes the real one through the suite, and says whether it is faster
 // here. Not yet run on hardware.
 func TestAccelerate(t *testing.T) {
 	k := bestTable(t)

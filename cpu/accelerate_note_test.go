@@ -3,13 +3,15 @@ package cpu
 import (
 	"strings"
 	"testing"
+
+	"windrow/cpu/kernels"
 )
 
 // TestAccelerateUnasked: where there is no Accelerate, nobody hears of it, with
 // whichever kernels.
 func TestAccelerateUnasked(t *testing.T) {
-	for name := range kernelTables {
-		k, err := kernelsByName(name)
+	for _, name := range KernelTables() {
+		k, err := kernels.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,6 @@
 package cpu
 
-import (
-	"unsafe"
-
-	"windrow/backend"
-)
+import "windrow/cpu/kernels"
 
 // blasPanelFloats bounds a panel of widened weights. Two of them, 8 MiB, lie in
 // the 12 MiB of L2 that a cluster of an M1 has, by Apple's figures, and a panel
@@ -27,15 +23,12 @@ type blasPanel struct {
 // accelerates reports whether the BLAS multiplies with weights of that projector
 // in this pass: those that meet activations in f32. Nothing but the rows of the
 // pass may count here, as Features says.
-func (f *forward) accelerates(proj projector) bool {
+func (f *forward) accelerates(proj kernels.Projector) bool {
 	b := f.b
 	if b.blas.product == nil || f.rows <= b.blas.rows {
 		return false
 	}
-	if _, ok := proj.(panelProjector); ok {
-		return true
-	}
-	return proj == b.k.exact
+	return b.k.IsExact(proj)
 }
 
 // dispatchBLAS is dispatchSame by the BLAS.
@@ -47,8 +40,8 @@ func (f *forward) dispatchBLAS(x []float32, targets []target) {
 		if t.add {
 			sums = f.blasOut(0, outs)
 		}
-		for o := 0; o < t.w.out; o += outs {
-			q := blasPanel{w: t.w, o: o, n: min(outs, t.w.out-o)}
+		for o := 0; o < t.w.Out(); o += outs {
+			q := blasPanel{w: t.w, o: o, n: min(outs, t.w.Out()-o)}
 			end := o + q.n
 			switch {
 			case t.add:
@@ -56,13 +49,13 @@ func (f *forward) dispatchBLAS(x []float32, targets []target) {
 				q.after = func(r int) {
 					row := sums[r*q.n : (r+1)*q.n]
 					if t.bias != nil {
-						f.b.k.add(row, t.bias[o:end])
+						f.b.k.Add(row, t.bias[o:end])
 					}
-					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
+					f.b.k.Add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], row)
 				}
 			case t.bias != nil:
 				q.after = func(r int) {
-					f.b.k.add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
+					f.b.k.Add(t.dst.data[r*t.dst.width+o:r*t.dst.width+end], t.bias[o:end])
 				}
 				fallthrough
 			default:
@@ -80,12 +73,12 @@ func (f *forward) gatedBLAS(d, x *buffer, gate, up *matrix) {
 	outs := blasOuts(gate)
 	y, z := f.blasOut(0, outs), f.blasOut(1, outs)
 	var panels []blasPanel
-	for o := 0; o < gate.out; o += outs {
-		n := min(outs, gate.out-o)
+	for o := 0; o < gate.Out(); o += outs {
+		n := min(outs, gate.Out()-o)
 		panels = append(panels,
 			blasPanel{w: gate, o: o, n: n, y: y, ldy: n},
 			blasPanel{w: up, o: o, n: n, y: z, ldy: n, after: func(r int) {
-				f.b.k.siluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
+				f.b.k.SiluMul(d.data[r*d.width+o:r*d.width+o+n], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 			}})
 	}
 	f.multiplyPanels(x.data, panels)
@@ -93,34 +86,27 @@ func (f *forward) gatedBLAS(d, x *buffer, gate, up *matrix) {
 
 // blasOuts is how many outputs of w a panel has.
 func blasOuts(w *matrix) int {
-	return min(max(blasPanelFloats/w.in&^15, 16), w.out)
+	return min(max(blasPanelFloats/w.In()&^15, 16), w.Out())
 }
 
 // blasOut is panel i of outputs, of the pass's rows.
 func (f *forward) blasOut(i, outs int) []float32 {
-	return grown(&f.b.blas.out[i], f.rows*outs)
-}
-
-func grown(s *[]float32, n int) []float32 {
-	if cap(*s) < n {
-		*s = make([]float32, n)
-	}
-	return (*s)[:n]
+	return kernels.Grown(&f.b.blas.out[i], f.rows*outs)
 }
 
 // multiplyPanels multiplies x [rows, in] by each panel in turn. One call of the
 // BLAS is under way at a time, since it has threads and a matrix unit of its
 // own; meanwhile the other workers widen the next panel.
 func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
-	b, in := f.b, panels[0].w.in
+	b, in := f.b, panels[0].w.In()
 	var wide [2][]float32
 	for i, q := range panels {
-		if q.w.asFloats(q.o, q.n) == nil {
-			wide[i%2] = grown(&b.blas.wide[i%2], max(q.n*in, len(wide[i%2])))
+		if q.w.Floats(q.o, q.n) == nil {
+			wide[i%2] = kernels.Grown(&b.blas.wide[i%2], max(q.n*in, len(wide[i%2])))
 		}
 	}
 	items := func(i int) int {
-		if i >= len(panels) || panels[i].w.asFloats(panels[i].o, panels[i].n) != nil {
+		if i >= len(panels) || panels[i].w.Floats(panels[i].o, panels[i].n) != nil {
 			return 0
 		}
 		return (panels[i].n + widenRows - 1) / widenRows
@@ -128,12 +114,12 @@ func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
 	widen := func(i, item int) {
 		q := panels[i]
 		for r := item * widenRows; r < min((item+1)*widenRows, q.n); r++ {
-			b.widenWeight(wide[i%2][r*in:(r+1)*in], q.w, q.o+r)
+			b.k.WidenRow(wide[i%2][r*in:(r+1)*in], &q.w.Weight, q.o+r)
 		}
 	}
 	b.pool.run(items(0), func(_, item int) { widen(0, item) })
 	for i, q := range panels {
-		weights := q.w.asFloats(q.o, q.n)
+		weights := q.w.Floats(q.o, q.n)
 		if weights == nil {
 			weights = wide[i%2][:q.n*in]
 		}
@@ -148,23 +134,4 @@ func (f *forward) multiplyPanels(x []float32, panels []blasPanel) {
 			f.rowsEach(q.n, func(_, r int) { q.after(r) })
 		}
 	}
-}
-
-// widenWeight converts row o of w to f32.
-func (b *Backend) widenWeight(dst []float32, w *matrix, o int) {
-	if panel, ok := w.proj.(panelProjector); ok {
-		panel.row(dst, &w.tensor, o)
-		return
-	}
-	w.widenRow(dst, o, b.k.widenBF16, b.k.widenF16)
-}
-
-// asFloats returns rows [o, o+n) where they lie in memory as f32 already, nil
-// where they do not. Systems with a BLAS are little-endian.
-func (m *matrix) asFloats(o, n int) []float32 {
-	data := m.data[o*m.stride() : (o+n)*m.stride()]
-	if m.dt != backend.F32 || uintptr(unsafe.Pointer(&data[0]))%4 != 0 {
-		return nil
-	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&data[0])), n*m.in)
 }

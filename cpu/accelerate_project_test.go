@@ -9,11 +9,13 @@ import (
 
 	"windrow/backend"
 	"windrow/conformance/backendtest"
+	"windrow/cpu/kernels"
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // withBLAS is a backend that multiplies by product in forwards of more than
 // that many rows.
-func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Backend {
+func withBLAS(t *testing.T, k *kernels.Table, exact bool, rows int, product sgemm) *Backend {
 	t.Helper()
 	b, err := newBackend(k, exact, 2, &accelerate, "0", nil)
 	if err != nil {
@@ -26,17 +28,17 @@ func withBLAS(t *testing.T, k *kernels, exact bool, rows int, product sgemm) *Ba
 
 // tableSgemm is an sgemm by a table's own kernels, for tests that would be slow
 // by plainSgemm. Rows of a and b must follow one another.
-func tableSgemm(table *kernels) sgemm {
-	var s scratch
+func tableSgemm(table *kernels.Table) sgemm {
+	var s kernels.Scratch
 	return func(m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 		if lda != k || ldb != k {
 			panic("rows apart")
 		}
-		f, h := table.exact.packSize(m, k)
-		p := &packed{rows: m, in: k, f32: make([]float32, f), b16: make([]uint16, h)}
-		table.exact.pack(p, a[:m*k], 0, m)
-		w := &matrix{dt: backend.F32, out: n, in: k, data: unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 4*n*k)}
-		table.exact.project(c, ldc, p, w, 0, n, &s)
+		p := new(kernels.Packed)
+		p.Prepare(table.Exact, m, k)
+		table.Exact.Pack(p, a[:m*k], 0, m)
+		w := kernels.NewWeight(backend.Tensor{DType: backend.F32, Shape: []int{n, k}, Data: unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 4*n*k)})
+		table.Exact.Project(c, ldc, p, &w, 0, n, &s)
 	}
 }
 
@@ -53,16 +55,16 @@ func TestAccelerateConformance(t *testing.T) {
 
 // weightOf is a weight of any type with random values, and its rows in f32.
 // Data of odd offset is not aligned.
-func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c quantCase, out, in, offset int) (*matrix, []float32) {
+func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c kernelstest.Format, out, in, offset int) (*matrix, []float32) {
 	t.Helper()
 	var tensor backend.Tensor
-	if c.dt.Quantized() {
-		tensor = quantMatrix(rng, c, out, in, offset).tensor
+	if c.DType.Quantized() {
+		tensor = c.Weight(rng, out, in, offset)
 	} else {
 		values := make([]float32, out*in)
-		gaussian(rng, values, 1)
-		data, _ := encode(c.dt, values)
-		tensor = backend.Tensor{DType: c.dt, Shape: []int{out, in}, Data: append(make([]byte, offset, offset+len(data)), data...)[offset:]}
+		kernelstest.Gaussian(rng, values, 1)
+		data, _ := kernelstest.Encode(c.DType, values)
+		tensor = backend.Tensor{DType: c.DType, Shape: []int{out, in}, Data: append(make([]byte, offset, offset+len(data)), data...)[offset:]}
 	}
 	tensor.Name = "w"
 	w, err := b.Matrix(tensor)
@@ -72,7 +74,7 @@ func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c quantCase, out, in, of
 	m := w.(*matrix)
 	wide := make([]float32, out*in)
 	for o := range out {
-		m.widenRow(wide[o*in:(o+1)*in], o, genericWidenBF16, genericWidenF16)
+		kernels.Reference().WidenRow(wide[o*in:(o+1)*in], &m.Weight, o)
 	}
 	return m, wide
 }
@@ -85,28 +87,28 @@ func weightOf(t *testing.T, b *Backend, rng *rand.Rand, c quantCase, out, in, of
 func TestAccelerateProjections(t *testing.T) {
 	k := bestTable(t)
 	rng := rand.New(rand.NewPCG(12, 1))
-	cases := append([]quantCase{{backend.BF16, 0}, {backend.F16, 0}, {backend.F32, 0}}, quantCases...)
+	cases := append([]kernelstest.Format{{DType: backend.BF16}, {DType: backend.F16}, {DType: backend.F32}}, kernelstest.Formats...)
 	for _, c := range cases {
 		for _, sh := range []struct{ rows, out, in int }{{1, 1, 256}, {5, 15, 512}, {130, 33, 256}, {3, 1100, 1024}} {
-			if c.dt.Quantized() && c.dt != backend.Affine4 && (sh.out > 1000 || testing.Short()) {
+			if c.DType.Quantized() && c.DType != backend.Affine4 && (sh.out > 1000 || testing.Short()) {
 				continue
 			}
-			if !c.dt.Quantized() && sh.out < 1000 {
+			if !c.DType.Quantized() && sh.out < 1000 {
 				sh.in -= 3
 			}
 			for offset := range 2 {
 				b := withBLAS(t, k, true, 0, plainSgemm)
 				w, wide := weightOf(t, b, rng, c, sh.out, sh.in, offset)
 				what := fmt.Sprintf("%v %+v, offset %d", c, sh, offset)
-				if direct := w.asFloats(0, 1) != nil; direct != (c.dt == backend.F32 && offset == 0) {
+				if direct := w.Floats(0, 1) != nil; direct != (c.DType == backend.F32 && offset == 0) {
 					t.Fatalf("%s: in place is %v", what, direct)
 				}
 				bias := make(vector, sh.out)
-				gaussian(rng, bias, 1)
+				kernelstest.Gaussian(rng, bias, 1)
 				f := &forward{b: b, rows: sh.rows, buffers: make([]buffer, 4)}
 				fill := func(i, width int) *buffer {
 					x := f.testBuffer(i, width)
-					gaussian(rng, x.data, 1)
+					kernelstest.Gaussian(rng, x.data, 1)
 					return x
 				}
 				x, plain, biased, residual := fill(0, sh.in), fill(1, sh.out), fill(2, sh.out), fill(3, sh.out)
@@ -147,13 +149,13 @@ func TestAccelerateGate(t *testing.T) {
 	const rows, out, in = 5, 1050, 2048 // panels of 512, 512 and 26
 	rng := rand.New(rand.NewPCG(12, 2))
 	ours, theirs := withBLAS(t, k, true, 0, nil), withBLAS(t, k, true, 0, plainSgemm)
-	g, _ := weightOf(t, ours, rng, quantCase{backend.BF16, 0}, out, in, 0)
-	u, _ := weightOf(t, ours, rng, quantCase{backend.Affine4, 64}, out, in, 0)
+	g, _ := weightOf(t, ours, rng, kernelstest.Format{DType: backend.BF16}, out, in, 0)
+	u, _ := weightOf(t, ours, rng, kernelstest.Format{DType: backend.Affine4, Group: 64}, out, in, 0)
 	if outs := blasOuts(g); outs != 512 {
 		t.Fatalf("panels of %d", outs)
 	}
 	x := make([]float32, rows*in)
-	gaussian(rng, x, 0.02)
+	kernelstest.Gaussian(rng, x, 0.02)
 	var results [2][]float32
 	for i, b := range []*Backend{ours, theirs} {
 		f := &forward{b: b, rows: rows, buffers: make([]buffer, 2)}
@@ -163,7 +165,7 @@ func TestAccelerateGate(t *testing.T) {
 		results[i] = d.data
 	}
 	// Sums of 2,048 products of about 0.02 are about 1.
-	compare(t, "gated", results[1], results[0], 1e-4, 1e-4)
+	kernelstest.Compare(t, "gated", results[1], results[0], 1e-4, 1e-4)
 }
 
 // TestAccelerateInvariance: up to BatchInvariantRows a row has its bits alone,
@@ -174,8 +176,8 @@ func TestAccelerateInvariance(t *testing.T) {
 	const out, in, most = 70, 512, 512
 	rng := rand.New(rand.NewPCG(12, 3))
 	x := make([]float32, most*in)
-	gaussian(rng, x, 1)
-	for _, c := range []quantCase{{backend.F32, 0}, {backend.Affine4, 64}, {backend.Q8_0, 0}} {
+	kernelstest.Gaussian(rng, x, 1)
+	for _, c := range []kernelstest.Format{{DType: backend.F32}, {DType: backend.Affine4, Group: 64}, {DType: backend.Q8_0}} {
 		for _, exact := range []bool{true, false} {
 			for _, asked := range []bool{true, false} {
 				calls := 0
@@ -208,7 +210,7 @@ func TestAccelerateInvariance(t *testing.T) {
 							same = same && equalRows(y[r*out:(r+1)*out], alone[r])
 						}
 					}
-					rounds := !exact && c.dt.Quantized() && k.quant != nil
+					rounds := !exact && c.DType.Quantized() && k.Quant != nil
 					theirs := asked && rows > b.Features().BatchInvariantRows && !rounds
 					if same == theirs || (calls > before) != theirs {
 						t.Errorf("%v, exact %v, asked %v, %d rows: %d calls, the bits alone %v; by the BLAS is %v",

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"windrow/cpu/kernels"
 	"windrow/quant"
 )
 
@@ -136,13 +137,13 @@ func fakeAccelerate(t *testing.T, calls *int, faster bool) *blasChooser {
 }
 
 // bestTable is the best kernel table, if that is not the reference.
-func bestTable(t *testing.T) *kernels {
+func bestTable(t *testing.T) *kernels.Table {
 	t.Helper()
-	k, err := kernelsByName("")
+	k, err := kernels.ByName("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.name == "go" {
+	if k.Name == "go" {
 		t.Skip("this machine runs no table but the reference")
 	}
 	return k
@@ -164,7 +165,7 @@ func TestAccelerateChoice(t *testing.T) {
 		name    string
 		chooser *blasChooser
 		setting string
-		k       *kernels
+		k       *kernels.Table
 		rows    int    // BatchInvariantRows
 		note    string // part of Description
 		err     string
@@ -174,7 +175,7 @@ func TestAccelerateChoice(t *testing.T) {
 		{"missing, demanded", missing(), "always", best, 0, "", "WINDROW_ACCELERATE=always: Accelerate is part of macOS alone"},
 		{"wrong", wrong(), "1", best, everyRow, "Accelerate not used: it multiplies wrongly here", ""},
 		{"wrong, demanded", wrong(), "always", best, 0, "", "WINDROW_ACCELERATE=always: Accelerate multiplies wrongly here"},
-		{"the reference", fakeAccelerate(t, &calls, true), "1", genericKernels(), everyRow, "not for the reference", ""},
+		{"the reference", fakeAccelerate(t, &calls, true), "1", kernels.Reference(), everyRow, "not for the reference", ""},
 		{"demanded", fakeAccelerate(t, &calls, false), "always", best, accelerateRows, "Accelerate in forwards of more than 128 rows, not yet run on hardware", ""},
 		{"no setting", missing(), "yes", best, 0, "", `WINDROW_ACCELERATE: "yes", want 1 (where it is measured to be faster: the default), always, or 0`},
 		{"faster", fakeAccelerate(t, &calls, true), "1", best, accelerateRows, "Accelerate in forwards", ""},

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // attendRows is how many rows of a span one attention item takes, with all
@@ -42,7 +43,7 @@ func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 			block, head := i/l.KVHeads, i%l.KVHeads
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
-			if s.Storage.(*storage).turned {
+			if s.Storage.(*storage).transposed {
 				f.attendPages(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
 			} else {
 				f.attendBlock(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
@@ -64,16 +65,16 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 
 	// One tile's memory serves its keys and then its values: 32 KB at a head
 	// dimension of 128, which L1 holds.
-	keys := s.floats(scratchKeys, pageSlots*d)
+	keys := kernels.Grown(&s.keys, pageSlots*d)
 	values := keys
-	work := s.floats(scratchQueries, 2*nq*d)
+	work := kernels.Grown(&s.queries, 2*nq*d)
 	queries, acc := work[:nq*d], work[nq*d:2*nq*d]
-	state := s.floats(scratchScores, nq*(pageSlots+2))
+	state := kernels.Grown(&s.scores, nq*(pageSlots+2))
 	scores, peak, sum := state[:nq*pageSlots], state[nq*pageSlots:nq*(pageSlots+1)], state[nq*(pageSlots+1):nq*(pageSlots+2)]
 
 	// A few queries are done with a key sooner than memory gives the next: they
 	// take the keys as they are stored. Which way is taken changes no bit.
-	narrow := k.narrowScores != nil && nq <= narrowQueries && group%2 == 0 && d%64 == 0 && l.DType == backend.KVBF16 && l.Window == 0
+	narrow := k.NarrowScores != nil && nq <= narrowQueries && group%2 == 0 && d%64 == 0 && l.DType == backend.KVBF16 && l.Window == 0
 	var stored []byte // the tile's values
 
 	// Query i is row i/group, head i%group of this KV head.
@@ -81,7 +82,7 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 		at := (span.First+r0+i/group)*q.width + (head*group+i%group)*d
 		copy(queries[i*d:(i+1)*d], q.data[at:at+d])
 	}
-	k.scale(queries, scale)
+	k.Scale(queries, scale)
 	clear(acc)
 	for i := range nq {
 		peak[i], sum[i] = float32(math.Inf(-1)), 0
@@ -92,13 +93,13 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 	soft := func(r, lo, hi int) {
 		for i := r * group; i < (r+1)*group; i++ {
 			row := scores[i*pageSlots+lo : i*pageSlots+hi]
-			if m := k.maximum(row); m > peak[i] {
-				c := exp32(peak[i] - m)
+			if m := k.Maximum(row); m > peak[i] {
+				c := kernels.Exp32(peak[i] - m)
 				peak[i] = m
 				sum[i] *= c
-				k.scale(acc[i*d:(i+1)*d], c)
+				k.Scale(acc[i*d:(i+1)*d], c)
 			}
-			sum[i] += k.expSum(row, peak[i])
+			sum[i] += k.ExpSum(row, peak[i])
 		}
 	}
 	// weigh adds the weighted values of tile places [lo, hi) to rows [a, b).
@@ -107,9 +108,9 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 			return
 		}
 		if narrow {
-			k.narrowValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, stored[lo*2*d:], (b-a)*group, hi-lo, d)
+			k.NarrowValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, stored[lo*2*d:], (b-a)*group, hi-lo, d)
 		} else {
-			k.attendValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, values[lo*d:], (b-a)*group, hi-lo, d)
+			k.AttendValues(acc[a*group*d:], scores[a*group*pageSlots+lo:], pageSlots, values[lo*d:], (b-a)*group, hi-lo, d)
 		}
 	}
 
@@ -127,12 +128,12 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 		}
 		if narrow {
 			tile := cache.tile(layer, head, t)
-			k.narrowScores(scores, pageSlots, queries, tile, nq, n, d, ahead)
+			k.NarrowScores(scores, pageSlots, queries, tile, nq, n, d, ahead)
 			stored = tile[len(tile)/2:]
 		} else {
-			prefetch(ahead)
+			kernels.Prefetch(ahead)
 			cache.load(k, keys, layer, head, false, t, n)
-			k.attendScores(scores, pageSlots, queries, keys, nq, n, d)
+			k.AttendScores(scores, pageSlots, queries, keys, nq, n, d)
 			cache.load(k, values, layer, head, true, t, n)
 		}
 		whole := -1 // first of a run of rows that see the whole tile
@@ -167,6 +168,6 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 		at := (span.First+r0+i/group)*dst.width + (head*group+i%group)*d
 		out := dst.data[at : at+d]
 		copy(out, acc[i*d:(i+1)*d])
-		k.scale(out, 1/sum[i])
+		k.Scale(out, 1/sum[i])
 	}
 }

@@ -4,21 +4,11 @@ import (
 	"unsafe"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
-// pageAttention is attention of some queries of one KV head over whole pages of
-// bf16, in the form in which storage.turned keeps them.
-type pageAttention struct {
-	dim, queries int
-	q            []float32                    // [queries, dim], scaled
-	seen         []int32                      // [queries]: each sees keys [0, seen)
-	pages        []unsafe.Pointer             // 64 keys [64, dim], then the values [dim, 64]
-	out          func(query int) []float32    // where a query's result goes
-	scale        func(x []float32, s float32) // multiplies
-}
-
 // attendPages does rows [r0, r1) of a span, like attendBlock, over a cache whose
-// values are turned. Queries and weights are rounded to bf16, sums are f32; a
+// values are transposed. Queries and weights are rounded to bf16, sums are f32; a
 // row's bits depend on its own index only, since pages begin at multiples of 64 and
 // a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
 // that are not finite reach earlier rows of its page.)
@@ -31,12 +21,12 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 	// Query i is row i/group, head i%group of this KV head.
 	at := func(i int) int { return (span.First+r0+i/group)*q.width + (head*group+i%group)*d }
 
-	a := pageAttention{dim: d, queries: nq, scale: f.b.k.scale}
-	a.q = s.floats(scratchQueries, nq*d)
+	a := kernels.PageAttention{Dim: d, Queries: nq, Scale: f.b.k.Scale}
+	a.Q = kernels.Grown(&s.queries, nq*d)
 	for i := range nq {
-		copy(a.q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
+		copy(a.Q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
 	}
-	f.b.k.scale(a.q, scale)
+	f.b.k.Scale(a.Q, scale)
 	s.seen, s.pages = s.seen[:0], s.pages[:0]
 	for i := range nq {
 		s.seen = append(s.seen, int32(span.Base+r0+i/group+1))
@@ -44,31 +34,31 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 	for t := 0; t < span.Base+r1; t += pageSlots {
 		s.pages = append(s.pages, unsafe.Pointer(&cache.tile(layer, head, t)[0]))
 	}
-	a.seen, a.pages = s.seen, s.pages
-	a.out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
-	f.b.k.attendPages(&a, s)
+	a.Seen, a.Pages = s.seen, s.pages
+	a.Out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
+	f.b.k.AttendPages(&a, &s.kernels)
 	clear(s.pages) // nothing here keeps a closed cache alive
 }
 
-// turns reports whether a cache of this layout keeps its values by dimension, for
+// transposes reports whether a cache of this layout keeps its values by dimension, for
 // attendPages.
-func (b *Backend) turns(l *backend.Layout) bool {
-	return b.k.attendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.Keys().HeadDim%32 == 0
+func (b *Backend) transposes(l *backend.Layout) bool {
+	return b.k.AttendPages != nil && !b.exact && l.DType == backend.KVBF16 && l.Window == 0 && l.Keys().HeadDim%32 == 0
 }
 
-// storeTurned encodes the values of a head from an index on by dimension:
+// storeTransposed encodes the values of a head from an index on by dimension:
 // [head dim, 64] a page. x holds one a row, stride apart. Page by page, since a
 // value alone would touch a line for each of its dimensions.
-func (c *storage) storeTurned(k *kernels, s *scratch, layer, head, index, rows int, x []float32, stride int) {
+func (c *storage) storeTransposed(k *kernels.Table, s *scratch, layer, head, index, rows int, x []float32, stride int) {
 	d := c.keys.HeadDim
-	buf := s.floats(scratchKeys, pageSlots*d/2)
+	buf := kernels.Grown(&s.keys, pageSlots*d/2)
 	short := unsafe.Slice((*uint16)(unsafe.Pointer(&buf[0])), pageSlots*d)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&buf[0])), 2*pageSlots*d)
 	for rows > 0 {
 		slot := index % pageSlots
 		n := min(rows, pageSlots-slot)
 		for r := range n {
-			k.narrowBF16(bytes[2*r*d:2*(r+1)*d], x[r*stride:r*stride+d])
+			k.NarrowBF16(bytes[2*r*d:2*(r+1)*d], x[r*stride:r*stride+d])
 		}
 		tile := c.tile(layer, head, index)
 		values := unsafe.Slice((*uint16)(unsafe.Pointer(&tile[len(tile)/2])), pageSlots*d)
@@ -85,9 +75,9 @@ func (c *storage) storeTurned(k *kernels, s *scratch, layer, head, index, rows i
 	}
 }
 
-// endTurned makes the values of indices past end, which an earlier forward may
+// endTransposed makes the values of indices past end, which an earlier forward may
 // have written, zero in a layer: attendPages multiplies them by zero.
-func (c *storage) endTurned(layer, end int) {
+func (c *storage) endTransposed(layer, end int) {
 	for t := end; t < c.written[layer]; {
 		n := min(pageSlots-t%pageSlots, c.written[layer]-t)
 		for head := range c.keys.KVHeads {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // attended runs one forward's attention over random rows; where poison is not
@@ -16,7 +17,7 @@ func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, bas
 	t.Helper()
 	l := store.Layout().Keys()
 	wide, narrow := 2*l.KVHeads*l.HeadDim, l.KVHeads*l.HeadDim
-	rot := &rotation{unturned(l.HeadDim / 2), 1 << 20}
+	rot := &rotation{unrotated(l.HeadDim / 2), 1 << 20}
 	values := &backend.Values{Positions: make([]int32, rows), Spans: []backend.Span{{Storage: store, Base: base, Rows: rows}}}
 	f := &forward{b: b, rows: rows, buffers: make([]buffer, 4), values: values, angles: []angles{{rotation: rot}}}
 	q, k, v, out := f.testBuffer(0, wide), f.testBuffer(1, narrow), f.testBuffer(2, narrow), f.testBuffer(3, wide)
@@ -32,7 +33,7 @@ func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, bas
 	}
 	a := &f.angles[0]
 	n := rows * rot.Pairs()
-	rot.Fill(grown(&a.cos, n), grown(&a.sin, n), values.Positions)
+	rot.Fill(kernels.Grown(&a.cos, n), kernels.Grown(&a.sin, n), values.Positions)
 	if err := store.Reserve(base + rows); err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +42,12 @@ func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, bas
 	return slices.Clone(out.data)
 }
 
-// unturned are angles of 0.
-type unturned int
+// unrotated are angles of 0.
+type unrotated int
 
-func (u unturned) Pairs() int { return int(u) }
+func (u unrotated) Pairs() int { return int(u) }
 
-func (u unturned) Fill(cos, sin []float32, _ []int32) {
+func (u unrotated) Fill(cos, sin []float32, _ []int32) {
 	for i := range cos {
 		cos[i], sin[i] = 1, 0
 	}

@@ -15,6 +15,7 @@ import (
 	"runtime"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // Options say how the backend runs.
@@ -29,13 +30,16 @@ type Options struct {
 	Verdicts Verdicts
 }
 
+// KernelTables lists the kernel tables that this machine can run, by name.
+func KernelTables() []string { return kernels.Names() }
+
 // Backend is the CPU as a backend.Backend.
 type Backend struct {
-	k       *kernels
+	k       *kernels.Table
 	exact   bool
 	pool    *pool
 	scratch []scratch // one a worker
-	packed  packed
+	packed  kernels.Packed
 	budget  backend.Budget
 	blas    blas
 	// partials of the row statistics, kept between forwards
@@ -48,7 +52,7 @@ const maxThreads = 1024
 
 // New starts the workers.
 func New(o Options) (*Backend, error) {
-	k, err := kernelsByName(o.Kernels)
+	k, err := kernels.ByName(o.Kernels)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,7 @@ func New(o Options) (*Backend, error) {
 	return newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable), o.Verdicts)
 }
 
-func newBackend(k *kernels, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
+func newBackend(k *kernels.Table, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
 	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads)}
 	var err error
 	if b.blas, err = c.choose(b, setting, kept); err != nil {
@@ -77,20 +81,20 @@ func (b *Backend) Name() string { return "cpu" }
 
 // Features describes the kernels in use.
 func (b *Backend) Features() backend.Features {
-	p := b.k.exact
-	if !b.exact && b.k.fast != nil {
-		p = b.k.fast
+	p := b.k.Exact
+	if !b.exact && b.k.Fast != nil {
+		p = b.k.Fast
 	}
 	quantized, also := "", ""
-	if !b.exact && b.k.quant != nil {
-		quantized = b.k.quantName
+	if !b.exact && b.k.Quant != nil {
+		quantized = b.k.QuantName
 		also = ", " + quantized + " for quantised weights"
 	}
 	f := backend.Features{
-		Description:        fmt.Sprintf("%s kernels%s, %d threads%s", p.name(), also, b.pool.workers, b.blas.note),
-		Kernels:            p.name(),
+		Description:        fmt.Sprintf("%s kernels%s, %d threads%s", p.Name(), also, b.pool.workers, b.blas.note),
+		Kernels:            p.Name(),
 		Quantized:          quantized,
-		Exact:              b.exact || !b.k.rounds(),
+		Exact:              b.exact || !b.k.Rounds(),
 		KVF16:              true,
 		Threads:            b.pool.workers,
 		PrefillRows:        prefillRows,
@@ -106,17 +110,17 @@ func (b *Backend) Features() backend.Features {
 // Arithmetic names the kernels that would multiply a weight, and reports whether
 // they round activations, to bf16 or to int8. Errors are those of Matrix, for a
 // tensor that is made already.
-func (b *Backend) Arithmetic(t backend.Tensor) (kernels string, rounds bool, err error) {
+func (b *Backend) Arithmetic(t backend.Tensor) (name string, rounds bool, err error) {
 	if t.Make == nil {
 		if _, err := b.Matrix(t); err != nil {
 			return "", false, err
 		}
 	}
 	switch p := b.matrix(t).proj.(type) {
-	case interface{ arithmetic() string }:
-		return p.arithmetic(), true, nil
+	case kernels.IntegerProjector:
+		return p.Arithmetic(), true, nil
 	default:
-		return p.name(), p == b.k.fast, nil
+		return p.Name(), p == b.k.Fast, nil
 	}
 }
 
@@ -126,7 +130,7 @@ const prefillRows = 512
 // Close stops the workers. Matrices keep no memory of their own.
 func (b *Backend) Close() error {
 	b.pool.close()
-	b.packed = packed{}
+	b.packed = kernels.Packed{}
 	b.blas.wide, b.blas.out = [2][]float32{}, [2][]float32{}
 	return nil
 }

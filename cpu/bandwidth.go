@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/edsrzf/mmap-go"
+
+	"windrow/cpu/kernels"
 )
 
 // bandwidthBytes is the buffer of MeasureBandwidth: several times the largest
@@ -72,11 +74,11 @@ func measureBandwidth(threads int, d time.Duration, size int) float64 {
 func (p readPattern) read(buf []byte) {
 	section := p.streams * p.stride
 	for len(buf) >= section {
-		readLines(unsafe.Pointer(&buf[0]), p.streams, p.stride, p.ahead)
+		kernels.ReadLines(unsafe.Pointer(&buf[0]), p.streams, p.stride, p.ahead)
 		buf = buf[section:]
 	}
 	for len(buf) >= 4096 {
-		readLines(unsafe.Pointer(&buf[0]), 1, 4096, 0)
+		kernels.ReadLines(unsafe.Pointer(&buf[0]), 1, 4096, 0)
 		buf = buf[4096:]
 	}
 }

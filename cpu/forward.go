@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // buffer is activations [rows, width] in f32.
@@ -158,14 +158,14 @@ func (f *forward) ready(v *backend.Values) error {
 	for i := range f.angles {
 		a := &f.angles[i]
 		n := f.rows * a.rotation.Pairs()
-		a.rotation.Fill(grown(&a.cos, n), grown(&a.sin, n), v.Positions)
+		a.rotation.Fill(kernels.Grown(&a.cos, n), kernels.Grown(&a.sin, n), v.Positions)
 	}
 	return nil
 }
 
 // sized makes room for rows, of undefined contents.
 func (b *buffer) sized(rows, width int) {
-	b.width, b.data = width, grown(&b.data, rows*width)
+	b.width, b.data = width, kernels.Grown(&b.data, rows*width)
 }
 
 // Wait returns the results of the forward that Start ran.
@@ -229,7 +229,7 @@ func (f *forward) rowsEach(work int, body func(worker, row int)) {
 // embed widens the tokens' rows of the table.
 func (f *forward) embed(d *buffer, t *matrix) {
 	for r, id := range f.values.Tokens {
-		t.widenRow(d.data[r*d.width:(r+1)*d.width], int(id), f.b.k.widenBF16, f.b.k.widenF16)
+		f.b.k.WidenRow(d.data[r*d.width:(r+1)*d.width], &t.Weight, int(id))
 	}
 }
 
@@ -237,14 +237,8 @@ func (f *forward) embed(d *buffer, t *matrix) {
 func (f *forward) rmsNorm(d, s *buffer, w vector, eps float32) {
 	n := s.width
 	f.rowsEach(n, func(_, r int) {
-		f.b.k.rmsNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
+		f.b.k.RMSNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
 	})
-}
-
-// rmsNorm sets dst = x / sqrt(mean(x²) + eps) · w.
-func (k *kernels) rmsNorm(dst, x, w []float32, eps float32) {
-	mean := float64(k.sumSquares(x)) / float64(len(x))
-	k.scaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
 }
 
 // rotateStore norms and rotates the heads of each row, and stores keys and
@@ -257,9 +251,9 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 	k := f.b.k
 	head := func(x, norm, cos, sin []float32) {
 		if norm != nil {
-			k.rmsNorm(x, x, norm, h.Eps)
+			k.RMSNorm(x, x, norm, h.Eps)
 		}
-		k.rotate(x[:2*pairs], cos, sin)
+		k.Rotate(x[:2*pairs], cos, sin)
 	}
 	f.rowsEach(qb.width+2*kb.width, func(_, r int) {
 		span := spanOf(spans, r)
@@ -275,23 +269,23 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 			key := kb.data[at : at+d]
 			head(key, kn, cos, sin)
 			cache.store(k, layer, i, false, index, key)
-			if !cache.turned {
+			if !cache.transposed {
 				cache.store(k, layer, i, true, index, vb.data[at:at+d])
 			}
 		}
 	})
-	turned := func(s backend.Span) bool { return s.Storage.(*storage).turned }
-	if !slices.ContainsFunc(spans, turned) {
+	transposed := func(s backend.Span) bool { return s.Storage.(*storage).transposed }
+	if !slices.ContainsFunc(spans, transposed) {
 		return
 	}
 	f.b.pool.run(len(spans)*h.KVHeads, func(worker, i int) {
-		if s, head := spans[i/h.KVHeads], i%h.KVHeads; turned(s) {
-			s.Storage.(*storage).storeTurned(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
+		if s, head := spans[i/h.KVHeads], i%h.KVHeads; transposed(s) {
+			s.Storage.(*storage).storeTransposed(k, &f.b.scratch[worker], layer, head, s.Base, s.Rows, vb.data[s.First*vb.width+head*d:], vb.width)
 		}
 	})
 	for _, s := range spans {
-		if turned(s) {
-			s.Storage.(*storage).endTurned(layer, s.Base+s.Rows)
+		if transposed(s) {
+			s.Storage.(*storage).endTransposed(layer, s.Base+s.Rows)
 		}
 	}
 }

@@ -4,41 +4,14 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 	"windrow/quant"
 )
 
-// matrix is a weight [out, in] as its checkpoint holds it: data is kept, not
-// copied, and of any alignment.
+// matrix is a weight and the arithmetic that was chosen for it.
 type matrix struct {
-	label   string
-	dt      backend.DType
-	out, in int
-	data    []byte
-	tensor  backend.Tensor // as it was given: of quantised types the scales and the group, too
-	proj    projector
-}
-
-func (m *matrix) Out() int { return m.out }
-func (m *matrix) In() int  { return m.in }
-
-// stride is the bytes of one row.
-func (m *matrix) stride() int { return m.dt.RowBytes(m.in) }
-
-// widenRow converts row o to f32.
-func (m *matrix) widenRow(dst []float32, o int, bf16, f16 func([]float32, []byte)) {
-	if m.dt.Quantized() {
-		quant.Row(dst, &m.tensor, o)
-		return
-	}
-	src := m.data[o*m.stride() : (o+1)*m.stride()]
-	switch m.dt {
-	case backend.BF16:
-		bf16(dst[:m.in], src)
-	case backend.F16:
-		f16(dst[:m.in], src)
-	default:
-		widenF32(dst[:m.in], src)
-	}
+	kernels.Weight
+	proj kernels.Projector
 }
 
 // vector is a weight [n], widened to f32.
@@ -59,29 +32,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 
 // matrix chooses the arithmetic for t, which it does not read.
 func (b *Backend) matrix(t backend.Tensor) *matrix {
-	out, in := t.Shape[0], t.Shape[1]
-	m := &matrix{label: t.Name, dt: t.DType, out: out, in: in, data: t.Data, tensor: t, proj: b.k.exact}
-	if t.DType.Quantized() {
-		m.proj = b.quantProjector(&m.tensor)
-		return m
-	}
-	if !b.exact && b.k.fast != nil && b.k.fast.takes(t.DType, in) {
-		m.proj = b.k.fast
-	}
-	if !m.proj.takes(t.DType, in) {
-		m.proj = genericProjector{}
-	}
+	m := &matrix{Weight: kernels.NewWeight(t)}
+	m.proj = b.k.Projector(&m.Weight, b.exact)
 	return m
-}
-
-// quantProjector chooses the arithmetic for a quantised weight.
-func (b *Backend) quantProjector(t *backend.Tensor) projector {
-	if !b.exact && b.k.quant != nil {
-		if p := b.k.quant(t); p != nil {
-			return p
-		}
-	}
-	return newPanelProjector(b.k)
 }
 
 // Vector widens t to f32 and refuses what is not finite.

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"windrow/cpu/kernels"
 )
 
 // spinFor bounds how long an idle worker spins before it parks. A step has
@@ -73,7 +75,7 @@ func (p *pool) run(n int, body func(worker, item int)) {
 		if spins++; spins > 2000 {
 			runtime.Gosched()
 		} else {
-			pause()
+			kernels.Pause()
 		}
 	}
 	p.body = nil
@@ -130,7 +132,7 @@ func (p *pool) await(worker int, seen uint64) (uint64, bool) {
 			if g := p.gate.Load(); g>>32 != seen {
 				return g, true
 			}
-			pause()
+			kernels.Pause()
 			if spins%64 == 0 && time.Now().After(deadline) {
 				break
 			}

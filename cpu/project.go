@@ -1,35 +1,20 @@
 package cpu
 
-import "windrow/backend"
-
-// Indices into a worker's scratch floats.
-const (
-	scratchProject = iota // a projector's own
-	scratchOut            // a chunk of outputs [rows, chunk]
-	scratchUp             // the up half of a gated chunk
-	scratchKeys           // attention: a tile of keys, values
-	scratchQueries        // attention: queries, accumulators
-	scratchScores         // attention: scores and running maxima
-	scratchQuant          // a panel of widened weights
+import (
+	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // packFor lays out x for the projector; the packed form is kept until the
 // next call.
-func (f *forward) packFor(proj projector, x []float32, rows, in int) *packed {
+func (f *forward) packFor(proj kernels.Projector, x []float32, rows, in int) *kernels.Packed {
 	pk := &f.b.packed
-	floats, halves := proj.packSize(rows, in)
-	if cap(pk.f32) < floats {
-		pk.f32 = make([]float32, floats)
-	}
-	if cap(pk.b16) < halves {
-		pk.b16 = make([]uint16, halves)
-	}
-	pk.rows, pk.in, pk.f32, pk.b16 = rows, in, pk.f32[:floats], pk.b16[:halves]
-	block := proj.packRows()
+	pk.Prepare(proj, rows, in)
+	block := proj.PackRows()
 	if n := (rows + block - 1) / block; n > 1 && rows*in >= 16384 {
-		f.b.pool.run(n, func(_, i int) { proj.pack(pk, x, i*block, min((i+1)*block, rows)) })
+		f.b.pool.run(n, func(_, i int) { proj.Pack(pk, x, i*block, min((i+1)*block, rows)) })
 	} else {
-		proj.pack(pk, x, 0, rows)
+		proj.Pack(pk, x, 0, rows)
 	}
 	return pk
 }
@@ -48,7 +33,7 @@ type target struct {
 func (f *forward) dispatch(x []float32, rows int, targets []target) {
 	for len(targets) > 0 {
 		n := 1
-		for n < len(targets) && targets[n].w.proj.name() == targets[0].w.proj.name() && targets[n].w.in == targets[0].w.in {
+		for n < len(targets) && targets[n].w.proj.Name() == targets[0].w.proj.Name() && targets[n].w.In() == targets[0].w.In() {
 			n++
 		}
 		f.dispatchSame(x, rows, targets[:n])
@@ -57,52 +42,52 @@ func (f *forward) dispatch(x []float32, rows int, targets []target) {
 }
 
 func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
-	proj, in := targets[0].w.proj, targets[0].w.in
+	proj, in := targets[0].w.proj, targets[0].w.In()
 	if f.accelerates(proj) {
 		f.dispatchBLAS(x, targets)
 		return
 	}
 	pk := f.packFor(proj, x, rows, in)
-	chunk := proj.chunk(rows, in)
+	chunk := proj.Chunk(rows, in)
 	items := 0
 	for _, t := range targets {
-		items += (t.w.out + chunk - 1) / chunk
+		items += (t.w.Out() + chunk - 1) / chunk
 	}
 	f.b.pool.run(items, func(worker, i int) {
 		for _, t := range targets {
-			n := (t.w.out + chunk - 1) / chunk
+			n := (t.w.Out() + chunk - 1) / chunk
 			if i >= n {
 				i -= n
 				continue
 			}
-			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.out))
+			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.Out()))
 			return
 		}
 	})
 }
 
 // chunkInto computes outputs [o0, o1) of one target.
-func (f *forward) chunkInto(t target, pk *packed, worker, o0, o1 int) {
+func (f *forward) chunkInto(t target, pk *kernels.Packed, worker, o0, o1 int) {
 	s := &f.b.scratch[worker]
 	width := t.dst.width
 	if !t.add {
-		t.w.proj.project(t.dst.data[o0:], width, pk, t.w, o0, o1, s)
+		t.w.proj.Project(t.dst.data[o0:], width, pk, &t.w.Weight, o0, o1, &s.kernels)
 		if t.bias != nil {
-			for r := range pk.rows {
-				f.b.k.add(t.dst.data[r*width+o0:r*width+o1], t.bias[o0:o1])
+			for r := range pk.Rows {
+				f.b.k.Add(t.dst.data[r*width+o0:r*width+o1], t.bias[o0:o1])
 			}
 		}
 		return
 	}
 	n := o1 - o0
-	y := s.floats(scratchOut, pk.rows*n)
-	t.w.proj.project(y, n, pk, t.w, o0, o1, s)
-	for r := range pk.rows {
+	y := kernels.Grown(&s.out, pk.Rows*n)
+	t.w.proj.Project(y, n, pk, &t.w.Weight, o0, o1, &s.kernels)
+	for r := range pk.Rows {
 		row := y[r*n : (r+1)*n]
 		if t.bias != nil {
-			f.b.k.add(row, t.bias[o0:o1])
+			f.b.k.Add(row, t.bias[o0:o1])
 		}
-		f.b.k.add(t.dst.data[r*width+o0:r*width+o1], row)
+		f.b.k.Add(t.dst.data[r*width+o0:r*width+o1], row)
 	}
 }
 
@@ -126,7 +111,7 @@ func (f *forward) project(dst []backend.Buffer, x *buffer, w []backend.Linear, a
 // cache.
 func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 	g, u := gate.Weight.(*matrix), up.Weight.(*matrix)
-	if g.proj.name() != u.proj.name() || gate.Bias != nil || up.Bias != nil {
+	if g.proj.Name() != u.proj.Name() || gate.Bias != nil || up.Bias != nil {
 		f.gatedApart(d, xb, gate, up)
 		return
 	}
@@ -134,18 +119,18 @@ func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 		f.gatedBLAS(d, xb, g, u)
 		return
 	}
-	pk := f.packFor(g.proj, xb.data, f.rows, g.in)
-	chunk := g.proj.chunk(f.rows, g.in)
-	f.b.pool.run((g.out+chunk-1)/chunk, func(worker, i int) {
-		o0, o1 := i*chunk, min((i+1)*chunk, g.out)
+	pk := f.packFor(g.proj, xb.data, f.rows, g.In())
+	chunk := g.proj.Chunk(f.rows, g.In())
+	f.b.pool.run((g.Out()+chunk-1)/chunk, func(worker, i int) {
+		o0, o1 := i*chunk, min((i+1)*chunk, g.Out())
 		n := o1 - o0
 		s := &f.b.scratch[worker]
-		y := s.floats(scratchOut, f.rows*n)
-		z := s.floats(scratchUp, f.rows*n)
-		g.proj.project(y, n, pk, g, o0, o1, s)
-		u.proj.project(z, n, pk, u, o0, o1, s)
+		y := kernels.Grown(&s.out, f.rows*n)
+		z := kernels.Grown(&s.up, f.rows*n)
+		g.proj.Project(y, n, pk, &g.Weight, o0, o1, &s.kernels)
+		u.proj.Project(z, n, pk, &u.Weight, o0, o1, &s.kernels)
 		for r := range f.rows {
-			f.b.k.siluMul(d.data[r*d.width+o0:r*d.width+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
+			f.b.k.SiluMul(d.data[r*d.width+o0:r*d.width+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 		}
 	})
 }
@@ -160,6 +145,6 @@ func (f *forward) gatedApart(d, x *buffer, gate, up backend.Linear) {
 	}
 	f.rowsEach(d.width, func(_, r int) {
 		a, b := r*d.width, (r+1)*d.width
-		f.b.k.siluMul(d.data[a:b], g.data[a:b], u.data[a:b])
+		f.b.k.SiluMul(d.data[a:b], g.data[a:b], u.data[a:b])
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 )
 
 // TestGateOfTwoTypes: a gate and an up of different types share a dispatch
@@ -12,13 +13,16 @@ import (
 func TestGateOfTwoTypes(t *testing.T) {
 	const rows, out, in = 5, 70, 512
 	rng := rand.New(rand.NewPCG(13, 1))
-	encoded, _ := encode(backend.BF16, randomRows(rng, out*in))
+	encoded, _ := kernelstest.Encode(backend.BF16, kernelstest.Rows(rng, out*in))
 	plain := backend.Tensor{Name: "plain", DType: backend.BF16, Shape: []int{out, in}, Data: encoded}
-	quantised := quantMatrix(rng, quantCase{backend.Affine4, 64}, out, in, 0).tensor
+	quantised := kernelstest.Format{DType: backend.Affine4, Group: 64}.Weight(rng, out, in, 0)
 	quantised.Name = "quantised"
-	x := randomRows(rng, rows*in)
-	fastTables(t, func(t *testing.T, k *kernels) {
-		b, err := New(Options{Kernels: k.name, Exact: true, Threads: 2})
+	x := kernelstest.Rows(rng, rows*in)
+	for _, name := range KernelTables() {
+		if name == "go" {
+			continue
+		}
+		b, err := New(Options{Kernels: name, Exact: true, Threads: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,10 +41,10 @@ func TestGateOfTwoTypes(t *testing.T) {
 			f.project([]backend.Buffer{2}, xb, w[:1], false)
 			f.project([]backend.Buffer{3}, xb, w[1:], false)
 			got, want := y.data, make([]float32, rows*out)
-			k.siluMul(want, gate.data, up.data)
-			compare(t, types[0].Name+" gate", got, want, 1e-6, 1e-6)
+			b.k.SiluMul(want, gate.data, up.data)
+			kernelstest.Compare(t, name+": "+types[0].Name+" gate", got, want, 1e-6, 1e-6)
 		}
-	})
+	}
 }
 
 // testBuffer is buffer i of a forward, with room for its rows.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cpu/kernels"
 )
 
 // statChunk is how many logits one partial of the row statistics covers. It is
@@ -47,35 +48,35 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 	f.normed.sized(len(want), x.width)
 	for i, w := range want {
 		r := int(w.Row)
-		b.k.rmsNorm(f.normed.data[i*x.width:(i+1)*x.width], x.data[r*x.width:(r+1)*x.width], norm, o.Eps)
+		b.k.RMSNorm(f.normed.data[i*x.width:(i+1)*x.width], x.data[r*x.width:(r+1)*x.width], norm, o.Eps)
 	}
 	var all []float32 // logits [rows, vocabulary]
 	if logits {
-		all = make([]float32, len(want)*h.out)
+		all = make([]float32, len(want)*h.Out())
 	}
-	chunks := (h.out + statChunk - 1) / statChunk
+	chunks := (h.Out() + statChunk - 1) / statChunk
 	if n := len(want) * chunks; cap(b.partials) < n {
 		b.partials = make([]partial, n)
 	}
 	partials := b.partials[:len(want)*chunks]
-	limit := o.Bars.Ids(h.out)
+	limit := o.Bars.Ids(h.Out())
 	tops := b.topLists(want, limit)
-	pk := f.packFor(h.proj, f.normed.data, len(want), h.in)
+	pk := f.packFor(h.proj, f.normed.data, len(want), h.In())
 	b.pool.run(chunks, func(worker, c int) {
-		o0, o1 := c*statChunk, min((c+1)*statChunk, h.out)
+		o0, o1 := c*statChunk, min((c+1)*statChunk, h.Out())
 		s := &b.scratch[worker]
 		var y []float32 // this chunk's logits, [rows, ld]
 		ld := statChunk
 		if all != nil {
-			y, ld = all[o0:], h.out
+			y, ld = all[o0:], h.Out()
 		} else {
-			y = s.floats(scratchOut, len(want)*statChunk)
+			y = kernels.Grown(&s.out, len(want)*statChunk)
 		}
-		h.proj.project(y, ld, pk, h, o0, o1, s)
+		h.proj.Project(y, ld, pk, &h.Weight, o0, o1, &s.kernels)
 		for i := range want {
 			z := y[i*ld : i*ld+o1-o0]
-			m := b.k.maximum(z)
-			s0, s1 := b.k.expSums(z, m)
+			m := b.k.Maximum(z)
+			s0, s1 := b.k.ExpSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
 			tops[worker*len(want)+i].chunk(z, m, o0, limit, int(o.Bars.Except), want[i].Allowed)
 		}
@@ -94,7 +95,7 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 		// Every candidate that is wanted has been found: nothing is taken from the logits.
 		found := *w
 		found.Allowed = nil
-		if err := found.Finish(r, backend.LogitsOf(all, i, h.out), o.Bars, found.TopK); err != nil {
+		if err := found.Finish(r, backend.LogitsOf(all, i, h.Out()), o.Bars, found.TopK); err != nil {
 			return nil, err
 		}
 	}

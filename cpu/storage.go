@@ -7,12 +7,16 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/paging"
+	"windrow/cpu/kernels"
 	"windrow/quant"
 )
 
 // pageSlots is the number of keys in an attention tile too: a tile of a storage that
 // does not rotate is one page.
-const pageSlots = backend.PageTokens
+const pageSlots = kernels.PageSlots
+
+// A page of the kernels is a page of the backends.
+var _ = [1]struct{}{}[pageSlots-backend.PageTokens]
 
 // maxF16 is the largest number of f16: larger keys and values are stored as it,
 // so that one of them cannot make a sequence infinite.
@@ -29,11 +33,11 @@ type storage struct {
 	keys   backend.Keys
 	row    int // bytes of one head's vector
 
-	// turned: values are kept [head dim, pageSlots] in each tile, for attendPages,
+	// transposed: values are kept [head dim, pageSlots] in each tile, for attendPages,
 	// and those past the last row of a forward are 0. written is how many indices
 	// of each layer with keys may not be.
-	turned  bool
-	written []int
+	transposed bool
+	written    []int
 }
 
 // pages makes pages of zeros, of that many bytes.
@@ -69,8 +73,8 @@ func (b *Backend) storageOf(t *paging.Table[[]byte]) *storage {
 	c := &storage{Table: t, b: b, layout: t.Layout()}
 	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
-	if b.turns(&c.layout) {
-		c.turned, c.written = true, make([]int, c.keys.Layers)
+	if b.transposes(&c.layout) {
+		c.transposed, c.written = true, make([]int, c.keys.Layers)
 	}
 	return c
 }
@@ -123,7 +127,7 @@ func (c *storage) carry(page, exported []byte, in bool) {
 			copy(exported, page)
 		}
 	}
-	if !c.turned {
+	if !c.transposed {
 		move(page, exported)
 		return
 	}
@@ -133,8 +137,8 @@ func (c *storage) carry(page, exported []byte, in bool) {
 		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
 		for slot := range pageSlots {
 			for k := range d {
-				turned, straight := 2*(k*pageSlots+slot), 2*(slot*d+k)
-				move(values[turned:turned+2], plain[straight:straight+2])
+				across, along := 2*(k*pageSlots+slot), 2*(slot*d+k)
+				move(values[across:across+2], plain[along:along+2])
 			}
 		}
 	}
@@ -161,7 +165,7 @@ func (c *storage) tile(layer, head, index int) []byte {
 }
 
 // store encodes one head's vector.
-func (c *storage) store(k *kernels, layer, head int, values bool, index int, x []float32) {
+func (c *storage) store(k *kernels.Table, layer, head int, values bool, index int, x []float32) {
 	dst := c.run(layer, head, values, index, 1)
 	switch c.layout.DType {
 	case backend.KVF32:
@@ -169,7 +173,7 @@ func (c *storage) store(k *kernels, layer, head int, values bool, index int, x [
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 		}
 	case backend.KVBF16:
-		k.narrowBF16(dst, x)
+		k.NarrowBF16(dst, x)
 	case backend.KVF16:
 		for i, v := range x {
 			binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(max(min(v, maxF16), -maxF16)))
@@ -190,7 +194,7 @@ func (c *storage) store(k *kernels, layer, head int, values bool, index int, x [
 }
 
 // load widens n consecutive indices of a head into dst [n, head dim].
-func (c *storage) load(k *kernels, dst []float32, layer, head int, values bool, index, n int) {
+func (c *storage) load(k *kernels.Table, dst []float32, layer, head int, values bool, index, n int) {
 	d := c.keys.HeadDim
 	for n > 0 {
 		// One run ends at the page's end, at the last kept slot, and at the
@@ -203,18 +207,18 @@ func (c *storage) load(k *kernels, dst []float32, layer, head int, values bool, 
 		src := c.run(layer, head, values, index, m)
 		switch c.layout.DType {
 		case backend.KVF32:
-			widenF32(dst[:m*d], src)
+			kernels.WidenF32(dst[:m*d], src)
 		case backend.KVBF16:
-			k.widenBF16(dst[:m*d], src)
+			k.WidenBF16(dst[:m*d], src)
 		case backend.KVF16:
-			k.widenF16(dst[:m*d], src)
+			k.WidenF16(dst[:m*d], src)
 		case backend.KVInt8:
 			for i := range m {
 				row, out := src[i*c.row:(i+1)*c.row], dst[i*d:(i+1)*d]
 				for g := 0; g*backend.KVGroup < d; g++ {
 					a, b := g*backend.KVGroup, min((g+1)*backend.KVGroup, d)
 					s := math.Float32frombits(binary.LittleEndian.Uint32(row[d+4*g:]))
-					k.widenInt8(out[a:b], row[a:b], s)
+					k.WidenInt8(out[a:b], row[a:b], s)
 				}
 			}
 		}

@@ -14,12 +14,15 @@ import (
 func TestAhead(t *testing.T) {
 	const rows = 4
 	h := startHost(t, 1, rows)
-	b, c := h.y.b, h.v.Spans[0].KV
+	b, c := h.y.b, h.v.Spans[0].Storage
 	h.run()
-	room, clears := b.device.attendBytes, b.graphs.clears
+	room, angles := b.device.attendBytes, h.f.angles[0]
 	for base := 0; base < 150; base += 3 {
-		h.v.Spans[0].Base = base
-		if n := len(c.(*kv).pages) * pageSlots; n < base+rows {
+		h.move(base, base+150) // over the border of a block of angles
+		if last := base + 150 + rows - 1; angles.blocks[last/blockPositions] == 0 {
+			t.Errorf("no angles of position %d", last)
+		}
+		if n := int(c.Bytes() / c.Layout().Keys().PageBytes() * pageSlots); n < base+rows {
 			t.Errorf("base %d: %d slots", base, n)
 		}
 		if !h.step() {
@@ -27,8 +30,11 @@ func TestAhead(t *testing.T) {
 		}
 		h.run()
 	}
-	if b.device.attendBytes != room || b.graphs.clears != clears {
-		t.Errorf("room for attention %d and then %d bytes; graphs dropped %d times", room, b.device.attendBytes, b.graphs.clears-clears)
+	if n := len(b.graphs.list); b.device.attendBytes != room || n != 3 {
+		t.Errorf("room for attention %d and then %d bytes, %d graphs; want one of 1, 2 and 4 chunks of the context", room, b.device.attendBytes, n)
+	}
+	if angles.blocks[2] != 0 {
+		t.Error("angles that no position needs")
 	}
 }
 
@@ -40,6 +46,12 @@ func TestAheadWithoutMemory(t *testing.T) {
 	t.Setenv("WINDROW_EMULATED_MEMORY", fmt.Sprint(256<<20))
 	h := startHost(t, 1, 9)
 	b := h.y.b
+	bare, err := b.NewStorage(h.y.layout) // with nothing reserved
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	h.v.Spans[0].Storage = bare
 	h.run()
 	ctx := b.device.ctx
 	ctx.Enter()
@@ -59,12 +71,19 @@ func TestAheadWithoutMemory(t *testing.T) {
 		h.run()
 	}
 	*base += 9
-	if err := h.kept.Start(h.v); err == nil || !strings.Contains(err.Error(), "no memory for 64 more tokens") {
+	if err := h.f.Start(t.Context(), h.v); err == nil || !strings.Contains(err.Error(), "no memory for keys and values of sequence 0") {
 		t.Errorf("a step into a page that cannot be: %v", err)
+	}
+	at := *base
+	h.move(0, blockPositions)
+	if err := h.f.Start(t.Context(), h.v); err == nil || !strings.Contains(err.Error(), "angles of positions from 256 on: cuda: out of device memory") {
+		t.Errorf("a step to positions whose angles cannot be: %v", err)
 	}
 	if err := ctx.Free(hog); err != nil {
 		t.Fatal(err)
 	}
+	h.run()
+	h.move(at, at)
 	h.run()
 }
 
@@ -73,17 +92,17 @@ func TestCloseStarted(t *testing.T) {
 	b := openCUDA(t)
 	y := newToy(t, b, backend.BF16, 1, 1)
 	kv := y.kv(t)
-	h := newHost(t, y, kv, 1)
-	if err := h.kept.Start(h.v); err != nil {
+	h := &host{t: t, y: y, v: values(kv, 0, 1), f: y.list().rest(nil).compile(t)}
+	if err := h.f.Start(t.Context(), h.v); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.kept.Wait(); !errors.Is(err, errClosed) {
+	if _, err := h.f.Wait(); !errors.Is(err, errClosed) {
 		t.Errorf("results after Close: %v", err)
 	}
-	if err := h.kept.Start(h.v); !errors.Is(err, errClosed) {
+	if err := h.f.Start(t.Context(), h.v); !errors.Is(err, errClosed) {
 		t.Errorf("a start after Close: %v", err)
 	}
 	kv.Close()

@@ -4,14 +4,11 @@ import (
 	"windrow/cuda/driver"
 )
 
-// arena gives the activations of a pass their addresses. Passes of the same
-// operations get the same addresses, which is what lets graphs be replayed.
-type arena struct {
-	chunks []arenaChunk
-	arenaMark
-}
+// arena is the memory of activations. Forwards take turns with it: each begins at its
+// start. Its chunks never move, so a graph's addresses stay good.
+type arena struct{ chunks []arenaChunk }
 
-// arenaMark is how far an arena has been given out.
+// arenaMark is how far an arena has been given out to a plan.
 type arenaMark struct {
 	at     int // chunk in use
 	offset int
@@ -27,17 +24,13 @@ const (
 	arenaChunkBytes = 32 << 20
 )
 
-// reset forgets what was given.
-func (a *arena) reset() { a.at, a.offset = 0, 0 }
-
-// take gives n bytes. It allocates where no chunk has room: addresses given
-// before stay, and those given in later passes of other operations may change.
-func (a *arena) take(ctx *driver.Context, n int) (driver.Ptr, error) {
+// take gives n bytes behind a mark, and moves it. It allocates where no chunk has room.
+func (a *arena) take(ctx *driver.Context, m *arenaMark, n int) (driver.Ptr, error) {
 	n = (n + arenaAlign - 1) &^ (arenaAlign - 1)
-	for ; a.at < len(a.chunks); a.at, a.offset = a.at+1, 0 {
-		if c := a.chunks[a.at]; a.offset+n <= c.size {
-			p := c.base + driver.Ptr(a.offset)
-			a.offset += n
+	for ; m.at < len(a.chunks); m.at, m.offset = m.at+1, 0 {
+		if c := a.chunks[m.at]; m.offset+n <= c.size {
+			p := c.base + driver.Ptr(m.offset)
+			m.offset += n
 			return p, nil
 		}
 	}
@@ -47,7 +40,7 @@ func (a *arena) take(ctx *driver.Context, n int) (driver.Ptr, error) {
 		return 0, err
 	}
 	a.chunks = append(a.chunks, arenaChunk{p, size})
-	a.offset = n
+	m.offset = n
 	return p, nil
 }
 

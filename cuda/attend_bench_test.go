@@ -20,6 +20,7 @@ type attendBench struct {
 	q, out driver.Ptr
 	k, v   driver.Ptr // rows that are to be stored
 	norm   driver.Ptr // weights of a head
+	angles driver.Ptr // of the first positions
 }
 
 // attendTypes are the types of keys and values that are measured.
@@ -36,8 +37,11 @@ func newAttendBench(m meter, layers, slots, rows int) *attendBench {
 	b.q, b.out = m.filled(n, data), m.alloc(n)
 	b.norm = m.filled(4*a.dim, data)
 	b.k, b.v = m.filled(4*rows*a.kvHeads*a.dim, data), m.filled(4*rows*a.kvHeads*a.dim, data)
+	turns := &bed{d: m.d}
+	b.angles = turns.angles(drawnAngles(a.dim/2), []int32{0}).list
+	m.Cleanup(turns.free)
 	pages := slots / pageSlots
-	b.kv = m.filled(pages*pageBytes(backend.KVLayout{Layers: a.layers, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv}), data)
+	b.kv = m.filled(pages*pageBytes(backend.KeysLayout(a.layers, a.kvHeads, a.dim, a.kv, 1)), data)
 	m.Cleanup(func() {
 		if err := m.d.freeParts(); err != nil {
 			m.Error(err)
@@ -52,17 +56,17 @@ func (b *attendBench) shape(t backend.KVType) attention {
 
 // step makes a step block of spans of rows rows behind base others.
 func (b *attendBench) step(m meter, a attention, spans, base, rows int) (driver.Ptr, stepShape) {
-	l := backend.KVLayout{Layers: a.layers, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv, Slots: base + rows}
+	l := backend.KeysLayout(a.layers, a.kvHeads, a.dim, a.kv, base+rows)
 	pages := (l.Slots + pageSlots - 1) / pageSlots
-	v := &stepValues{rows: spans * rows, cos: make([]float32, spans*rows*a.dim/2), sin: make([]float32, spans*rows*a.dim/2)}
+	v := &stepValues{rows: spans * rows, positions: make([]int32, spans*rows)}
 	for i := range spans {
-		c := &kv{layout: l}
+		var list []driver.Ptr
 		for j := range pages {
-			c.pages = append(c.pages, b.kv+driver.Ptr((i*pages+j)*pageBytes(l)))
+			list = append(list, b.kv+driver.Ptr((i*pages+j)*pageBytes(l)))
 		}
-		v.spans = append(v.spans, backend.Span{KV: c, Base: base, First: i * rows, Rows: rows})
+		v.spans = append(v.spans, backend.Span{Storage: storageOn(l, list), Base: base, First: i * rows, Rows: rows})
 	}
-	shape := stepShape{bucket: rowBucket(v.rows), half: a.dim / 2, spans: powerOfTwo(spans), pages: spans * pages}
+	shape := stepShape{bucket: rowBucket(v.rows), spans: powerOfTwo(spans), pages: spans * pages}
 	p, block := m.alloc(shape.layout().size), make([]byte, shape.layout().size)
 	v.write(block, shape, p)
 	m.check(m.d.ctx.Upload(p, block))
@@ -93,7 +97,7 @@ func (b *attendBench) decode(m meter, t backend.KVType, context, spans, rows int
 	a, d := b.shape(t), m.d
 	step, shape := b.step(m, a, spans, context, rows)
 	chunks := powerOfTwo((context + rows + chunkSlots - 1) / chunkSlots)
-	l := backend.KVLayout{Layers: 1, KVHeads: a.kvHeads, HeadDim: a.dim, DType: a.kv}
+	l := backend.KeysLayout(1, a.kvHeads, a.dim, a.kv, 1)
 	bytes := int(float64(spans*(context+rows)) * float64(l.BytesPerToken()))
 	by := func(name string, split attendSplit) {
 		m.run("by", name, func(m meter) {
@@ -167,7 +171,7 @@ func BenchmarkRotateStore(b *testing.B) {
 func (b *attendBench) rotate(m meter, t backend.KVType, rows int) {
 	a := b.shape(t)
 	step, shape := b.step(m, a, 1, 0, rows)
-	h := rotation{qHeads: a.qHeads, kvHeads: a.kvHeads, dim: a.dim, qNorm: b.norm, kNorm: b.norm, eps: 1e-6, kv: a.kv, layers: a.layers}
+	h := rotation{qHeads: a.qHeads, kvHeads: a.kvHeads, dim: a.dim, pairs: a.dim / 2, angles: b.angles, qNorm: b.norm, kNorm: b.norm, eps: 1e-6, kv: a.kv, layers: a.layers}
 	m.graph(b.layers, func(layer int) { m.d.rotateStore(b.q, b.k, b.v, b.out, h, step, layer, shape.bucket) })
 }
 

@@ -55,14 +55,15 @@ func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *atten
 		layer:     1, v: &stepValues{}, shape: stepShape{spans: powerOfTwo(len(c.bases))},
 	}
 	for i, base := range c.bases {
-		l := backend.KVLayout{Layers: p.layers, KVHeads: c.kvHeads, HeadDim: c.dim, DType: t, Slots: base + c.rows[i] + 3, Window: c.window, Keep: c.keep}
+		l := backend.KeysLayout(p.layers, c.kvHeads, c.dim, t, base+c.rows[i]+3)
+		l.Window, l.Keep = c.window, c.keep
 		if c.window > 0 {
 			l.Slots = c.slots
 		}
 		s := b.stored(r, l, p.layer, base, p.v.rows, c.rows[i])
 		p.spans, p.v.spans = append(p.spans, s), append(p.v.spans, s.span)
 		p.v.rows += c.rows[i]
-		p.shape.pages += len(s.span.KV.(*kv).pages)
+		p.shape.pages += pagesOf(s.span.Storage.Layout())
 	}
 	p.shape.bucket = rowBucket(p.v.rows)
 	width := p.qHeads * p.dim
@@ -87,7 +88,7 @@ func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *atten
 func (p *attendPass) chunks() int {
 	slots := 1
 	for _, s := range p.v.spans {
-		slots = max(slots, min(s.Base+s.Rows, s.KV.Layout().Slots))
+		slots = max(slots, min(s.Base+s.Rows, s.Storage.Layout().Slots))
 	}
 	return powerOfTwo((slots + chunkSlots - 1) / chunkSlots)
 }
@@ -164,7 +165,7 @@ func checkDecodeCase(d *device, r *rand.Rand, c attendCase, t backend.KVType) er
 	// The first and the last row of each span alone.
 	for _, s := range p.v.spans {
 		for _, skip := range []int{0, s.Rows - 1} {
-			alone := &stepValues{rows: 1, spans: []backend.Span{{KV: s.KV, Base: s.Base + skip, Rows: 1}}}
+			alone := &stepValues{rows: 1, spans: []backend.Span{{Storage: s.Storage, Base: s.Base + skip, Rows: 1}}}
 			from := (s.First + skip) * width
 			one, err := decode(alone, p.q[from:from+width], 8, p.chunks(), attendSplit{4, 64})
 			if err == nil {

@@ -37,15 +37,17 @@ type Backend struct {
 	variant  bool // Options.BatchVariant
 	notify   func(int64)
 
-	owned     []driver.Ptr    // weights and slabs of KV pages
-	gathered  []byte          // in a group: room for parts of rows that are to be uploaded
-	warmed    map[uint64]bool // in a group: the plans of prefill passes whose kernels are loaded
+	owned     []driver.Ptr // weights, angles and slabs of KV pages
+	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
 	freePages map[int][]driver.Ptr
+	budget    backend.Budget
 	arena     arena
 	graphs    graphs
 	step      exchange // the step block
 	results   outbox   // row results
-	pass      pass
+	running   *forward
+	room      []byte    // for a row of logits on its way, and
+	logits    []float32 // for one that nobody keeps
 }
 
 // New opens a GPU. Its error is one line that says what is missing: a driver,
@@ -141,7 +143,7 @@ func (b *Backend) Close() error {
 	d.ctx.Enter()
 	defer d.ctx.Leave()
 	err := errors.Join(b.uploader.Close(), d.stream.Synchronize())
-	b.graphs.clear()
+	b.graphs.drop(nil)
 	for _, p := range b.owned {
 		d.ctx.Free(p)
 	}
@@ -151,3 +153,5 @@ func (b *Backend) Close() error {
 	b.results.free()
 	return errors.Join(err, d.close())
 }
+
+var _ backend.Backend = (*Backend)(nil)

@@ -256,9 +256,7 @@ func TestBenchmarks(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		config := small(true)
 		config.MaxPositions = 4096
-		for _, listed := range []bool{true, false} {
-			hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), listed, []int{1}, 2)
-		}
+		hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), []int{1}, 2)
 	})
 	t.Run("group exchange", func(t *testing.T) { exchanges(t, openGroup(t, false), 1, 64, 2) })
 }

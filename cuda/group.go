@@ -15,13 +15,14 @@ import (
 // weights, keys and values that have a backend.Split, and makes a part of every
 // forward. They exchange sums through NCCL.
 type Group struct {
-	shards []*Backend // each on its GPU
-	ranks  []*rank
-	nccl   *nccl
-	notify func(int64)
-	work   []chan func() // of the threads of all shards but the first
-	ended  sync.WaitGroup
-	pass   groupPass
+	budget  backend.Budget
+	shards  []*Backend // each on its GPU
+	ranks   []*rank
+	nccl    *nccl
+	notify  func(int64)
+	work    []chan func() // of the threads of all shards but the first
+	ended   sync.WaitGroup
+	running *groupForward
 
 	abortOnce sync.Once
 	aborted   sync.WaitGroup
@@ -102,7 +103,6 @@ func (g *Group) open() (err error) {
 	for i, b := range g.shards {
 		b.device.rank = g.ranks[i]
 	}
-	g.pass.init(g)
 	// The first exchanges are made before anything is captured.
 	_, err = g.tryExchange()
 	return err
@@ -228,7 +228,7 @@ func (g *Group) Close() error {
 		for _, b := range g.shards {
 			b.device.ctx.Enter()
 			b.device.stream.Synchronize() // closing the stream tells
-			b.graphs.clear()
+			b.graphs.drop(nil)
 			b.device.ctx.Leave()
 		}
 		g.aborted.Wait()

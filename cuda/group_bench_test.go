@@ -131,11 +131,11 @@ func modelTimes(b *testing.B, use backend.Backend, src checkpoint.Source) {
 	}
 	defer c.Close()
 	for _, rows := range []int{1, 16, 32, 512, 2048} {
-		batch := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}, Want: model.Want{Except: -1}}
+		batch := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}}
 		for r := range rows {
 			batch.Positions[r] = int32(r)
 			if rows <= invariantRows || r == rows-1 {
-				batch.Want.Rows = append(batch.Want.Rows, int32(r))
+				batch.Want = append(batch.Want, model.Wanted{Row: int32(r)})
 			}
 		}
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -53,8 +52,8 @@ func TestGroupResults(t *testing.T) {
 				}
 				head := headOf(z, width)
 				head.Split = split
-				want := backend.Want{Rows: []int32{0}, TopK: c.Top, Limit: int32(c.Limit), Except: int32(c.Except), Logits: i%2 == 0}
-				got, alone := results(t, g, x, norm, head, want), results(t, one, x, norm, head, want)
+				want, bars := backend.Wanted{TopK: c.Top, Logits: i%2 == 0}, backend.Bars{Limit: int32(c.Limit), Except: int32(c.Except)}
+				got, alone := results(t, g, x, norm, head, want, bars), results(t, one, x, norm, head, want, bars)
 				what := fmt.Sprintf("case %d, split %d, best %d", i, split, best)
 				if got.Argmax != alone.Argmax || !slices.Equal(got.Top, alone.Top) || !slices.Equal(got.Logits, alone.Logits) {
 					t.Errorf("%s: argmax %d, top %v; one GPU: %d, %v", what, got.Argmax, got.Top, alone.Argmax, alone.Top)
@@ -73,8 +72,8 @@ func TestGroupResults(t *testing.T) {
 		g, one := openGroup(t, false), openBackend(t, false)
 		x, norm := vectors.Normals(r, 256), vectors.Normals(r, 256)
 		head := *vectors.Tensor(r, dt, 1304, 256, 64)
-		want := backend.Want{Rows: []int32{0}, TopK: 9, Except: -1, Logits: true}
-		if got, alone := results(t, g, x, norm, head, want), results(t, one, x, norm, head, want); !slices.Equal(got.Logits, alone.Logits) || !slices.Equal(got.Top, alone.Top) {
+		want := backend.Wanted{TopK: 9, Logits: true}
+		if got, alone := results(t, g, x, norm, head, want, backend.NoBars), results(t, one, x, norm, head, want, backend.NoBars); !slices.Equal(got.Logits, alone.Logits) || !slices.Equal(got.Top, alone.Top) {
 			t.Errorf("a whole head of %v: other logits than on one GPU", dt)
 		}
 		one.Close()
@@ -82,14 +81,26 @@ func TestGroupResults(t *testing.T) {
 	// More candidates than a GPU finds.
 	head := headOf(cases[len(cases)-1].Rows(r, 1), width)
 	head.Split = backend.SplitOutputs
-	want := backend.Want{Rows: []int32{0}, TopK: 700, Except: 2}
-	if got, alone := results(t, g, x, norm, head, want), results(t, one, x, norm, head, want); len(got.Top) != 700 || !slices.Equal(got.Top, alone.Top) {
+	bars := backend.Bars{Except: 2}
+	want := backend.Wanted{TopK: 700}
+	if got, alone := results(t, g, x, norm, head, want, bars), results(t, one, x, norm, head, want, bars); len(got.Top) != 700 || !slices.Equal(got.Top, alone.Top) {
 		t.Errorf("700 candidates: %d, one GPU %d, or others", len(got.Top), len(alone.Top))
+	}
+	// Ids that are allowed lie in both parts, or in one.
+	vocabulary := cases[len(cases)-1].Vocab
+	for _, ids := range [][]int32{{2, 5, 700, 999}, {2, 998}, {3}} {
+		want := backend.Wanted{TopK: 3, Allowed: backend.NewIDSet(vocabulary)}
+		for _, id := range ids {
+			want.Allowed.Add(id)
+		}
+		if got, alone := results(t, g, x, norm, head, want, bars), results(t, one, x, norm, head, want, bars); got.Argmax != alone.Argmax || !slices.Equal(got.Top, alone.Top) || got.Argmax == 2 || !slices.Contains(ids, got.Argmax) {
+			t.Errorf("of %v: %d, %v; one GPU %d, %v", ids, got.Argmax, got.Top, alone.Argmax, alone.Top)
+		}
 	}
 }
 
 // results is that of one row.
-func results(t *testing.T, b backend.Backend, x, norm []float32, head backend.Tensor, w backend.Want) backend.Result {
+func results(t *testing.T, b backend.Backend, x, norm []float32, head backend.Tensor, w backend.Wanted, bars backend.Bars) backend.Result {
 	t.Helper()
 	row := headOf(nil, 0)
 	row.Name, row.Shape, row.Data = "x", []int{1, len(x)}, make([]byte, 4*len(x))
@@ -110,14 +121,17 @@ func results(t *testing.T, b backend.Backend, x, norm []float32, head backend.Te
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := b.Begin(1)
+	p := new(backend.Program)
+	buf := p.Buffer(len(x))
+	p.Embed(buf, table)
+	p.Head(buf, n, 1e-6, h, bars)
+	f, err := b.Compile(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := p.Buffer(len(x))
-	p.Embed(buf, table, []int32{0})
-	list, err := p.Results(buf, n, 1e-6, h, w)
-	if err := errors.Join(err, p.End()); err != nil {
+	defer f.Close()
+	list, err := run(f, backend.Values{Tokens: []int32{0}, Positions: []int32{0}, Want: []backend.Wanted{w}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return list[0]

@@ -76,15 +76,15 @@ func small(tied bool) *checkpoint.Config {
 	}
 }
 
-// forward runs rows of a sequence of which base are there, and makes them
+// forwardAll runs rows of a sequence of which base are there, and makes them
 // permanent; it returns every row's result with its logits.
-func forward(t *testing.T, m *model.Model, c *model.Cache, base, rows int) []model.Result {
+func forwardAll(t *testing.T, m *model.Model, c *model.Cache, base, rows int) []model.Result {
 	t.Helper()
-	b := &model.Batch{Spans: []model.Span{{Cache: c, Rows: rows}}, Want: model.Want{TopK: 4, Logits: true, Except: -1}}
+	b := &model.Batch{Spans: []model.Span{{Cache: c, Rows: rows}}}
 	for r := range rows {
 		b.Tokens = append(b.Tokens, int32((base+r)*37%m.Config().VocabSize))
 		b.Positions = append(b.Positions, int32(base+r))
-		b.Want.Rows = append(b.Want.Rows, int32(r))
+		b.Want = append(b.Want, model.Wanted{Row: int32(r), TopK: 4, Logits: true})
 	}
 	results, err := m.Forward(t.Context(), b)
 	if err == nil {
@@ -152,27 +152,27 @@ func TestGroupForward(t *testing.T) {
 			}
 			const prompt, rows = 40, 5
 			for _, step := range []int{prompt, 1, rows} {
-				a, b := forward(t, got, cache, cache.Base(), step), forward(t, want, wantCache, wantCache.Base(), step)
+				a, b := forwardAll(t, got, cache, cache.Base(), step), forwardAll(t, want, wantCache, wantCache.Base(), step)
 				if d := distance(a, b); !(d <= tol) {
 					t.Errorf("%d rows: relative norm %.3g, want at most %g", step, d, tol)
 				}
 			}
 			// The last rows again, one by one.
-			if err := cache.Truncate(prompt + 1); err != nil {
+			if _, err := cache.Truncate(prompt + 1); err != nil {
 				t.Fatal(err)
 			}
-			together := forward(t, got, cache, prompt+1, rows)
-			if err := cache.Truncate(prompt + 1); err != nil {
+			together := forwardAll(t, got, cache, prompt+1, rows)
+			if _, err := cache.Truncate(prompt + 1); err != nil {
 				t.Fatal(err)
 			}
 			for i := range rows {
-				alone := forward(t, got, cache, prompt+1+i, 1)[0]
+				alone := forwardAll(t, got, cache, prompt+1+i, 1)[0]
 				if !slices.Equal(alone.Logits, together[i].Logits) || alone.Entropy != together[i].Entropy || alone.LogSumExp != together[i].LogSumExp || !slices.Equal(alone.Top, together[i].Top) {
 					t.Errorf("row %d alone gives other bits than among %d", i, rows)
 				}
 			}
 			for i, b := range g.shards {
-				if n := b.graphs.count; n != 2 {
+				if n := len(b.graphs.list); n != 2 {
 					t.Errorf("GPU %d has %d graphs, want one of 1 row and one of %d", i, n, rows)
 				}
 			}
@@ -323,7 +323,7 @@ func TestGroupErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward(t, m, cache, 0, 1)
+	forwardAll(t, m, cache, 0, 1)
 
 	t.Setenv("WINDROW_EMULATED_NCCL_FAILS", "1")
 	if err := batch(); err == nil || !strings.Contains(err.Error(), "GPU 1: ") || !strings.Contains(err.Error(), "rank 1 was told to fail") {
@@ -356,8 +356,8 @@ func TestGroupAbort(t *testing.T) {
 	if !errors.Is(err, failure) {
 		t.Errorf("error %v, want that of GPU 1", err)
 	}
-	if _, err := g.Begin(1); !errors.Is(err, failure) {
-		t.Errorf("a forward afterwards: %v", err)
+	if _, err := g.Compile(new(backend.Program)); !errors.Is(err, failure) {
+		t.Errorf("a program afterwards: %v", err)
 	}
 	if d := time.Since(start); d > 3*time.Minute {
 		t.Errorf("GPU 0 waited %v for GPU 1", d)

@@ -9,6 +9,7 @@ import (
 
 // groupMatrix is a weight [out, in] over the GPUs of a group.
 type groupMatrix struct {
+	g       *Group
 	out, in int
 	split   backend.Split
 	parts   []*matrix
@@ -21,6 +22,7 @@ func (m *groupMatrix) In() int  { return m.in }
 
 // groupVector is a norm weight or a bias over the GPUs of a group.
 type groupVector struct {
+	g     *Group
 	n     int
 	split backend.Split
 	parts []*vector
@@ -60,7 +62,7 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	m := &groupMatrix{out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
+	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
 	at := []int(nil)
 	switch t.Split {
 	case backend.SplitOutputs:
@@ -109,7 +111,7 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	v := &groupVector{n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
+	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
 	at := cuts(v.n, n)
 	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil {
 		v.split = backend.SplitNone
@@ -131,6 +133,31 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 	}
 	g.progress(int64(t.Bytes()))
 	return v, nil
+}
+
+// groupAngles are a table on each GPU.
+type groupAngles struct {
+	g     *Group
+	parts []*angles
+}
+
+func (a *groupAngles) Pairs() int     { return a.parts[0].Pairs() }
+func (a *groupAngles) Positions() int { return a.parts[0].Positions() }
+
+// Rotation takes a table on every GPU.
+func (g *Group) Rotation(a backend.Angles, positions int) (backend.Rotation, error) {
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	y := &groupAngles{g: g}
+	for i, b := range g.shards {
+		r, err := b.Rotation(a, positions)
+		if err != nil {
+			return nil, onGPU(i, err)
+		}
+		y.parts = append(y.parts, r.(*angles))
+	}
+	return y, nil
 }
 
 func (g *Group) progress(bytes int64) {
@@ -161,67 +188,4 @@ func (m *groupMatrix) asHead() (parts []*matrix, first []int) {
 		m.first = at[:len(m.parts)]
 	}
 	return m.heads, m.first
-}
-
-// groupKV is a sequence's keys and values over the GPUs of a group: by heads, or
-// whole, which the first storing decides.
-type groupKV struct {
-	g      *Group
-	layout backend.KVLayout
-	parts  []*kv // nil: nothing has been stored
-	split  bool
-	open   bool
-}
-
-// NewKV makes storage that takes its pages as they are written.
-func (g *Group) NewKV(l backend.KVLayout) (backend.KV, error) {
-	if err := checkKV(l); err != nil {
-		return nil, err
-	}
-	return &groupKV{g: g, layout: l, open: true}, nil
-}
-
-func (c *groupKV) Layout() backend.KVLayout { return c.layout }
-
-// Bytes is what it takes on all GPUs by heads, or on each of them.
-func (c *groupKV) Bytes() (n int64) {
-	for i, p := range c.parts {
-		if i == 0 || c.split {
-			n += p.Bytes()
-		}
-	}
-	return n
-}
-
-func (c *groupKV) Close() {
-	c.open = false
-	for _, p := range c.parts {
-		p.Close()
-	}
-}
-
-// on makes the parts, once it is known whether heads are cut.
-func (c *groupKV) on(split bool) error {
-	if c.parts != nil {
-		if c.split != split {
-			return fmt.Errorf("kv that is stored by heads is used whole, or the other way round")
-		}
-		return nil
-	}
-	l, n := c.layout, len(c.g.shards)
-	if split {
-		if l.KVHeads%n != 0 {
-			return fmt.Errorf("%d kv heads over %d GPUs", l.KVHeads, n)
-		}
-		l.KVHeads /= n
-	}
-	c.split = split
-	for _, b := range c.g.shards {
-		p, err := b.NewKV(l)
-		if err != nil {
-			return err
-		}
-		c.parts = append(c.parts, p.(*kv))
-	}
-	return nil
 }

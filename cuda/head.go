@@ -7,70 +7,157 @@ import (
 	"windrow/cuda/driver"
 )
 
-// mostTop is how many candidates a row the device finds; where more are
-// wanted the host takes them from the logits.
-const mostTop = 64
+const (
+	// headRows bounds the rows that go through the head at once: 128 rows of
+	// 152 k logits are 78 MB.
+	headRows = 128
+	// mostTop is how many candidates a row the device finds; where more are
+	// wanted the host takes them from the logits.
+	mostTop = 64
+)
 
-// Results norms the wanted rows, multiplies them with the head, and returns
-// the statistics of each row's logits.
-func (p *pass) Results(x backend.Buffer, norm backend.Vector, eps float32, head backend.Matrix, w backend.Want) ([]backend.Result, error) {
-	if p.err != nil {
-		return nil, p.err
+func scratchOfHead(y *plan, o *op) [3]int {
+	w := o.w[0].w
+	partials, _ := statsBytes(w.out, y.head, y.top)
+	size := 4
+	if w.fast() {
+		size = 2
 	}
-	xb, nw, h := x.(*buffer), norm.(*vector), head.(*matrix)
-	if h.in != xb.width || nw.n != xb.width {
-		p.fail("results: norm %d and head %d for width %d", nw.n, h.in, xb.width)
-		return nil, p.err
+	return [3]int{size * y.head * w.in, 4 * y.head * w.out, partials}
+}
+
+// lastHead is the head that a plan ends with, if its geometry has one.
+func (y *plan) lastHead() *action {
+	if y.head == 0 {
+		return nil
 	}
-	limit, err := w.Check(p.rows, h.out)
-	if err != nil {
-		p.fail("%w", err)
-		return nil, p.err
+	a := y.actions[len(y.actions)-1]
+	return &a
+}
+
+// logits is where a head's are, [wanted rows, vocabulary].
+func (a *action) logits() driver.Ptr { return a.scratch[1] }
+
+func prepareHead(f *forward, y *plan, a *action) (moved bool, err error) {
+	_, out := statsBytes(a.w[0].w.out, y.head, y.top)
+	if moved, err = f.b.results.grow(f.b.device.ctx, out); err == nil && y.wideHead() && a.w[0].w.fast() {
+		var also bool
+		also, err = f.b.device.prepareGEMM(a.w[:], y.head)
+		moved = moved || also
 	}
-	o := headOp(xb, nw, eps, h)
-	results := make([]backend.Result, 0, len(w.Rows))
-	for rows := range slices.Chunk(w.Rows, headRows) {
-		if err := p.head(&results, o, w, int32(limit), rows); err != nil {
-			p.fail("%w", err)
-			return nil, p.err
+	return moved, err
+}
+
+// wideHead reports whether the head is made as a prefill's product.
+func (g *geometry) wideHead() bool { return g.wide && g.head > invariantRows }
+
+// emitHead enqueues the final norm of the wanted rows, the head, and the
+// statistics of the logits.
+func (b *Backend) emitHead(y *plan, a *action) {
+	d, w, src := b.device, a.w[0], a.from[0]
+	switch {
+	case w.w.fast() && y.shape.bucket == 1 && d.takesNorm(a.w[:1]): // the only row is the wanted one
+		d.projectNormed([]target{{f32: a.logits()}}, inputs{src.f32, a.norm[0], a.eps}, a.w[:1], false)
+	case w.w.fast():
+		d.rmsNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
+		logits := []target{{f32: a.logits()}}
+		if y.wideHead() {
+			d.prefillProject(logits, a.scratch[0], a.w[:1], y.head)
+		} else {
+			d.project(logits, a.scratch[0], a.w[:1], y.head)
+		}
+	default:
+		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
+		d.simtProject(a.logits(), a.scratch[0], w.w, 0, false, y.head)
+	}
+	d.rowStats(b.results.host.Address(), a.logits(), w.w.out, y.head, y.top, b.step.device, a.scratch[2])
+}
+
+// setWant takes the wanted rows, the first of which go through the head at once. The
+// device finds as many candidates for each of them as any row wants.
+func (f *forward) setWant(want []backend.Wanted) {
+	v := &f.values
+	f.want, v.want, v.top = want, v.want[:0], 1
+	if len(want) == 0 {
+		return
+	}
+	head := f.program.HeadOp()
+	vocabulary := head.Weights[0].Weight.Out()
+	for i := range want {
+		v.top = max(v.top, min(want[i].TopK, mostTop, vocabulary))
+	}
+	v.limit, v.except = int32(head.Bars.Ids(vocabulary)), head.Bars.Except
+	f.wantRows(f.firstRows())
+}
+
+// firstRows are the wanted ones whose head is in the first launch.
+func (f *forward) firstRows() []backend.Wanted { return f.want[:min(len(f.want), headRows)] }
+
+func (f *forward) wantRows(rows []backend.Wanted) {
+	f.values.want = f.values.want[:0]
+	for i := range rows {
+		f.values.want = append(f.values.want, rows[i].Row)
+	}
+}
+
+// results are those of the wanted rows, once the launch is over: the head is run again
+// where they are many.
+func (f *forward) results() ([]backend.Result, error) {
+	results := make([]backend.Result, 0, len(f.want))
+	first := f.firstRows()
+	if err := f.collect(&results, first); err != nil {
+		return nil, err
+	}
+	for rows := range slices.Chunk(f.want[len(first):], headRows) {
+		if err := f.again(rows); err != nil {
+			return nil, err
+		}
+		if err := f.wait(); err != nil {
+			return nil, err
+		}
+		if err := f.collect(&results, rows); err != nil {
+			return nil, err
 		}
 	}
 	return results, nil
 }
 
-// headOp is the final norm and the head, of rows that are wanted.
-func headOp(x *buffer, norm *vector, eps float32, h *matrix) op {
-	return op{kind: opHead, src: [3]*buffer{x}, w: [3]linear{{w: h}}, eps: eps, norm: [2]driver.Ptr{norm.data}}
+// again launches the head for more rows of a forward that is over; the step block has
+// all else still.
+func (f *forward) again(rows []backend.Wanted) error {
+	b, y := f.b, &f.now
+	f.wantRows(rows)
+	y.head = rowBucket(len(rows))
+	y.actions = append(y.actions[:0], *f.head)
+	if err := f.prepare(y); err != nil {
+		return err
+	}
+	f.values.writeWanted(b.step.host.Bytes(), y.shape.layout())
+	b.emit(y, y.actions)
+	return b.device.take()
 }
 
-// head runs the head on at most headRows rows.
-func (p *pass) head(results *[]backend.Result, o op, w backend.Want, limit int32, rows []int32) error {
-	vocabulary := o.w[0].w.out
-	p.wantRows(candidates{topOf(w, vocabulary), limit, w.Except}, rows)
-	p.record(o)
-	p.flush()
-	if p.err != nil {
-		return p.err
+// collect appends the results that a launch has brought.
+func (f *forward) collect(results *[]backend.Result, rows []backend.Wanted) error {
+	if len(rows) == 0 {
+		return nil
 	}
-	return p.collect(results, vocabulary, w, int(limit), rows)
-}
-
-// collect appends the results that a flush has brought.
-func (p *pass) collect(results *[]backend.Result, vocabulary int, w backend.Want, limit int, rows []int32) error {
-	var logits []float32
-	if w.Logits || w.TopK > mostTop {
-		logits = make([]float32, len(rows)*vocabulary)
-		if err := p.b.downloadLogits(logits, p.plan.logits); err != nil {
-			return err
-		}
-	}
-	for i, row := range rows {
-		stats, err := readStats(p.b.results.host.Bytes(), i, topOf(w, vocabulary))
+	bars := f.program.HeadOp().Bars
+	for i := range rows {
+		w := &rows[i]
+		stats, err := readStats(f.b.results.host.Bytes(), i, f.values.top)
 		if err != nil {
 			return err
 		}
 		r := stats.result()
-		if err := w.Finish(&r, row, backend.LogitsOf(logits, i, vocabulary), limit, mostTop); err != nil {
+		var logits []float32
+		if w.NeedsLogits(mostTop) {
+			logits = f.b.logitsRoom(w, f.head.w[0].w.out)
+			if err := f.downloadLogits(logits, i); err != nil {
+				return err
+			}
+		}
+		if err := w.Finish(&r, logits, bars, mostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)
@@ -78,25 +165,18 @@ func (p *pass) collect(results *[]backend.Result, vocabulary int, w backend.Want
 	return nil
 }
 
-// candidates say which ids a row's candidates may have, and how many are wanted.
-type candidates struct {
-	top           int
-	limit, except int32
+// logitsRoom is room for a row of logits: the caller's own where they are wanted.
+func (b *Backend) logitsRoom(w *backend.Wanted, vocabulary int) []float32 {
+	if w.Logits {
+		return make([]float32, vocabulary)
+	}
+	b.logits = slices.Grow(b.logits[:0], vocabulary)[:vocabulary]
+	return b.logits
 }
 
-// topOf is how many candidates a row the device finds.
-func topOf(w backend.Want, vocabulary int) int { return max(1, min(w.TopK, mostTop, vocabulary)) }
-
-// wantRows says which rows' statistics and best candidates the next flush brings.
-func (p *pass) wantRows(c candidates, rows []int32) {
-	v := &p.values
-	v.want = append(v.want[:0], rows...)
-	v.top, v.limit, v.except = c.top, c.limit, c.except
-}
-
-// downloadLogits copies logits that the head left.
-func (b *Backend) downloadLogits(out []float32, from driver.Ptr) error {
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
-	return b.device.downloadFloats(out, from)
+// downloadLogits copies row i of those that the head left.
+func (f *forward) downloadLogits(out []float32, i int) error {
+	b, n := f.b, 4*len(out)
+	b.room = slices.Grow(b.room[:0], n)[:n]
+	return b.device.downloadBy(b.room, out, f.head.logits()+driver.Ptr(i*n))
 }

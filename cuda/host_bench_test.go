@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,54 +15,41 @@ import (
 	"windrow/synthetic"
 )
 
-// clock is a backend that notes when recordings start and have their results.
+// clock is a backend that notes when forwards start and have their results.
 type clock struct {
 	backend.Backend
 	called, started, done time.Time // Start is called and returns, Wait returns
 }
 
-type clockedPass struct {
-	backend.Keeper
+type clockedForward struct {
+	backend.Forward
 	c *clock
 }
 
-type clockedRecording struct {
-	backend.Recording
-	c *clock
-}
-
-func (c *clock) Begin(rows int) (backend.Pass, error) {
-	p, err := c.Backend.Begin(rows)
+func (c *clock) Compile(p *backend.Program) (backend.Forward, error) {
+	f, err := c.Backend.Compile(p)
 	if err != nil {
 		return nil, err
 	}
-	return clockedPass{p.(backend.Keeper), c}, nil
+	return clockedForward{f, c}, nil
 }
 
-func (p clockedPass) Keep() (backend.Recording, error) {
-	r, err := p.Keeper.Keep()
-	if r == nil {
-		return nil, err
-	}
-	return clockedRecording{r, p.c}, err
+func (f clockedForward) Start(ctx context.Context, v backend.Values) error {
+	f.c.called = time.Now()
+	defer func() { f.c.started = time.Now() }()
+	return f.Forward.Start(ctx, v)
 }
 
-func (r clockedRecording) Start(v backend.Values) error {
-	r.c.called = time.Now()
-	defer func() { r.c.started = time.Now() }()
-	return r.Recording.Start(v)
-}
-
-func (r clockedRecording) Wait() ([]backend.Result, error) {
-	defer func() { r.c.done = time.Now() }()
-	return r.Recording.Wait()
+func (f clockedForward) Wait() ([]backend.Result, error) {
+	defer func() { f.c.done = time.Now() }()
+	return f.Forward.Wait()
 }
 
 // BenchmarkHost measures what the host adds to steps on a GPU from context 512 on,
 // each of whose first row is committed. ns/op is the median of what a caller sees
 // of a step; of the metrics, "longest-ns" is the longest, "between-ns", "start-ns"
 // and "wait-ns" are the medians of its parts (results to start, start, start to
-// results), which a recording that is kept has. A round is 601 steps.
+// results). A round is 601 steps.
 func BenchmarkHost(b *testing.B) {
 	needsGPU(b)
 	if !tinygsm.Available {
@@ -76,13 +64,11 @@ func BenchmarkHost(b *testing.B) {
 		name string
 		src  checkpoint.Source
 	}{{"tiny-gsm", tiny}, {"qwen3-8b-4bit", synthetic.RandomSource(config, backend.Affine4, 1)}} {
-		for _, listed := range []bool{true, false} {
-			b.Run(fmt.Sprintf("model=%s/listed=%t", model.name, listed), func(b *testing.B) { hostSteps(b, model.src, listed, []int{1, 16}, 601) })
-		}
+		b.Run("model="+model.name, func(b *testing.B) { hostSteps(b, model.src, []int{1, 16}, 601) })
 	}
 }
 
-func hostSteps(t testing.TB, src checkpoint.Source, listed bool, rowCounts []int, steps int) {
+func hostSteps(t testing.TB, src checkpoint.Source, rowCounts []int, steps int) {
 	b := openCUDA(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
@@ -90,11 +76,7 @@ func hostSteps(t testing.TB, src checkpoint.Source, listed bool, rowCounts []int
 		}
 	})
 	c := &clock{Backend: b}
-	var use backend.Backend = c
-	if listed {
-		use = lister{b}
-	}
-	loaded, err := model.Load(use, src)
+	loaded, err := model.Load(c, src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +93,9 @@ func hostSteps(t testing.TB, src checkpoint.Source, listed bool, rowCounts []int
 				}
 				m.report(float64(slices.Max(h.whole)), "longest-ns")
 				m.report(median(h.whole), "ns/op")
-				if !listed {
-					m.report(median(h.between), "between-ns")
-					m.report(median(h.start), "start-ns")
-					m.report(median(h.wait), "wait-ns")
-				}
+				m.report(median(h.between), "between-ns")
+				m.report(median(h.start), "start-ns")
+				m.report(median(h.wait), "wait-ns")
 			})
 			m.run("of", "graph", func(m meter) {
 				m.replay(b.graphs.last, 10, 10)
@@ -163,11 +143,11 @@ func (h *hostTimes) run(rows, steps int) {
 	}
 	defer c.Close()
 	forward := func(rows, commit int) {
-		b := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}, Want: model.Want{TopK: 1, Except: -1}}
+		b := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}}
 		for r := range rows {
 			b.Positions[r] = int32(c.Base() + r)
 			if rows <= invariantRows {
-				b.Want.Rows = append(b.Want.Rows, int32(r))
+				b.Want = append(b.Want, model.Wanted{Row: int32(r), TopK: 1})
 			}
 		}
 		if _, err := h.m.Forward(h.t.Context(), b); err != nil {

@@ -11,6 +11,7 @@ import (
 // matrix is a weight [out, in] on the device: as stored, or packed for the
 // tensor cores, never both.
 type matrix struct {
+	b               *Backend
 	label           string
 	dt              backend.DType
 	out, in, group  int
@@ -57,6 +58,7 @@ func (m *matrix) view(first, n int) (*matrix, bool) {
 
 // vector is a weight [n] in f32 on the device.
 type vector struct {
+	b    *Backend
 	n    int
 	data driver.Ptr
 }
@@ -76,7 +78,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	t = quant.Convert(t, b.exact)
 	b.device.ctx.Enter()
 	defer b.device.ctx.Leave()
-	m := &matrix{partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
+	m := &matrix{b: b, partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
 	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
 		m.tensor = stored
 	}
@@ -146,5 +148,5 @@ func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	b.progress(int64(t.Bytes()))
-	return &vector{n: n, data: p}, nil
+	return &vector{b: b, n: n, data: p}, nil
 }

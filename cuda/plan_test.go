@@ -8,9 +8,17 @@ import (
 	"windrow/backend/vectors"
 )
 
-// TestJoinedNorms records norms before projections whose normed rows have other
+// joinedCase is norms before projections. joined is how many are joined where all
+// buffers are read afterwards, and atEnd where nothing is.
+type joinedCase struct {
+	name          string
+	joined, atEnd int
+	list          func(p *listing, norm func(dst, x backend.Buffer))
+}
+
+// TestJoinedNorms lists norms before projections whose normed rows have other
 // readers too, or none: joined where nobody else reads them, and in any case with
-// the bits that they have where each norm is read before anything else happens.
+// the bits that they have where each norm is shown before anything else happens.
 func TestJoinedNorms(t *testing.T) {
 	b := openCUDA(t)
 	defer b.Close()
@@ -20,96 +28,105 @@ func TestJoinedNorms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		name   string
-		joined int
-		record func(p backend.Pass, norm func(dst, x backend.Buffer))
-	}{
-		{"only reader", 1, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.Project(y.targets[:], y.h, l.qkv[:])
-			norm(y.h, y.x)
+	for _, c := range []joinedCase{
+		{"only reader", 1, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.Project(p.targets, p.h, l.qkv[:])
+			norm(p.h, p.x)
 		}},
-		{"gate and up", 1, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.GatedProject(y.mlp, y.h, l.gate, l.up)
-			p.ProjectAdd(y.x, y.mlp, l.down)
-			norm(y.h, y.x)
+		{"gate and up", 1, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.GatedProject(p.mlp, p.h, l.gate, l.up)
+			p.ProjectAdd(p.x, p.mlp, l.down)
+			norm(p.h, p.x)
 		}},
-		{"read later", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.Project(y.targets[:], y.h, l.qkv[:])
+		{"read later", 0, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.Project(p.targets, p.h, l.qkv[:])
 		}},
-		{"two readers", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.Project(y.targets[:2], y.h, l.qkv[:2])
-			p.Project(y.targets[2:], y.h, l.qkv[2:])
-			norm(y.h, y.x)
+		{"two readers", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.Project(p.targets[:2], p.h, l.qkv[:2])
+			p.Project(p.targets[2:], p.h, l.qkv[2:])
+			norm(p.h, p.x)
 		}},
-		{"another operation between", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			norm(y.x, y.x)
-			p.Project(y.targets[:], y.h, l.qkv[:])
-			norm(y.h, y.x)
+		{"another operation between", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			norm(p.x, p.x)
+			p.Project(p.targets, p.h, l.qkv[:])
+			norm(p.h, p.x)
 		}},
-		{"the target is the norm's input", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.Project([]backend.Buffer{y.x}, y.h, []backend.Linear{{Weight: square}})
-			norm(y.h, y.x)
+		{"the target is the norm's input", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.Project([]backend.Buffer{p.x}, p.h, []backend.Linear{{Weight: square}})
+			norm(p.h, p.x)
 		}},
-		{"the target is the normed row", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.Project([]backend.Buffer{y.h}, y.h, []backend.Linear{{Weight: square}})
-		}},
-		{"a residual", 0, func(p backend.Pass, norm func(dst, x backend.Buffer)) {
-			norm(y.h, y.x)
-			p.ProjectAdd(y.x, y.h, backend.Linear{Weight: square})
-			norm(y.h, y.x)
+		{"a residual", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.ProjectAdd(p.x, p.h, backend.Linear{Weight: square})
+			norm(p.h, p.x)
 		}},
 	} {
-		// run returns all buffers; apart is where each norm is flushed alone.
-		run := func(rows int, apart bool) (out []float32, joined int) {
-			first, err := b.Begin(rows)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := first.(*pass)
-			y.begin(p)
-			p.Embed(y.x, y.embed, make([]int32, rows))
-			c.record(p, func(dst, x backend.Buffer) {
-				p.RMSNorm(dst, x, y.norm, 1e-5)
-				if apart {
-					p.Read(dst)
-				}
-			})
-			p.Read(y.x)
-			for i := range p.plan.actions {
-				if a := &p.plan.actions[i]; a.kind != opRMSNorm && a.norm[0] != 0 {
-					joined++
-				}
-			}
-			for _, z := range []backend.Buffer{y.x, y.q, y.k, y.v, y.mlp, y.h} {
-				if z.(*buffer).valid != 0 {
-					out = append(out, p.Read(z)[:z.Width()]...)
-				}
-			}
-			if err := p.End(); err != nil {
-				t.Fatal(err)
-			}
-			return out, joined
+		got, joined, atEnd := c.run(t, y, 1, false)
+		if joined != c.joined || atEnd != c.atEnd {
+			t.Errorf("%s: %d norms joined, %d at the end; want %d and %d", c.name, joined, atEnd, c.joined, c.atEnd)
 		}
-		got, joined := run(1, false)
-		if joined != c.joined {
-			t.Errorf("%s: %d norms joined, want %d", c.name, joined, c.joined)
-		}
-		want, _ := run(1, true)
-		n := len(got) - y.hidden // h, read later, may have been kept in bf16
+		want, _, _ := c.run(t, y, 1, true)
+		n := len(got) - y.hidden // h, shown later, may have been kept in bf16
 		if len(got) != len(want) || vectors.Equal(got[:n], want[:n]) != nil {
 			t.Errorf("%s: other bits than with norms apart: %v", c.name, vectors.Equal(got, want))
 		}
-		several, joined := run(2, false)
-		if joined != 0 || len(got) != len(several) || vectors.Equal(got, several) != nil {
-			t.Errorf("%s: other bits than among two rows (%d norms joined): %v", c.name, joined, vectors.Equal(got, several))
+		several, joined, atEnd := c.run(t, y, 2, false)
+		if joined != 0 || atEnd != 0 || len(got) != len(several) || vectors.Equal(got, several) != nil {
+			t.Errorf("%s: other bits than among two rows (%d and %d norms joined): %v", c.name, joined, atEnd, vectors.Equal(got, several))
 		}
 	}
+}
+
+// run returns the first row of all buffers that are written, and how many norms are
+// joined before they are shown, and where they are not. apart shows each norm alone.
+func (c joinedCase) run(t *testing.T, y *toy, rows int, apart bool) (out []float32, joined, atEnd int) {
+	t.Helper()
+	p := y.list()
+	c.list(p, func(dst, x backend.Buffer) {
+		p.RMSNorm(dst, x, y.norm, 1e-5)
+		if apart {
+			p.Tap(dst)
+		}
+	})
+	shown := 0
+	for _, z := range []backend.Buffer{p.x, p.q, p.k, p.v, p.mlp, p.h} {
+		for _, o := range p.Ops {
+			if len(o.Dst) > 0 && (o.Dst[0] == z || len(o.Dst) > 1 && (o.Dst[1] == z || len(o.Dst) > 2 && o.Dst[2] == z)) {
+				p.Tap(z)
+				shown++
+				break
+			}
+		}
+	}
+	f := p.compile(t)
+	defer f.Close()
+	var taps [][]float32
+	v := backend.Values{Tokens: make([]int32, rows), Positions: make([]int32, rows), Tap: func(_ int, states []float32) {
+		taps = append(taps, states[:len(states)/rows])
+	}}
+	if _, err := run(f, v); err != nil {
+		t.Fatal(err)
+	}
+	for _, states := range taps[len(taps)-shown:] {
+		out = append(out, states...)
+	}
+	joins := func(s section) (n int) {
+		f.now.reset()
+		if err := f.now.make(s); err != nil {
+			t.Fatal(err)
+		}
+		for i := range f.now.actions {
+			if a := &f.now.actions[i]; a.kind != opRMSNorm && a.norm[0] != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	return out, joins(f.sections[0]), joins(f.rest(false))
 }

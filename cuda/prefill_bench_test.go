@@ -53,34 +53,29 @@ func prefills(t testing.TB, size toyShape, types []backend.DType, rowCounts []in
 func prefillTimes(m meter, y *toy, rows int) {
 	kv := y.kv(m)
 	defer kv.Close()
-	y.angles(rows, 0)
-	tokens, spans := make([]int32, rows), []backend.Span{{KV: kv, Rows: rows}}
-	record := func() *pass {
-		p, err := y.b.Begin(rows)
+	v := values(kv, 0, rows)
+	v.Want = nil
+	f := y.list().rest(nil).compile(m)
+	defer f.Close()
+	forward := func() {
+		_, err := run(f, v)
 		m.check(err)
-		y.begin(p)
-		y.record(p, tokens, spans, nil)
-		return p.(*pass)
 	}
-	m.check(record().End())
+	forward()
 	m.run("of", "prefill", func(m meter) {
 		for m.loop() {
-			m.check(record().End())
+			forward()
 		}
 	})
-	p := record()
-	defer func() {
-		p.forget()
-		p.open = false
-	}()
-	p.plan.geometry = p.geometry(p.values.spans)
-	m.check(p.make(nil))
+	y.b.device.ctx.Enter()
+	defer y.b.device.ctx.Leave()
+	m.check(f.set(&v, v.Spans))
+	m.check(f.settle(f.rest(false)))
 	enqueued := func(name string, takes func(opKind) bool) {
 		m.run("of", name, func(m meter) {
-			part := p.plan
-			part.actions = slices.DeleteFunc(slices.Clone(part.actions), func(a action) bool { return !takes(a.kind) })
+			actions := slices.DeleteFunc(slices.Clone(f.now.actions), func(a action) bool { return !takes(a.kind) })
 			m.rounds(1, func() error {
-				y.b.emit(&part)
+				y.b.emit(&f.now, actions)
 				return m.d.take()
 			})
 		})

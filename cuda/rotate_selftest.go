@@ -20,6 +20,7 @@ func init() {
 // window is not 0.
 type rotateCase struct {
 	dim, qHeads, kvHeads int
+	pairs                int // 0: all
 	norm                 bool
 	window, keep, slots  int
 	bases, rows          []int
@@ -34,6 +35,43 @@ var rotateCases = []rotateCase{
 	{dim: 128, qHeads: 4, kvHeads: 1, norm: true, bases: []int{60, 63, 0}, rows: []int{5, 1, 2}},
 	{dim: 130, qHeads: 2, kvHeads: 2, norm: true, bases: []int{64}, rows: []int{3}},
 	{dim: 256, qHeads: 2, kvHeads: 1, norm: true, bases: []int{1}, rows: []int{3}},
+	{dim: 256, pairs: 32, qHeads: 2, kvHeads: 1, norm: true, bases: []int{1}, rows: []int{3}},
+	{dim: 128, pairs: 16, qHeads: 3, kvHeads: 1, norm: true, bases: []int{60, 0}, rows: []int{5, 1}},
+	{dim: 80, pairs: 7, qHeads: 2, kvHeads: 2, norm: true, bases: []int{5}, rows: []int{9}},
+	{dim: 130, pairs: 64, qHeads: 1, kvHeads: 1, bases: []int{5}, rows: []int{2}},
+}
+
+// drawnAngles are some for each position, for self-tests.
+type drawnAngles int
+
+func (p drawnAngles) Pairs() int { return int(p) }
+
+func (p drawnAngles) Fill(cos, sin []float32, positions []int32) {
+	for r, at := range positions {
+		for i := range int(p) {
+			s, c := math.Sincos(float64(at)*1.7 + float64(i)*0.61)
+			cos[r*int(p)+i], sin[r*int(p)+i] = float32(c), float32(s)
+		}
+	}
+}
+
+// drawnPositions is how many they have: some blocks, and a part of one.
+const drawnPositions = 3*blockPositions - 50
+
+// angles makes a table with the blocks of some positions.
+func (b *bed) angles(from backend.Angles, positions []int32) *angles {
+	holder := &Backend{device: b.d}
+	r, err := holder.Rotation(from, drawnPositions)
+	b.check(err)
+	a := r.(*angles)
+	for _, p := range positions {
+		if err = a.has(int(p)); err != nil {
+			break
+		}
+	}
+	b.owned = append(b.owned, holder.owned...)
+	b.check(err)
+	return a
 }
 
 func checkRotateStore(d *device) error {
@@ -46,9 +84,9 @@ func checkRotateStore(d *device) error {
 	return nil
 }
 
-// rotated is RotateStore of one head in float64.
-func rotated(x, norm, cos, sin []float32, eps float64) []float64 {
-	n, half := len(x), len(x)/2
+// rotated is RotateStore of one head in float64: pairs of its elements are rotated.
+func rotated(x, norm, cos, sin []float32, pairs int, eps float64) []float64 {
+	n := len(x)
 	y, scale := make([]float64, n), 1.0
 	if norm != nil {
 		sum := 0.0
@@ -63,32 +101,35 @@ func rotated(x, norm, cos, sin []float32, eps float64) []float64 {
 			y[i] *= float64(norm[i])
 		}
 	}
-	for i := range half {
-		a, b, c, s := y[i], y[i+half], float64(cos[i]), float64(sin[i])
-		y[i], y[i+half] = a*c-b*s, b*c+a*s
+	for i := range pairs {
+		a, b, c, s := y[i], y[i+pairs], float64(cos[i]), float64(sin[i])
+		y[i], y[i+pairs] = a*c-b*s, b*c+a*s
 	}
 	return y
 }
 
-// check holds f32 keys and values against float64, and what is stored in
-// the other types against those, rounded: to the bit.
+// check compares f32 keys and values with float64, and what is stored in the
+// other types with those, rounded: to the bit.
 func (c rotateCase) check(d *device, r *rand.Rand) error {
 	const layers, layer, eps, tolerance = 2, 1, 1e-6, 1e-6
 	b := &bed{d: d}
 	defer b.free()
-	v, shape := &stepValues{}, stepShape{half: c.dim / 2, spans: len(c.bases) + 1}
+	v, shape := &stepValues{}, stepShape{spans: len(c.bases) + 1}
 	for _, n := range c.rows {
 		v.rows += n
 	}
 	shape.bucket = rowBucket(v.rows)
-	angles := vectors.Normals(r, v.rows*c.dim/2)
-	for _, a := range angles {
-		sin, cos := math.Sincos(3 * float64(a))
-		v.sin, v.cos = append(v.sin, float32(sin)), append(v.cos, float32(cos))
+	if c.pairs == 0 {
+		c.pairs = c.dim / 2
 	}
+	for range v.rows { // of the first block, and of the last one
+		v.positions = append(v.positions, int32(r.IntN(2)*2*blockPositions+r.IntN(drawnPositions-2*blockPositions)))
+	}
+	turns := &turns{pairs: c.pairs, cos: make([]float32, v.rows*c.pairs), sin: make([]float32, v.rows*c.pairs)}
+	drawnAngles(c.pairs).Fill(turns.cos, turns.sin, v.positions)
 	q, k, values := vectors.Normals(r, shape.bucket*c.qHeads*c.dim), vectors.Normals(r, shape.bucket*c.kvHeads*c.dim), vectors.Normals(r, shape.bucket*c.kvHeads*c.dim)
 	clear(k[:c.dim]) // a group of zeros
-	h := rotation{qHeads: c.qHeads, kvHeads: c.kvHeads, dim: c.dim, eps: eps, layers: layers}
+	h := rotation{qHeads: c.qHeads, kvHeads: c.kvHeads, dim: c.dim, pairs: c.pairs, angles: b.angles(drawnAngles(c.pairs), v.positions).list, eps: eps, layers: layers}
 	var qNorm, kNorm []float32
 	if c.norm {
 		qNorm, kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
@@ -102,18 +143,20 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 		v.spans = nil
 		first := 0
 		for i, n := range c.rows {
-			l := backend.KVLayout{Layers: layers, KVHeads: c.kvHeads, HeadDim: c.dim, DType: t, Slots: c.bases[i] + n, Window: c.window, Keep: c.keep}
+			l := backend.KeysLayout(layers, c.kvHeads, c.dim, t, c.bases[i]+n)
+			l.Window, l.Keep = c.window, c.keep
 			if c.window > 0 {
 				l.Slots = c.slots
 			}
-			store := &kv{layout: l}
-			for range (l.Slots + pageSlots - 1) / pageSlots {
-				store.pages = append(store.pages, b.empty(pageBytes(l)))
+			var list []driver.Ptr
+			for range pagesOf(l) {
+				list = append(list, b.empty(pageBytes(l)))
 			}
-			pages = append(pages, store.pages)
-			v.spans = append(v.spans, backend.Span{KV: store, Base: c.bases[i], First: first, Rows: n})
+			store := storageOn(l, list)
+			pages = append(pages, list)
+			v.spans = append(v.spans, backend.Span{Storage: store, Base: c.bases[i], First: first, Rows: n})
 			first += n
-			shape.pages += len(store.pages)
+			shape.pages += pagesOf(l)
 		}
 		step := b.step(v, shape)
 		pq, narrow, only := b.floats(q), b.empty(2*len(q)), b.empty(2*len(q))
@@ -124,7 +167,7 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 		h.narrowOnly = true
 		d.rotateStore(again, pk, pv, only, h, step, layer, shape.bucket)
 		h.narrowOnly = false
-		if err := c.checkQueries(v, got, q, qNorm, eps, tolerance); err != nil {
+		if err := c.checkQueries(v, turns, got, q, qNorm, eps, tolerance); err != nil {
 			return fmt.Errorf("%v: queries: %w", t, err)
 		}
 		n := v.rows * c.qHeads * c.dim
@@ -138,7 +181,7 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 		}
 		if t == backend.KVF32 {
 			var err error
-			if keys, err = c.keysOf(b, v, k, kNorm, layer, eps, tolerance); err != nil {
+			if keys, err = c.keysOf(b, v, turns, k, kNorm, layer, eps, tolerance); err != nil {
 				return fmt.Errorf("keys: %w", err)
 			}
 		}
@@ -149,11 +192,21 @@ func (c rotateCase) check(d *device, r *rand.Rand) error {
 	return nil
 }
 
-func (c rotateCase) checkQueries(v *stepValues, got, q, norm []float32, eps, tolerance float64) error {
-	half, n := c.dim/2, v.rows*c.qHeads
+// turns are the angles of rows.
+type turns struct {
+	pairs    int
+	cos, sin []float32
+}
+
+func (t *turns) rotated(x, norm []float32, row int, eps float64) []float64 {
+	return rotated(x, norm, t.cos[row*t.pairs:], t.sin[row*t.pairs:], t.pairs, eps)
+}
+
+func (c rotateCase) checkQueries(v *stepValues, t *turns, got, q, norm []float32, eps, tolerance float64) error {
+	n := v.rows * c.qHeads
 	for i := range n {
 		row, at := i/c.qHeads, i*c.dim
-		if err := vectors.Near(got[at:at+c.dim], rotated(q[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+		if err := vectors.Near(got[at:at+c.dim], t.rotated(q[at:at+c.dim], norm, row, eps), tolerance); err != nil {
 			return fmt.Errorf("row %d: %w", row, err)
 		}
 	}
@@ -163,24 +216,23 @@ func (c rotateCase) checkQueries(v *stepValues, got, q, norm []float32, eps, tol
 // tileOf finds a row's line in the tile of a head: the tile's bytes are at
 // that offset of a page.
 func tileOf(s backend.Span, row, layer, part, head int) (page, offset, line int) {
-	l := s.KV.Layout()
+	l := s.Storage.Layout()
+	k := l.Keys()
 	slot := l.Slot(s.Base + row)
-	return slot / pageSlots, ((2*layer+part)*l.KVHeads + head) * (pageBytes(l) / (2 * l.Layers * l.KVHeads)), slot % pageSlots
+	return slot / pageSlots, ((2*layer+part)*k.KVHeads + head) * (pageBytes(l) / (2 * k.Layers * k.KVHeads)), slot % pageSlots
 }
 
-// keysOf reads the keys of an f32 cache by rows, and holds them against
-// float64.
-func (c rotateCase) keysOf(b *bed, v *stepValues, k, norm []float32, layer int, eps, tolerance float64) ([]float32, error) {
+// keysOf reads the keys of an f32 cache by rows, and compares them with float64.
+func (c rotateCase) keysOf(b *bed, v *stepValues, t *turns, k, norm []float32, layer int, eps, tolerance float64) ([]float32, error) {
 	var keys []float32
-	half := c.dim / 2
 	for _, s := range v.spans {
 		for i := range s.Rows {
 			for h := range c.kvHeads {
 				page, offset, line := tileOf(s, i, layer, 0, h)
-				x := b.readFloats(s.KV.(*kv).pages[page]+driver.Ptr(offset+4*line*c.dim), c.dim)
+				x := b.readFloats(s.Storage.(*storage).At(page)+driver.Ptr(offset+4*line*c.dim), c.dim)
 				row := s.First + i
 				at := (row*c.kvHeads + h) * c.dim
-				if err := vectors.Near(x, rotated(k[at:at+c.dim], norm, v.cos[row*half:], v.sin[row*half:], eps), tolerance); err != nil {
+				if err := vectors.Near(x, t.rotated(k[at:at+c.dim], norm, row, eps), tolerance); err != nil {
 					return nil, fmt.Errorf("row %d: %w", row, err)
 				}
 				keys = append(keys, x...)
@@ -190,10 +242,10 @@ func (c rotateCase) keysOf(b *bed, v *stepValues, k, norm []float32, layer int, 
 	return keys, nil
 }
 
-// checkPages holds whole pages against what the cache is to hold.
+// checkPages compares whole pages with what the cache is to hold.
 func (c rotateCase) checkPages(b *bed, v *stepValues, pages [][]driver.Ptr, layer int, keys, values []float32) error {
 	for i, s := range v.spans {
-		l := s.KV.Layout()
+		l := s.Storage.Layout()
 		want := make([][]byte, len(pages[i]))
 		for j := range want {
 			want[j] = slices.Repeat([]byte{0xff}, pageBytes(l))

@@ -110,14 +110,15 @@ func (s *speed) attention() {
 	for _, t := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
 		for _, context := range []int{512, 4096} {
 			for _, rows := range []int{1, 16} {
-				l := backend.KVLayout{Layers: layers, KVHeads: 8, HeadDim: 128, DType: t, Slots: context/s.scale + rows}
+				l := backend.KeysLayout(layers, 8, 128, t, context/s.scale+rows)
 				a := attention{qHeads: 32, kvHeads: 8, dim: 128, scale: 0.1, kv: t, layers: layers}
-				page, c := s.copies(pageBytes(l)), &kv{layout: l}
-				for i := range (l.Slots + pageSlots - 1) / pageSlots {
-					c.pages = append(c.pages, page(i))
+				page := s.copies(pageBytes(l))
+				var list []driver.Ptr
+				for i := range pagesOf(l) {
+					list = append(list, page(i))
 				}
-				v := &stepValues{rows: rows, spans: []backend.Span{{KV: c, Base: l.Slots - rows, Rows: rows}}}
-				step := s.b.step(v, stepShape{bucket: rows, spans: 1, pages: len(c.pages)})
+				v := &stepValues{rows: rows, spans: []backend.Span{{Storage: storageOn(l, list), Base: l.Slots - rows, Rows: rows}}}
+				step := s.b.step(v, stepShape{bucket: rows, spans: 1, pages: len(list)})
 				q, out := s.copies(4*rows*4096)(0), s.copies(4*rows*4096)(0)
 				s.launches("kv", fmt.Sprintf("%v/context=%d/rows=%d", t, l.Slots, rows), pageBytes(l)/layers*l.Slots/pageSlots, func(i int) {
 					s.d.simtAttend(out, q, a, step, i%layers, rows)

@@ -2,12 +2,14 @@ package cuda
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/quant"
@@ -52,35 +54,65 @@ func storeVector(tile []byte, t backend.KVType, line, dim int, x []float32) {
 
 // stored makes a cache that holds indices 0 to base+rows of random keys and
 // values at a layer; all else in it is NaN, or -1 with a NaN scale.
-func (b *bed) stored(r *rand.Rand, l backend.KVLayout, layer, base, first, rows int) storedSpan {
+func (b *bed) stored(r *rand.Rand, l backend.Layout, layer, base, first, rows int) storedSpan {
 	s := storedSpan{span: backend.Span{Base: base, First: first, Rows: rows}}
 	pages := make([][]byte, (l.Slots+pageSlots-1)/pageSlots)
 	for i := range pages {
 		pages[i] = slices.Repeat([]byte{0xff}, pageBytes(l))
 	}
-	tileBytes := pageBytes(l) / (2 * l.Layers * l.KVHeads)
+	k := l.Keys()
+	tileBytes := pageBytes(l) / (2 * k.Layers * k.KVHeads)
 	for i := range base + rows {
 		for part, list := range []*[][]float32{&s.keys, &s.values} {
-			x := vectors.Normals(r, l.KVHeads*l.HeadDim)
-			for h := range l.KVHeads {
-				tile := pages[l.Slot(i)/pageSlots][((2*layer+part)*l.KVHeads+h)*tileBytes:]
-				storeVector(tile, l.DType, l.Slot(i)%pageSlots, l.HeadDim, x[h*l.HeadDim:(h+1)*l.HeadDim])
+			x := vectors.Normals(r, k.KVHeads*k.HeadDim)
+			for h := range k.KVHeads {
+				tile := pages[l.Slot(i)/pageSlots][((2*layer+part)*k.KVHeads+h)*tileBytes:]
+				storeVector(tile, l.DType, l.Slot(i)%pageSlots, k.HeadDim, x[h*k.HeadDim:(h+1)*k.HeadDim])
 			}
 			*list = append(*list, x)
 		}
 	}
-	c := &kv{layout: l}
+	var list []driver.Ptr
 	for _, p := range pages {
-		c.pages = append(c.pages, b.bytes(p))
+		list = append(list, b.bytes(p))
 	}
-	s.span.KV = c
+	s.span.Storage = storageOn(l, list)
 	return s
 }
 
+// storageOn is storage over pages that are there.
+func storageOn(l backend.Layout, list []driver.Ptr) *storage {
+	t := paging.New(l, &pagesThere{list}, new(backend.Budget))
+	if err := t.Reserve(l.Slots); err != nil {
+		panic(err) // the list is as long as the layout says
+	}
+	return &storage{Table: t, layout: l, keys: l.Keys()}
+}
+
+// pagesThere are taken in order, and not given back.
+type pagesThere struct{ list []driver.Ptr }
+
+func (p *pagesThere) Take() (driver.Ptr, error) {
+	at := p.list[0]
+	p.list = p.list[1:]
+	return at, nil
+}
+
+func (p *pagesThere) Give(driver.Ptr) {}
+func (p *pagesThere) Copy(_, _ driver.Ptr) error {
+	return errors.New("cuda: pages under test are not copied")
+}
+
+// pageBytes is the size of a page of a layout.
+func pageBytes(l backend.Layout) int { return int(l.Keys().PageBytes()) }
+
+// pagesOf is how many pages a layout's slots take.
+func pagesOf(l backend.Layout) int { return ceil(l.Slots, pageSlots) }
+
 // attendReference is attention of one query in float64.
 func (s *storedSpan) attendReference(out []float64, q []float32, index, head int, scale float64) {
-	l := s.span.KV.Layout()
-	d := l.HeadDim
+	l := s.span.Storage.Layout()
+	d := l.Keys().HeadDim
 	scores := make([]float64, index+1)
 	most := math.Inf(-1)
 	seen := func(i int) bool { return i < l.Keep || i >= l.Visible(index) }
@@ -148,14 +180,15 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 	var spans []storedSpan
 	v, shape := &stepValues{}, stepShape{spans: len(c.bases)}
 	for i, base := range c.bases {
-		l := backend.KVLayout{Layers: layers, KVHeads: c.kvHeads, HeadDim: c.dim, DType: t, Slots: base + c.rows[i] + 3, Window: c.window, Keep: c.keep}
+		l := backend.KeysLayout(layers, c.kvHeads, c.dim, t, base+c.rows[i]+3)
+		l.Window, l.Keep = c.window, c.keep
 		if c.window > 0 {
 			l.Slots = c.slots
 		}
 		s := b.stored(r, l, layer, base, v.rows, c.rows[i])
 		spans, v.spans = append(spans, s), append(v.spans, s.span)
 		v.rows += c.rows[i]
-		shape.pages += len(s.span.KV.(*kv).pages)
+		shape.pages += pagesOf(s.span.Storage.Layout())
 	}
 	shape.bucket = rowBucket(v.rows)
 	q := vectors.Normals(r, v.rows*width)
@@ -184,7 +217,7 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 	// The last span alone, and of it the last row alone.
 	last := spans[len(spans)-1].span
 	for _, skip := range []int{0, last.Rows - 1} {
-		s := backend.Span{KV: last.KV, Base: last.Base + skip, Rows: last.Rows - skip}
+		s := backend.Span{Storage: last.Storage, Base: last.Base + skip, Rows: last.Rows - skip}
 		from := (last.First + skip) * width
 		if err := aloneEquals(b, a, s, pq+driver.Ptr(4*from), layer, got[from:v.rows*width]); err != nil {
 			return fmt.Errorf("%d rows alone: %w", s.Rows, err)
@@ -196,7 +229,7 @@ func checkSimtAttendCase(d *device, r *rand.Rand, c attendCase, t backend.KVType
 // aloneEquals holds a span that is a pass of its own against what it gave
 // among others.
 func aloneEquals(b *bed, a attention, s backend.Span, q driver.Ptr, layer int, want []float32) error {
-	shape := stepShape{bucket: s.Rows, spans: 1, pages: len(s.KV.(*kv).pages)}
+	shape := stepShape{bucket: s.Rows, spans: 1, pages: pagesOf(s.Storage.Layout())}
 	out := b.empty(4 * len(want))
 	b.d.simtAttend(out, q, a, b.step(&stepValues{rows: s.Rows, spans: []backend.Span{s}}, shape), layer, s.Rows)
 	return vectors.Equal(b.readFloats(out, len(want)), want)

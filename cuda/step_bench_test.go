@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -28,15 +29,16 @@ func (s toyShape) slab(m meter) *slab {
 func noiseToy(b *Backend, s *slab, size toyShape, dt backend.DType) *toy {
 	matrix := func(dt backend.DType, out, in int) *matrix {
 		m, _ := s.weight(weightType{dt, 64}, out, in)
+		m.b = b
 		m.tensorCoreShape = !dt.Quantized()
 		return m
 	}
 	linear := func(out, in int) backend.Linear { return backend.Linear{Weight: matrix(dt, out, in)} }
-	norm := &vector{n: size.hidden, data: s.x}
+	norm := &vector{b: b, n: size.hidden, data: s.x}
 	queries, keys := size.heads*size.dim, size.kvHeads*size.dim
 	y := &toy{
-		b: b, hidden: size.hidden, queries: queries, keys: keys, inner: size.inner,
-		layout: backend.KVLayout{Layers: size.layers, KVHeads: size.kvHeads, HeadDim: size.dim, DType: backend.KVBF16, Slots: 1 << 10},
+		b: b, rotation: toyRotation(s.m, b, size.dim), hidden: size.hidden, queries: queries, keys: keys, inner: size.inner,
+		layout: backend.KeysLayout(size.layers, size.kvHeads, size.dim, backend.KVBF16, 1<<10),
 		embed:  matrix(backend.BF16, size.vocabulary, size.hidden), head: matrix(backend.BF16, size.vocabulary, size.hidden), norm: norm,
 	}
 	for range size.layers {
@@ -70,7 +72,7 @@ func backendMeter(t testing.TB, o Options) (*Backend, meter) {
 // BenchmarkStep measures whole steps of the 8B model at context 512, results of
 // all rows: "of=graph" is the device's time of the graph alone, ten behind each
 // other, "of=step" what a caller sees. The noise of some types has results that
-// are not finite: operations are then listed in each step, and the metric "kept" is 0.
+// are not finite.
 func BenchmarkStep(b *testing.B) {
 	needsGPU(b)
 	steps(b, shape8B, []backend.DType{backend.Affine4, backend.Q4_K, backend.Affine8, backend.BF16}, []int{1, 8, 16, 32}, 512)
@@ -92,40 +94,52 @@ func steps(t testing.TB, size toyShape, types []backend.DType, rowCounts []int, 
 func step(m meter, y *toy, rows, base int) {
 	kv := y.kv(m)
 	defer kv.Close()
-	spans, kept := []backend.Span{{KV: kv, Base: base, Rows: rows}}, 0.0
-	run := func() error { return batchStep(m, y, spans, rows, "nothing").err }
-	if h, err := tryHost(m, y, kv, rows); err == nil {
-		h.v.Spans, kept = spans, 1
-		run = func() error {
-			if err := h.kept.Start(h.v); err != nil {
-				return err
-			}
-			_, err := h.kept.Wait()
-			return err
-		}
-	}
-	stepTimes(m, y, run, func(m meter) { m.report(kept, "kept") })
+	stepTimes(m, y, values(kv, base, rows), "nothing")
 }
 
-// stepTimes measures the graph of a step, and the step. A result that is not
-// finite, as noise has it, is no error here.
-func stepTimes(m meter, y *toy, run func() error, also func(m meter)) {
-	run()
+// stepTimes measures the graph of a step without some part, and the step. A result
+// that is not finite, as noise has it, is no error here.
+func stepTimes(m meter, y *toy, v backend.Values, without string) {
+	p := y.list().rest(nil)
+	f := p.compile(m)
+	defer f.Close()
+	f.ops = slices.DeleteFunc(f.ops, func(o op) bool { return p.partOf(&o) == without })
+	run(f, v)
 	g := y.b.graphs.last
-	if g == nil {
+	if g == nil || len(y.b.graphs.list) == 0 {
 		m.Fatal("a step made no graph")
 	}
 	m.run("of", "graph", func(m meter) {
 		m.replay(g, 10, 10)
 		m.report(float64(g.Nodes()), "nodes")
-		also(m)
 	})
 	m.run("of", "step", func(m meter) {
 		for m.loop() {
-			run()
+			run(f, v)
 		}
-		also(m)
 	})
+}
+
+// partOf is which of batchParts an operation is.
+func (p *listing) partOf(o *op) string {
+	switch o.kind {
+	case opRMSNorm:
+		return "norms"
+	case opProject:
+		return "q k v"
+	case opRotate:
+		return "rotation"
+	case opAttend:
+		return "attention"
+	case opGated:
+		return "gate up"
+	case opProjectAdd:
+		if o.src[0] == p.attn {
+			return "o"
+		}
+		return "down"
+	}
+	return ""
 }
 
 // batchParts are those that BenchmarkBatchStep leaves out of a step's layers, or
@@ -150,47 +164,32 @@ func batchSteps(t testing.TB, size toyShape, variant bool, sequences, base int, 
 	for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
 		y := noiseToy(b, s, size, dt)
 		m.run("type", dt.String(), func(m meter) {
-			var spans []backend.Span
+			v := values(nil, base, sequences*rows)
+			v.Spans = nil
 			for i := range sequences {
 				kv := y.kv(m)
 				defer kv.Close()
-				spans = append(spans, backend.Span{KV: kv, First: i * rows, Rows: rows, Base: base})
+				v.Spans = append(v.Spans, backend.Span{Storage: kv, First: i * rows, Rows: rows, Base: base})
 			}
-			y.angles(sequences*rows, 0)
 			for _, without := range parts {
 				if without != "nothing" && (!variant || dt != backend.Affine4) {
 					continue
 				}
 				m.run("without", without, func(m meter) {
-					stepTimes(m, y, func() error { return batchStep(m, y, spans, sequences*rows, without).err }, func(meter) {})
+					if v.Want = bestOf(sequences * rows); without == "head" {
+						v.Want = nil
+					}
+					stepTimes(m, y, v, without)
 				})
 			}
 		})
 	}
 }
 
-// batchStep runs one step, without some part.
-func batchStep(t testing.TB, y *toy, spans []backend.Span, rows int, without string) *pass {
-	first, err := y.b.Begin(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := first.(*pass)
-	y.begin(p)
-	y.without = without
-	y.record(p, make([]int32, rows), spans, nil)
-	if without != "head" {
-		p.Results(y.x, y.norm, 1e-6, y.head, bestOf(rows))
-	}
-	p.End()
-	return p
-}
-
 // bestOf wants the best candidate of each of so many rows.
-func bestOf(rows int) backend.Want {
-	want := backend.Want{TopK: 1, Except: -1}
+func bestOf(rows int) (want []backend.Wanted) {
 	for r := range rows {
-		want.Rows = append(want.Rows, int32(r))
+		want = append(want, backend.Wanted{Row: int32(r), TopK: 1})
 	}
 	return want
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -9,19 +10,25 @@ import (
 )
 
 // toy is a small model of random weights on one backend: enough of one that
-// its passes record what a real model's do.
+// its programs list what a real model's do.
 type toy struct {
-	b                        *Backend
-	layers                   []toyLayer
-	embed, head              backend.Matrix
-	norm                     backend.Vector
-	layout                   backend.KVLayout
-	hidden, queries, keys    int // widths
-	inner                    int
-	targets                  [3]backend.Buffer
-	cos, sin                 []float32
+	b                     *Backend
+	layers                []toyLayer
+	embed, head           backend.Matrix
+	norm                  backend.Vector
+	layout                backend.Layout
+	rotation              backend.Rotation
+	square                backend.Linear // of the residual; TestForwards
+	hidden, queries, keys int            // widths
+	inner                 int
+}
+
+// listing is a program of a toy, and its buffers.
+type listing struct {
+	*backend.Program
+	y                        *toy
+	targets                  []backend.Buffer
 	x, h, q, k, v, attn, mlp backend.Buffer
-	without                  string // the part of layers that benchmarks leave out
 }
 
 type toyLayer struct {
@@ -53,8 +60,8 @@ func newToy(t testing.TB, b *Backend, dt backend.DType, layers int, seed uint64)
 		return v
 	}
 	y := &toy{
-		b: b, hidden: hidden, queries: heads * dim, keys: kvHeads * dim, inner: inner,
-		layout: backend.KVLayout{Layers: layers, KVHeads: kvHeads, HeadDim: dim, DType: backend.KVBF16, Slots: 1 << 10},
+		b: b, rotation: toyRotation(t, b, dim), hidden: hidden, queries: heads * dim, keys: kvHeads * dim, inner: inner,
+		layout: backend.KeysLayout(layers, kvHeads, dim, backend.KVBF16, 1<<10),
 		embed:  matrix(vocabulary, hidden), head: matrix(vocabulary, hidden), norm: vector(),
 	}
 	for range layers {
@@ -64,72 +71,102 @@ func newToy(t testing.TB, b *Backend, dt backend.DType, layers int, seed uint64)
 			o:   linear(hidden, heads*dim), gate: linear(inner, hidden), up: linear(inner, hidden), down: linear(hidden, inner),
 		})
 	}
+	y.square = linear(hidden, hidden)
 	return y
 }
 
-// angles are those of the rows of a pass.
-func (y *toy) angles(rows, base int) {
-	y.cos, y.sin = y.cos[:0], y.sin[:0]
-	for r := range rows {
-		for c := range y.layout.HeadDim / 2 {
-			y.cos = append(y.cos, 1/float32(1+(base+r+c)%5))
-			y.sin = append(y.sin, float32((base+r)%7)/7)
+// toyAngles are some for each position, of so many pairs.
+type toyAngles int
+
+func (n toyAngles) Pairs() int { return int(n) }
+
+func (n toyAngles) Fill(cos, sin []float32, positions []int32) {
+	for r, p := range positions {
+		for c := range int(n) {
+			cos[r*int(n)+c], sin[r*int(n)+c] = 1/float32(1+(int(p)+c)%5), float32(p%7)/7
 		}
 	}
 }
 
-// begin names the buffers of a pass.
-func (y *toy) begin(p backend.Pass) {
-	y.x, y.h = p.Buffer(y.hidden), p.Buffer(y.hidden)
-	y.q, y.k, y.v = p.Buffer(y.queries), p.Buffer(y.keys), p.Buffer(y.keys)
-	y.attn, y.mlp = p.Buffer(y.queries), p.Buffer(y.inner)
-	y.targets = [3]backend.Buffer{y.q, y.k, y.v}
+func toyRotation(t testing.TB, b *Backend, dim int) backend.Rotation {
+	t.Helper()
+	r, err := b.Rotation(toyAngles(dim/2), 1<<14)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
-// layer enqueues one, but for what is left out of it.
-func (y *toy) layer(p backend.Pass, spans []backend.Span, i int) {
-	l := &y.layers[i]
-	if y.without != "norms" {
-		p.RMSNorm(y.h, y.x, l.input, 1e-6)
-	}
-	if y.without != "q k v" {
-		p.Project(y.targets[:], y.h, l.qkv[:])
-	}
-	if y.without != "rotation" {
-		p.RotateStore(y.q, y.k, y.v, backend.Heads{Eps: 1e-6, Cos: y.cos, Sin: y.sin}, spans, i)
-	}
-	if y.without != "attention" {
-		p.Attend(y.attn, y.q, spans, i, 0.125)
-	}
-	if y.without != "o" {
-		p.ProjectAdd(y.x, y.attn, l.o)
-	}
-	if y.without != "norms" {
-		p.RMSNorm(y.h, y.x, l.post, 1e-6)
-	}
-	if y.without != "gate up" {
-		p.GatedProject(y.mlp, y.h, l.gate, l.up)
-	}
-	if y.without != "down" {
-		p.ProjectAdd(y.x, y.mlp, l.down)
-	}
+// list begins a program.
+func (y *toy) list() *listing {
+	p := &listing{Program: new(backend.Program), y: y}
+	p.x, p.h = p.Buffer(y.hidden), p.Buffer(y.hidden)
+	p.q, p.k, p.v = p.Buffer(y.queries), p.Buffer(y.keys), p.Buffer(y.keys)
+	p.attn, p.mlp = p.Buffer(y.queries), p.Buffer(y.inner)
+	p.targets = []backend.Buffer{p.q, p.k, p.v}
+	p.Embed(p.x, y.embed)
+	return p
 }
 
-// record enqueues all layers, after begin. between, if not nil, is called after each of them.
-func (y *toy) record(p backend.Pass, tokens []int32, spans []backend.Span, between func(layer int)) {
-	p.Embed(y.x, y.embed, tokens)
-	for i := range y.layers {
-		y.layer(p, spans, i)
+// layer lists one.
+func (p *listing) layer(i int) {
+	y, l := p.y, &p.y.layers[i]
+	p.RMSNorm(p.h, p.x, l.input, 1e-6)
+	p.Project(p.targets, p.h, l.qkv[:])
+	p.RotateStore(p.q, p.k, p.v, backend.Heads{KVHeads: y.layout.Keys().KVHeads, HeadDim: y.layout.Keys().HeadDim, Eps: 1e-6, Rotation: y.rotation}, i)
+	p.Attend(p.attn, p.q, i, 0.125)
+	p.ProjectAdd(p.x, p.attn, l.o)
+	p.RMSNorm(p.h, p.x, l.post, 1e-6)
+	p.GatedProject(p.mlp, p.h, l.gate, l.up)
+	p.ProjectAdd(p.x, p.mlp, l.down)
+}
+
+// rest lists all layers and the head. between, if not nil, is called after each layer.
+func (p *listing) rest(between func(layer int)) *listing {
+	for i := range p.y.layers {
+		p.layer(i)
 		if between != nil {
 			between(i)
 		}
 	}
+	p.Head(p.x, p.y.norm, 1e-6, p.y.head, backend.NoBars)
+	return p
+}
+
+// compile is the forward of a program.
+func (p *listing) compile(t testing.TB) *forward {
+	t.Helper()
+	f, err := p.y.b.compile(p.Program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// values are of a step of rows of one sequence, the best candidate of each wanted.
+func values(kv backend.Storage, base, rows int) backend.Values {
+	v := backend.Values{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []backend.Span{{Storage: kv, Base: base, Rows: rows}}, Want: bestOf(rows)}
+	for r := range rows {
+		v.Positions[r] = int32(base + r)
+	}
+	return v
+}
+
+// run is a whole forward.
+func run(f backend.Forward, v backend.Values) ([]backend.Result, error) {
+	if err := f.Start(context.Background(), v); err != nil {
+		return nil, err
+	}
+	return f.Wait()
 }
 
 // kv is storage for one sequence.
-func (y *toy) kv(t testing.TB) backend.KV {
+func (y *toy) kv(t testing.TB) backend.Storage {
 	t.Helper()
-	kv, err := y.b.NewKV(y.layout)
+	kv, err := y.b.NewStorage(y.layout)
+	if err == nil {
+		err = kv.Reserve(y.layout.Slots / 2) // forwards may begin behind what nobody wrote
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

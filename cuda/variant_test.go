@@ -14,6 +14,7 @@ import (
 type variantCase struct {
 	b *Backend
 	y *toy
+	f *forward
 	t *testing.T
 }
 
@@ -26,40 +27,25 @@ func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType
 	if !hopper(b.device) {
 		b.device.prefill.route = routeOwn // rows are fewer than it is worth
 	}
-	return &variantCase{b: b, y: newToy(t, b, dt, 1, 3), t: t}
+	y := newToy(t, b, dt, 1, 3)
+	return &variantCase{b: b, y: y, f: y.list().rest(nil).compile(t), t: t}
 }
 
 // logits are those of rows rows for each of some sequences from the first on.
 func (c *variantCase) logits(rows, first, sequences int) []float32 {
-	n := rows * sequences
-	c.y.angles(n, 0)
-	tokens := make([]int32, n)
-	var spans []backend.Span
-	want := backend.Want{TopK: 1, Logits: true, Except: -1}
+	var v backend.Values
 	for s := range sequences {
 		for r := range rows {
-			i := s*rows + r
-			tokens[i] = int32((7*(first+s) + 3*r) % 96)
-			want.Rows = append(want.Rows, int32(i))
-			half := c.y.layout.HeadDim / 2 // angles of a sequence, wherever it is packed
-			copy(c.y.cos[i*half:(i+1)*half], c.y.cos[r*half:(r+1)*half])
-			copy(c.y.sin[i*half:(i+1)*half], c.y.sin[r*half:(r+1)*half])
+			v.Want = append(v.Want, backend.Wanted{Row: int32(len(v.Tokens)), TopK: 1, Logits: true})
+			v.Tokens = append(v.Tokens, int32((7*(first+s)+3*r)%96))
+			v.Positions = append(v.Positions, int32(r)) // wherever the sequence is packed
 		}
 		kv := c.y.kv(c.t)
 		defer kv.Close()
-		spans = append(spans, backend.Span{KV: kv, First: s * rows, Rows: rows})
+		v.Spans = append(v.Spans, backend.Span{Storage: kv, First: s * rows, Rows: rows})
 	}
-	p, err := c.b.Begin(n)
+	results, err := run(c.f, v)
 	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.y.begin(p)
-	c.y.record(p, tokens, spans, nil)
-	results, err := p.Results(c.y.x, c.y.norm, 1e-6, c.y.head, want)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := p.End(); err != nil {
 		c.t.Fatal(err)
 	}
 	var out []float32
@@ -93,25 +79,41 @@ func testBatchVariant(t *testing.T, library string) {
 				t.Errorf("%v: sequence %d has other bits alone: %v", dt, s, err)
 			}
 		}
+		// More rows than go through the head at once: the others are as those.
+		many := with.logits(16, 0, headRows/16+1)
+		last := with.logits(16, headRows/16, 1)
+		if err := vectors.Equal(many[:len(want)], want); err != nil {
+			t.Errorf("%v: among %d sequences: %v", dt, headRows/16+1, err)
+		}
+		if err := vectors.Equal(many[len(many)-len(last):], last); err != nil {
+			t.Errorf("%v: the last of %d sequences: %v", dt, headRows/16+1, err)
+		}
+		near(t, without.logits(16, 0, headRows/16+1), many)
 		got := without.logits(16, 0, 3)
-		if !without.b.pass.plan.wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
+		if !without.f.now.wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
 			t.Errorf("%v: the kernels of invariant passes", dt)
 		}
 		if ran := slices.ContainsFunc(slices.Collect(maps.Keys(without.b.device.functions)), func(e entry) bool { return strings.HasSuffix(e.file, "_hopper") }); ran != hopper(without.b.device) {
 			t.Errorf("%v: kernels of 9.0 alone ran: %t", dt, ran)
 		}
-		exact := make([]float64, len(want))
-		for i, v := range want {
-			exact[i] = float64(v)
-		}
-		if err := vectors.Near(got, exact, 2e-2); err != nil {
-			t.Errorf("%v: far from invariant passes: %v", dt, err)
-		}
+		near(t, got, want)
 		if err := vectors.Equal(got, without.logits(16, 0, 3)); err != nil {
 			t.Errorf("%v: a second pass: %v", dt, err)
 		}
 		if err := vectors.Equal(without.logits(16, 0, 2), with.logits(16, 0, 2)); err != nil {
 			t.Errorf("%v: 32 rows: %v", dt, err)
 		}
+	}
+}
+
+// near compares logits with those of invariant passes.
+func near(t *testing.T, got, want []float32) {
+	t.Helper()
+	exact := make([]float64, len(want))
+	for i, v := range want {
+		exact[i] = float64(v)
+	}
+	if err := vectors.Near(got, exact, 2e-2); err != nil {
+		t.Errorf("far from invariant passes: %v", err)
 	}
 }

@@ -223,6 +223,11 @@ func TestAdaptiveCancelled(t *testing.T) {
 	if got := e.Adaptive(ctx, o); got.Cost != nil || got.Window != 5 || e.rowCost.known {
 		t.Errorf("cancelled: cost %v, window %d, known %t", got.Cost, got.Window, e.rowCost.known)
 	}
+	short, stop := context.WithTimeout(t.Context(), costTime/20)
+	defer stop()
+	if got := e.Adaptive(short, o); got.Cost != nil || e.rowCost.known {
+		t.Errorf("cut short: cost %v, known %t", got.Cost, e.rowCost.known)
+	}
 	if got := e.Adaptive(t.Context(), o); got.Cost == nil || got.Window != adaptiveWindow || !e.rowCost.known {
 		t.Errorf("then: cost %v, window %d, known %t", got.Cost, got.Window, e.rowCost.known)
 	}

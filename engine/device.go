@@ -158,7 +158,7 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		return nil, &MemoryError{Backend: Metal, Device: b.DeviceName(), Need: weights, Free: b.WorkingSet()}
 	}
 	// Until the kernels have met Apple's compiler, auto has the CPU to fall back on.
-	if err := b.Compile(types); err != nil {
+	if err := b.CompileSources(types); err != nil {
 		b.Close()
 		return nil, err
 	}

@@ -29,8 +29,9 @@
 // measured in less than a second when it is first needed, and kept in files
 // ([Measurements]).
 //
-// A prompt that does not fit is a [ContextError], with the numbers; see errors.go
-// for the others. Nothing is cut silently.
+// A prompt that does not fit is a [ContextError], with the numbers; [ModeError],
+// [MaskError], [BiasError], [TemplateError] and [MemoryError] say what else a model
+// or a machine cannot do. Nothing is cut silently.
 //
 // # Concurrency
 //

@@ -117,6 +117,12 @@ func (e *Engine) With(ctx context.Context, src checkpoint.Source) (*Engine, erro
 // Later calls get ErrClosed.
 func (e *Engine) Close() {
 	if e.shared {
+		e.closing.Do(func() {
+			if e.device.take(context.Background()) == nil {
+				e.model.Close()
+				e.device.give()
+			}
+		})
 		return
 	}
 	e.closing.Do(func() {

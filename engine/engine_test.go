@@ -228,7 +228,7 @@ func TestConversation(t *testing.T) {
 		t.Errorf("with the first turn's keys %q, without %q", text, alone)
 	}
 	// A larger window than the cache was made for, and another conversation.
-	if text, _, _ := collect(t, c.Generate(t.Context(), ask(question), decoder.Options{Mode: decoder.Verified, Window: 600, MaxTokens: 100})); text != answer {
+	if text, _, _ := collect(t, c.Generate(t.Context(), ask(question), decoder.Options{Mode: decoder.Verified, Window: 600, MaxTokens: 2000})); text != answer {
 		t.Errorf("window 600: %q", text)
 	}
 	c.Close()

@@ -16,10 +16,10 @@ const (
 	Metal = "metal"
 )
 
-// maxGPUs and maxThreads are far more than a machine has.
+// The bounds of Options, far more than a machine has.
 const (
-	maxGPUs    = 64
-	maxThreads = 1024 // as package cpu has it
+	MaxGPUs    = 64
+	MaxThreads = 1024 // as package cpu has it
 )
 
 // Options say where and in which arithmetic a model runs. The zero value is a
@@ -70,12 +70,12 @@ func (o Options) Check() error {
 	switch {
 	case gpu && o.Kernels != "":
 		return &decoder.OptionError{Option: "kernels", Got: o.Kernels, Want: "none: they are the CPU's, backend " + o.Backend + " has none to choose"}
-	case o.GPUs < 0 || o.GPUs > maxGPUs:
-		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: fmt.Sprintf("1 to %d", maxGPUs)}
+	case o.GPUs < 0 || o.GPUs > MaxGPUs:
+		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: fmt.Sprintf("1 to %d", MaxGPUs)}
 	case o.GPUs > 1 && (o.Backend == CPU || o.Backend == Metal || o.Kernels != ""):
 		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: "1, or backend cuda: NVIDIA GPUs share a model"}
-	case o.Threads < 0 || o.Threads > maxThreads:
-		return &decoder.OptionError{Option: "threads", Got: fmt.Sprint(o.Threads), Want: fmt.Sprintf("0 to %d", maxThreads)}
+	case o.Threads < 0 || o.Threads > MaxThreads:
+		return &decoder.OptionError{Option: "threads", Got: fmt.Sprint(o.Threads), Want: fmt.Sprintf("0 to %d", MaxThreads)}
 	case o.KV > backend.KVF16:
 		return &decoder.OptionError{Option: "kv-dtype", Got: o.KV.String(), Want: "f32, f16, bf16 or int8"}
 	case o.KVWindow < 0 || o.KVKeep < 0 || o.KVWindow > 0 && o.KVKeep >= o.KVWindow:

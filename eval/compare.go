@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"windrow/decoder"
 )
 
 // Variant is a model in one numeric format: it answers prompts as a [Runner],
@@ -69,25 +67,13 @@ type FormsReport struct {
 	temperature float32
 }
 
-// FormReport sums up one form. Accuracy and its 95 % Wilson interval are
-// shares from 0 to 1; forwards and rows are those after prefill.
+// FormReport sums up one form.
 type FormReport struct {
 	Name string `json:"name"`
 	// Kept says why the form is the source itself; it is then not measured.
 	Kept string `json:"kept,omitempty"`
 	Size
-	N                int     `json:"n"`
-	Correct          int     `json:"correct"`
-	Accuracy         float64 `json:"accuracy"`
-	AccuracyLow      float64 `json:"accuracy_low"`
-	AccuracyHigh     float64 `json:"accuracy_high"`
-	Tokens           int     `json:"tokens"`
-	Forwards         int     `json:"forwards"`
-	Rows             int     `json:"rows"`
-	TokensPerForward float64 `json:"tokens_per_forward"`
-	TokensPerSecond  float64 `json:"tokens_per_second"`
-	// Truncated counts answers that max tokens cut off.
-	Truncated int `json:"truncated"`
+	Score
 	// ToSource compares with the source; nil in the source itself.
 	ToSource *FormComparison `json:"to_source,omitempty"`
 }
@@ -118,27 +104,23 @@ func CompareForms(ctx context.Context, source Form, others []Form, c GSM8K) (*Fo
 	return runForms(ctx, source, [][]Form{others}, c)
 }
 
-// formsRun is the state of a comparison.
-type formsRun struct {
-	c           GSM8K
-	options     decoder.Options
-	setting     Setting
-	problems    []Problem
-	shots       []Problem
-	source      Variant
-	answers     []*Item // the source's
-	done, total int     // answers
-}
-
 // runForms measures groups of forms; those of a group are in memory together.
 func runForms(ctx context.Context, source Form, groups [][]Form, c GSM8K) (r *FormsReport, err error) {
-	run, r, err := newFormsRun(c)
+	run, err := newRun(c)
 	if err != nil {
 		return nil, err
 	}
-	run.total = len(run.problems)
+	if len(run.Settings) != 1 || c.Output != "" {
+		return nil, errors.New("a comparison of forms takes one setting and no output file")
+	}
+	run.total, run.note = len(run.problems), func(c *column) string { return c.name }
 	for _, g := range groups {
 		run.total += len(g) * len(run.problems)
+	}
+	r = &FormsReport{
+		Model: c.Model, Arithmetic: c.Arithmetic, Data: c.Data.Name, DataProblems: len(c.Data.Problems), Offset: c.Offset,
+		Selected: len(run.problems), FewShot: c.FewShot, MaxTokens: run.options.MaxTokens, Setting: run.Settings[0].Name(),
+		temperature: run.options.Sampling.Temperature,
 	}
 	run.tell(source.Name)
 	v, size, err := source.Open(ctx)
@@ -146,158 +128,73 @@ func runForms(ctx context.Context, source Form, groups [][]Form, c GSM8K) (r *Fo
 		return nil, fmt.Errorf("%s: %w", source.Name, err)
 	}
 	defer v.Close()
-	run.source, run.answers = v, make([]*Item, len(run.problems))
+	first := &openForm{Variant: v, column: run.column(source.Name, v, run.Settings[0])}
 	r.Forms = append(r.Forms, FormReport{Name: source.Name, Size: size})
 	for _, g := range groups {
-		reports, groupErr := run.group(ctx, source.Name, g)
+		var reports []FormReport
+		reports, err = run.group(ctx, first, g)
 		r.Forms = append(r.Forms, reports...)
-		if err = groupErr; err != nil {
+		if err != nil {
 			break
 		}
 	}
-	r.Forms[0].sum(run.setting, run.answers)
+	r.Forms[0].Score = newScore(first.answers)
 	if r.Complete = err == nil; !r.Complete && r.Forms[0].N == 0 {
 		return nil, err
 	}
 	return r, err
 }
 
-func newFormsRun(c GSM8K) (*formsRun, *FormsReport, error) {
-	settings, err := checkSettings(c.Settings)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(settings) != 1 || c.Output != "" {
-		return nil, nil, errors.New("a comparison of forms takes one setting and no output file")
-	}
-	if c.Data == nil {
-		return nil, nil, errors.New("no data set to evaluate on")
-	}
-	run := &formsRun{c: c, setting: settings[0]}
-	if run.problems, err = c.Data.Slice(c.Offset, c.Limit); err != nil {
-		return nil, nil, err
-	}
-	if run.shots, err = FewShotExamples(c.FewShot); err != nil {
-		return nil, nil, err
-	}
-	o := c.Options
-	if o.MaxTokens == 0 {
-		o.MaxTokens = DefaultMaxTokens
-	}
-	if c.Raw {
-		o.StopStrings = append(o.StopStrings[:len(o.StopStrings):len(o.StopStrings)], rawStop)
-	}
-	run.options = run.setting.Options(o)
-	return run, &FormsReport{
-		Model: c.Model, Arithmetic: c.Arithmetic, Data: c.Data.Name, DataProblems: len(c.Data.Problems),
-		Offset: c.Offset, Selected: len(run.problems), FewShot: c.FewShot, MaxTokens: o.MaxTokens,
-		Setting: run.setting.Name(), temperature: o.Sampling.Temperature,
-	}, nil
-}
-
-// tell reports progress.
-func (run *formsRun) tell(note string) {
-	if run.c.Progress != nil {
-		run.c.Progress(run.done, run.total, note)
-	}
-}
-
 // openForm is a form that is being measured.
 type openForm struct {
 	Variant
-	name       string
+	*column
 	report     int // its place in the reports
-	answers    []*Item
 	divergence Divergence
 }
 
 // group measures some forms problem by problem, and the source where it has
 // not yet answered.
-func (run *formsRun) group(ctx context.Context, sourceName string, forms []Form) (reports []FormReport, err error) {
+func (r *run) group(ctx context.Context, source *openForm, forms []Form) (reports []FormReport, err error) {
 	var open []*openForm
+	columns := []*column{source.column}
 	for _, f := range forms {
-		run.tell("making " + f.Name)
+		r.tell("making " + f.Name)
 		v, size, err := f.Open(ctx)
 		var kept *KeptError
 		if errors.As(err, &kept) {
 			reports = append(reports, FormReport{Name: f.Name, Kept: kept.Reason, Size: size})
-			run.done += len(run.problems)
+			r.done += len(r.problems)
 			continue
 		}
 		if err != nil {
 			return reports, fmt.Errorf("%s: %w", f.Name, err)
 		}
 		defer v.Close()
-		open = append(open, &openForm{Variant: v, name: f.Name, report: len(reports), answers: make([]*Item, len(run.problems))})
+		open = append(open, &openForm{Variant: v, column: r.column(f.Name, v, source.setting), report: len(reports)})
+		columns = append(columns, open[len(open)-1].column)
 		reports = append(reports, FormReport{Name: f.Name, Size: size})
 	}
-	for i, p := range run.problems {
-		if err = run.problem(ctx, i, p, sourceName, open); err != nil {
-			err = fmt.Errorf("problem %d: %w", p.Index, err)
-			break
+	err = r.fill(ctx, columns, func(p Problem, asked Prompt) error {
+		if len(open) == 0 {
+			return nil
 		}
-	}
+		tokens, err := source.Encode(ctx, asked, p.Answer)
+		if err != nil {
+			return err
+		}
+		return diverge(ctx, source, open, tokens)
+	})
 	for _, f := range open {
 		f.divergence.finish()
-		reports[f.report].sum(run.setting, f.answers)
-		reports[f.report].ToSource = compareForm(run.answers, f.answers, run.setting, f.divergence)
+		reports[f.report].Score = newScore(f.answers)
+		reports[f.report].ToSource = compareForm(source.answers, f.answers, f.divergence)
 	}
 	return reports, err
 }
 
-// problem has one problem answered, and its reference answer fed, by the
-// source and by forms.
-func (run *formsRun) problem(ctx context.Context, i int, p Problem, sourceName string, forms []*openForm) (err error) {
-	asked := prompt(run.c, run.shots, p)
-	if run.answers[i] == nil {
-		if run.answers[i], err = run.answer(ctx, run.source, sourceName, p, asked); err != nil {
-			return err
-		}
-	}
-	if len(forms) == 0 {
-		return nil
-	}
-	for _, f := range forms {
-		if f.answers[i], err = run.answer(ctx, f, f.name, p, asked); err != nil {
-			return err
-		}
-	}
-	tokens, err := run.source.Encode(ctx, asked, p.Answer)
-	if err != nil {
-		return err
-	}
-	return diverge(ctx, run.source, forms, tokens)
-}
-
-func (run *formsRun) answer(ctx context.Context, r Runner, name string, p Problem, asked Prompt) (*Item, error) {
-	o := run.options
-	o.Sampling.Seed += uint64(p.Index)
-	sum, err := r.Run(ctx, asked, o)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil && sum.FinishReason == decoder.FinishCancelled {
-		err = context.Canceled
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	it := newItem(p, run.setting, sum, "")
-	run.done++
-	run.tell(name)
-	return &it, nil
-}
-
-// sum fills in the counters of a form's answers.
-func (f *FormReport) sum(s Setting, answers []*Item) {
-	r := summarise(s, answers)
-	f.N, f.Correct, f.Accuracy, f.AccuracyLow, f.AccuracyHigh = r.N, r.Correct, r.Accuracy, r.AccuracyLow, r.AccuracyHigh
-	f.Tokens, f.Forwards, f.Rows, f.Truncated = r.Tokens, r.Forwards, r.Rows, r.Truncated
-	f.TokensPerForward, f.TokensPerSecond = r.TokensPerForward, r.TokensPerSecond
-}
-
 // compareForm pairs a form's answers with the source's.
-func compareForm(source, this []*Item, s Setting, d Divergence) *FormComparison {
+func compareForm(source, this []*Item, d Divergence) *FormComparison {
 	var a, b []*Item
 	for i := range source {
 		if source[i] != nil && this[i] != nil {
@@ -310,8 +207,8 @@ func compareForm(source, this []*Item, s Setting, d Divergence) *FormComparison 
 	if c.N > 0 {
 		c.AccuracyChange = rounded(float64(c.McNemar.OnlyThis-c.McNemar.OnlyFirst) / float64(c.N))
 	}
-	if first := summarise(s, a).TokensPerForward; first > 0 {
-		c.TokensPerForwardChange = rounded(summarise(s, b).TokensPerForward/first - 1)
+	if first := newScore(a).TokensPerForward; first > 0 {
+		c.TokensPerForwardChange = rounded(newScore(b).TokensPerForward/first - 1)
 	}
 	return c
 }

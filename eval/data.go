@@ -149,7 +149,9 @@ func jsonError(err error) error {
 		if t.Field == "" {
 			return fmt.Errorf("want a JSON object, found %s", t.Value)
 		}
-		return fmt.Errorf("field %q: found %s", t.Field, t.Value)
+		// Embedded structs are no part of the path: lines have no such names.
+		field := t.Field[strings.LastIndexByte(t.Field, '.')+1:]
+		return fmt.Errorf("field %q: found %s", field, t.Value)
 	}
 	return fmt.Errorf("not JSON: %w", err)
 }

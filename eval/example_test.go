@@ -24,11 +24,7 @@ type runner struct {
 }
 
 func (r runner) Run(ctx context.Context, p eval.Prompt, o decoder.Options) (decoder.Summary, error) {
-	var messages []tokenizer.Message
-	for _, m := range p.Messages {
-		messages = append(messages, tokenizer.Message{Role: m.Role, Content: m.Content})
-	}
-	prompt, err := r.tokens.EncodeChat(ctx, messages, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	prompt, err := r.tokens.EncodeChat(ctx, p.Messages, tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
 		return decoder.Summary{}, err
 	}

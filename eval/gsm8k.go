@@ -3,7 +3,6 @@ package eval
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"windrow/decoder"
@@ -49,76 +48,48 @@ const rawStop = "\nQuestion:"
 // done so far together with the error; the report is nil only if nothing could
 // begin.
 func RunGSM8K(ctx context.Context, r Runner, c GSM8K) (report *Report, err error) {
-	settings, err := checkSettings(c.Settings)
+	run, err := newRun(c)
 	if err != nil {
 		return nil, err
 	}
-	if c.Data == nil {
-		return nil, errors.New("no data set to evaluate on")
+	var columns []*column
+	byName := map[string]*column{}
+	for _, s := range run.Settings {
+		col := run.column(s.Name(), r, s)
+		columns, byName[col.name] = append(columns, col), col
 	}
-	problems, err := c.Data.Slice(c.Offset, c.Limit)
-	if err != nil {
-		return nil, err
-	}
-	shots, err := FewShotExamples(c.FewShot)
-	if err != nil {
-		return nil, err
-	}
-	options := c.Options
-	if options.MaxTokens == 0 {
-		options.MaxTokens = DefaultMaxTokens
-	}
-	if c.Raw {
-		options.StopStrings = append(options.StopStrings[:len(options.StopStrings):len(options.StopStrings)], rawStop)
-	}
-	run, err := c.fingerprint(options)
-	if err != nil {
-		return nil, err
-	}
-
-	all := newResults(problems, settings)
-	var out *output
+	run.total, run.note = len(run.problems)*len(columns), tally
 	if c.Output != "" {
-		if out, err = openOutput(c.Output, c.Data, run); err != nil {
+		out, err := openOutput(c.Output, c.Data, run.id)
+		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, out.Close()) }()
-		for _, it := range out.resumed {
-			all.add(it)
+		run.resume(out.resumed, byName)
+		run.keep = out.append
+	}
+	resumed := run.done
+	run.tell("")
+	err = run.fill(ctx, columns, nil)
+	report = run.report(columns)
+	report.Resumed, report.Complete = resumed, err == nil
+	return report, err
+}
+
+// resume takes over earlier answers, but for those to problems and in settings
+// that are not asked for: an output file may hold more.
+func (r *run) resume(items []Item, columns map[string]*column) {
+	place := map[int]int{} // among the problems, by index
+	for i, p := range r.problems {
+		place[p.Index] = i
+	}
+	for _, it := range items {
+		i, asked := place[it.Index]
+		if c := columns[it.Name()]; asked && c != nil {
+			c.answers[i] = &it
+			r.done++
 		}
 	}
-	resumed := all.done
-	err = all.fill(problems, settings, func(p Problem, s Setting) (Item, error) {
-		o := s.Options(options)
-		o.Sampling.Seed += uint64(p.Index)
-		sum, err := r.Run(ctx, prompt(c, shots, p), o)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil && sum.FinishReason == decoder.FinishCancelled {
-			err = context.Canceled
-		}
-		if err != nil {
-			return Item{}, fmt.Errorf("problem %d (%s): %w", p.Index, s.Name(), err)
-		}
-		it := newItem(p, s, sum, run)
-		if out != nil {
-			if err := out.append(it); err != nil {
-				return Item{}, err
-			}
-		}
-		return it, nil
-	}, c.Progress)
-
-	report = all.report(settings)
-	report.Data, report.DataProblems = c.Data.Name, len(c.Data.Problems)
-	report.Offset, report.Selected = c.Offset, len(problems)
-	report.Model, report.Arithmetic = c.Model, c.Arithmetic
-	report.FewShot, report.MaxTokens = c.FewShot, options.MaxTokens
-	report.Temperature = options.Sampling.Temperature
-	report.Resumed = resumed
-	report.Complete = err == nil
-	return report, err
 }
 
 // fingerprint covers what the answers depend on besides the setting.

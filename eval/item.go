@@ -21,16 +21,9 @@ type Item struct {
 	Prediction string `json:"prediction"` // "": no number in the text
 	Correct    bool   `json:"correct"`
 	Text       string `json:"text"`
-	Tokens     int    `json:"tokens"`
-	Forwards   int    `json:"forwards"` // after prefill, as are Rows
-	Rows       int    `json:"rows"`
+	decoder.Stats
 	Setting
-	Drafts         int                  `json:"drafts,omitempty"`
-	Accepted       int                  `json:"accepted,omitempty"`
-	PromptTokens   int                  `json:"prompt_tokens"`
-	FinishReason   decoder.FinishReason `json:"finish_reason"`
-	PrefillSeconds float64              `json:"prefill_seconds"`
-	DecodeSeconds  float64              `json:"decode_seconds"`
+	FinishReason decoder.FinishReason `json:"finish_reason"`
 	// TokensHash is equal where all generated ids are equal, stop id included.
 	TokensHash string `json:"tokens_hash"`
 	// Run tells apart files of other data, models and options: see fingerprint.
@@ -46,11 +39,7 @@ func newItem(p Problem, s Setting, sum decoder.Summary, run string) Item {
 	return Item{
 		Index: p.Index, Question: p.Question, Reference: p.Reference,
 		Prediction: prediction, Correct: Correct(prediction, p.Reference), Text: text,
-		Tokens: sum.Stats.Tokens, Forwards: sum.Stats.Forwards, Rows: sum.Stats.Rows,
-		Setting: s,
-		Drafts:  sum.Stats.Drafts, Accepted: sum.Stats.Accepted,
-		PromptTokens: sum.Stats.PromptTokens, FinishReason: sum.FinishReason,
-		PrefillSeconds: sum.Stats.PrefillSeconds, DecodeSeconds: sum.Stats.DecodeSeconds,
+		Stats: sum.Stats, Setting: s, FinishReason: sum.FinishReason,
 		TokensHash: hashTokens(sum.Tokens), Run: run,
 	}
 }
@@ -92,7 +81,7 @@ func parseItem(line []byte) (Item, error) {
 		return Item{}, err
 	}
 	it.Setting = it.canonical()
-	for _, count := range []int{it.Index, it.Tokens, it.Forwards, it.Rows, it.Drafts, it.Accepted, it.PromptTokens} {
+	for _, count := range []int{it.Index, it.Tokens, it.Forwards, it.Rows, it.Drafts, it.Accepted, it.PromptTokens, it.CachedTokens} {
 		if count < 0 || count > 1<<40 {
 			return Item{}, fmt.Errorf("count %d: want 0 or more", count)
 		}

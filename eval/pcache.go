@@ -126,30 +126,17 @@ type PCacheSetting struct {
 	All        PCacheCounts   `json:"all"`
 }
 
-// PCacheCounts sums up generations. Forwards and rows are those after prefill.
+// PCacheCounts sums up generations.
 type PCacheCounts struct {
-	Category         string  `json:"category"`
-	Prompts          int     `json:"prompts"`
-	Tokens           int     `json:"tokens"`
-	Forwards         int     `json:"forwards"`
-	Rows             int     `json:"rows"`
-	TokensPerForward float64 `json:"tokens_per_forward"`
-	PCache           float64 `json:"p_cache"`
-	MeanRows         float64 `json:"mean_rows"`
-	DecodeSeconds    float64 `json:"decode_seconds"`
-	TokensPerSecond  float64 `json:"tokens_per_second"`
+	Category string `json:"category"`
+	Prompts  int    `json:"prompts"`
+	Counts
 }
 
 // add counts a generation.
 func (c *PCacheCounts) add(s decoder.Stats) {
 	c.Prompts++
-	c.Tokens += s.Tokens
-	c.Forwards += s.Forwards
-	c.Rows += s.Rows
-	c.DecodeSeconds += s.DecodeSeconds
-	total := decoder.Stats{Tokens: c.Tokens, Forwards: c.Forwards, Rows: c.Rows, DecodeSeconds: c.DecodeSeconds}
-	c.TokensPerForward, c.PCache = rounded(total.TokensPerForward()), rounded(total.PCache())
-	c.MeanRows, c.TokensPerSecond = rounded(total.MeanRows()), rounded(total.TokensPerSecond())
+	c.Counts.add(s)
 }
 
 // RunPCache generates from every prompt in every setting, prompt by prompt.
@@ -181,13 +168,7 @@ func RunPCache(ctx context.Context, r Runner, c PCache) (*PCacheReport, error) {
 	for _, p := range c.Prompts {
 		stats := make([]decoder.Stats, len(settings))
 		for i, s := range settings {
-			sum, err := r.Run(ctx, c.prompt(p), s.Options(options))
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err == nil && sum.FinishReason == decoder.FinishCancelled {
-				err = context.Canceled
-			}
+			sum, err := ask(ctx, r, c.prompt(p), s.Options(options))
 			if err != nil {
 				return report, fmt.Errorf("prompt %.40q (%s): %w", p.Prompt, s.Name(), err)
 			}

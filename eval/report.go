@@ -2,15 +2,14 @@ package eval
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"windrow/decoder"
+	"windrow/internal/atomicfile"
 )
 
 //go:embed report.html
@@ -141,23 +140,9 @@ func (p *plot) MiddleY() float64 { return pixel((p.Top + p.Bottom) / 2) }
 
 // SaveHTML writes the report beside path and renames it, so that a failure
 // leaves an earlier report as it was.
-func SaveHTML(path string, r *Report) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("report: %w", err)
-		}
-	}()
-	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
+func SaveHTML(path string, r *Report) error {
+	if err := atomicfile.Write(path, func(w io.Writer) error { return WriteHTML(w, r) }); err != nil {
+		return fmt.Errorf("report: %w", err)
 	}
-	err = errors.Join(WriteHTML(f, r), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		os.Remove(temporary)
-	}
-	return err
+	return nil
 }

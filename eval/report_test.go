@@ -54,7 +54,7 @@ func TestWriteHTMLEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := &Report{Settings: []SettingReport{{Name: "ar", N: 400}}}
+	many := &Report{Settings: []SettingReport{{Name: "ar", Score: Score{N: 400}}}}
 	for i := range 400 {
 		many.Items = append(many.Items, Item{Index: i, Text: strings.Repeat("é", 3000), Setting: Setting{Mode: decoder.AR}})
 	}

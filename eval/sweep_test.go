@@ -71,13 +71,16 @@ func TestSettingCheck(t *testing.T) {
 }
 
 func TestFrontier(t *testing.T) {
+	report := func(name string, n int, accuracy, tokensPerForward float64) SettingReport {
+		return SettingReport{Name: name, Score: Score{N: n, Accuracy: accuracy, Counts: Counts{TokensPerForward: tokensPerForward}}}
+	}
 	all := []SettingReport{
-		{Name: "slow and right", N: 10, Accuracy: 1, TokensPerForward: 1},
-		{Name: "faster, as right", N: 10, Accuracy: 1, TokensPerForward: 2},
-		{Name: "beaten", N: 10, Accuracy: 0.9, TokensPerForward: 2},
-		{Name: "fast", N: 10, Accuracy: 0.8, TokensPerForward: 9},
-		{Name: "equal to fast", N: 10, Accuracy: 0.8, TokensPerForward: 9},
-		{Name: "not run", N: 0, Accuracy: 0, TokensPerForward: 0},
+		report("slow and right", 10, 1, 1),
+		report("faster, as right", 10, 1, 2),
+		report("beaten", 10, 0.9, 2),
+		report("fast", 10, 0.8, 9),
+		report("equal to fast", 10, 0.8, 9),
+		report("not run", 0, 0, 0),
 	}
 	markFrontier(all)
 	for i, want := range []bool{false, true, false, true, true, false} {

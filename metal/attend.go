@@ -173,7 +173,7 @@ func attendType(name string) uint32 {
 // and values that the span sees, results. Partial results, which decode writes and
 // reads again at once, are not counted.
 func attendCost(q view, kv kvView, base, rows, heads, kvHeads, headDim int) cost {
-	l := backend.KVLayout{Slots: kv.slots, Window: kv.window, Keep: kv.keep}
+	l := backend.Layout{Slots: kv.slots, Window: kv.window, Keep: kv.keep}
 	seen := func(from, index int) int { return index + 1 - from + min(kv.keep, from) }
 	first := l.Visible(base)
 	var pairs int64

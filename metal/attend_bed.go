@@ -122,7 +122,7 @@ func int8Vector(x []float32) (codes []byte, scales []float32) {
 // reference is attention of one query in float64; a head's elements are those
 // from first on.
 func (s *attendSpan) reference(out []float64, q []float32, keys, values [][]float32, index, first int) {
-	layout := backend.KVLayout{Slots: s.slots, Window: s.window, Keep: s.keep}
+	layout := backend.Layout{Slots: s.slots, Window: s.window, Keep: s.keep}
 	seen := func(i int) bool { return i < s.keep || i >= layout.Visible(index) }
 	scores, most := make([]float64, index+1), math.Inf(-1)
 	for i := range scores {
@@ -150,7 +150,8 @@ func (s *attendSpan) reference(out []float64, q []float32, keys, values [][]floa
 
 // store puts the case's keys and values in device memory, in pages of either order.
 func (s *attendSpan) store(b *bed, slots int, ascend bool) kvView {
-	layout := backend.KVLayout{KVHeads: s.kvHeads, HeadDim: s.dim, DType: s.kv.dtype, Slots: s.slots, Window: s.window, Keep: s.keep}
+	layout := backend.KeysLayout(2, s.kvHeads, s.dim, s.kv.dtype, s.slots)
+	layout.Window, layout.Keep = s.window, s.keep
 	pages := b.pages(layout, slots, ascend)
 	for i := range s.keys {
 		for h := range s.kvHeads {

@@ -53,7 +53,7 @@ func TestAttendCost(t *testing.T) {
 		{context: 5, rows: 3, slots: 40, window: 30, keep: 4},
 		{context: 90, rows: 1, slots: 40, window: 30},
 	} {
-		layout := backend.KVLayout{Slots: c.slots, Window: c.window, Keep: c.keep}
+		layout := backend.Layout{Slots: c.slots, Window: c.window, Keep: c.keep}
 		pairs, seen := 0, map[int]bool{}
 		for index := c.context - c.rows; index < c.context; index++ {
 			for i := range index + 1 {

@@ -31,8 +31,9 @@ type Backend struct {
 	info    driver.Info
 	exact   bool
 	weights *weights
-	kvs     map[*kv]bool  // that are open
-	pools   map[int]*pool // by the bytes of a page
+	stored  map[*storage]bool // that are open
+	pools   map[int]*pool     // by the bytes of a page
+	budget  backend.Budget
 	arena   arena
 	tables  []*rotationTable
 	step    view     // tokens, positions, wanted rows and tables of pages of a forward
@@ -64,7 +65,7 @@ func newBackend(g *gpu, o Options) *Backend {
 func overMemory(m memory, o Options) *Backend {
 	return &Backend{
 		memory: m, close: func() error { return nil }, exact: o.Exact,
-		weights: newWeights(m, o.Mapped, o.Largest), kvs: map[*kv]bool{}, pools: map[int]*pool{}, arena: arena{least: arenaChunkBytes},
+		weights: newWeights(m, o.Mapped, o.Largest), stored: map[*storage]bool{}, pools: map[int]*pool{}, arena: arena{least: arenaChunkBytes},
 	}
 }
 
@@ -111,7 +112,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.settle()
-	for c := range b.kvs {
+	for c := range b.stored {
 		c.Close()
 	}
 	for _, p := range b.pools {

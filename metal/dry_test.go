@@ -40,6 +40,9 @@ func dryForward(t *testing.T, m *model.Model, sequences, base, rows int, kv back
 			t.Fatal(err)
 		}
 		defer c.Close()
+		if err := c.Reserve(base); err != nil {
+			t.Fatal(err)
+		}
 		c.Stage(base)
 		if err := c.Commit(base); err != nil {
 			t.Fatal(err)

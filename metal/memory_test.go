@@ -11,6 +11,7 @@ import (
 	"github.com/edsrzf/mmap-go"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/metal/driver"
 )
 
@@ -181,11 +182,11 @@ func TestWeightsCopies(t *testing.T) {
 func TestBackendCloses(t *testing.T) {
 	m := newHostMemory(1 << 30)
 	b := overMemory(m, Options{})
-	c, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 10})
+	c, err := b.NewStorage(backend.KeysLayout(1, 1, 4, backend.KVF32, 10))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.(*kv).reserve(5); err != nil {
+	if err := c.Reserve(5); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Vector(backend.Tensor{DType: backend.F32, Shape: []int{3}, Data: make([]byte, 12)}); err != nil {
@@ -197,6 +198,15 @@ func TestBackendCloses(t *testing.T) {
 		}
 	}
 	c.Close()
+	if err := c.Reserve(5); !errors.Is(err, paging.ErrClosed) {
+		t.Errorf("a page after Close: %v", err)
+	}
+	if _, err := b.NewStorage(backend.KeysLayout(1, 1, 4, backend.KVF32, 10)); !errors.Is(err, errClosed) {
+		t.Errorf("storage after Close: %v", err)
+	}
+	if used, _ := b.Budget().Used(); used != 0 {
+		t.Errorf("%d bytes are taken after Close", used)
+	}
 	if len(m.buffers) != 0 {
 		t.Errorf("%d buffers are left", len(m.buffers))
 	}

@@ -194,7 +194,7 @@ func (f *forward) gatedProject(o *backend.Op) error {
 
 // rotateStore norms and rotates heads and stores keys and values, a dispatch a span.
 func (f *forward) rotateStore(o *backend.Op) error {
-	h, layer := o.Heads, o.Layer
+	h, layer := o.Heads, f.program.KeyLayer(o.Layer)
 	wq, wk := f.widths[o.Src[0]], f.widths[o.Src[1]]
 	table, ok := h.Rotation.(*rotationTable)
 	if !ok || table.b != f.b {
@@ -214,7 +214,7 @@ func (f *forward) rotateStore(o *backend.Op) error {
 			each := rotate
 			each.angles, each.positions = table.data, r.positions.at(4*s.first)
 			rotateStore(e, rowOf(dst[0], s.first, wq), rowOf(src[0], s.first, wq), rowOf(src[1], s.first, wk), rowOf(src[2], s.first, wk),
-				each, s.kv.layer(layer, s.table), s.base, s.rows)
+				each, s.storage.layer(layer, s.table), s.base, s.rows)
 		}
 	}})
 	return nil
@@ -225,7 +225,7 @@ func rowOf(v view, row, width int) view { return v.at(row * width * v.elem.size(
 
 // attend is a dispatch or two a span.
 func (f *forward) attend(o *backend.Op) error {
-	h, layer, scale := o.Heads, o.Layer, o.Scale
+	h, layer, scale := o.Heads, f.program.KeyLayer(o.Layer), o.Scale
 	width := f.widths[o.Src[0]]
 	heads := width / h.HeadDim
 	f.heads = max(f.heads, heads)
@@ -238,7 +238,7 @@ func (f *forward) attend(o *backend.Op) error {
 	}
 	f.add(o, op{dst: o.Dst, src: o.Src, form: form, encode: func(e encoder, r *run, dst, src []view) {
 		for _, s := range r.spans {
-			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, width), s.kv.layer(layer, s.table), r.scratch,
+			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, width), s.storage.layer(layer, s.table), r.scratch,
 				s.base, s.rows, heads, h.KVHeads, h.HeadDim, scale, r.decode)
 		}
 	}})

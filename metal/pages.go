@@ -12,8 +12,8 @@ import (
 // that a tile of attention takes at once divide it.
 const pageSlots = 64
 
-// pool is the pages of one size that sequences take and give back. They lie one after
-// the other in one buffer, so that a number finds one.
+// pool is the pages of one size that sequences take and give back: a paging.Pool. They
+// lie one after the other in one buffer, so that a number finds one.
 type pool struct {
 	b     *Backend
 	size  int // bytes of a page
@@ -25,6 +25,7 @@ type pool struct {
 
 // poolOf is the pool of pages of that many bytes.
 func (b *Backend) poolOf(size int) *pool {
+	size = max(size, 1) // without layers with keys there is nothing in a page but its number
 	p := b.pools[size]
 	if p == nil {
 		p = &pool{b: b, size: size}
@@ -33,18 +34,15 @@ func (b *Backend) poolOf(size int) *pool {
 	return p
 }
 
-// take takes n pages, or none.
-func (p *pool) take(n int) ([]int32, error) {
-	if err := p.need(n); err != nil {
-		return nil, err
+// Take takes a page.
+func (p *pool) Take() (int32, error) {
+	if err := p.need(1); err != nil {
+		return 0, err
 	}
-	var pages []int32
-	for range n {
-		last := len(p.free) - 1
-		pages = append(pages, p.free[last])
-		p.free = p.free[:last]
-	}
-	return pages, nil
+	last := len(p.free) - 1
+	page := p.free[last]
+	p.free = p.free[:last]
+	return page, nil
 }
 
 // need sees to n free pages.
@@ -55,8 +53,13 @@ func (p *pool) need(n int) error {
 			return nil
 		}
 		// A quarter more each time: what a longer buffer costs the system grows with it.
-		err := p.grow(max(missing, p.pages/4))
-		if err != nil && p.pages/4 > missing {
+		// But no page that the budget refuses.
+		more := p.pages / 4
+		if _, limit := p.b.budget.Used(); limit > 0 {
+			more = int(min(int64(more), limit/int64(p.size)-int64(p.pages)))
+		}
+		err := p.grow(max(missing, more))
+		if err != nil && more > missing {
 			err = p.grow(missing)
 		}
 		if err != nil && !p.b.trim() {
@@ -65,11 +68,18 @@ func (p *pool) need(n int) error {
 	}
 }
 
-// give gives pages back, for the next sequence.
-func (p *pool) give(pages []int32) {
-	for i := len(pages) - 1; i >= 0; i-- {
-		p.free = append(p.free, pages[i])
-	}
+// Give gives a page back, for the next sequence.
+func (p *pool) Give(page int32) { p.free = append(p.free, page) }
+
+// Copy makes a page like another.
+func (p *pool) Copy(to, from int32) error {
+	copy(p.bytes(to), p.bytes(from))
+	return nil
+}
+
+// bytes is the host's side of a page; nil where only costs are counted.
+func (p *pool) bytes(page int32) []byte {
+	return p.b.memory.bytes(p.data.at(int(page)*p.size), p.size)
 }
 
 // grow adds n pages.

@@ -9,22 +9,21 @@ import (
 	"windrow/quant"
 )
 
-// bedPages are the keys and values of one sequence of a self-test, in a layer of
-// two. What no slot lies in stays NaN, or the bytes 0xff.
+// bedPages are the keys and values of one sequence of a self-test, in the second layer
+// of two. What no slot lies in stays NaN, or the bytes 0xff.
 type bedPages struct {
 	kvView
-	layout backend.KVLayout
+	keys   backend.Keys
 	memory view     // of all pages
 	order  []uint32 // what the table says
 	known  []bool   // the bytes of memory that something is to be in
 }
 
-// pages reserves pages for that many slots; they follow one another, or lie the
+// pages reserves pages for that many slots of a layout of two layers; they follow one another, or lie the
 // other way round, and the first page is not theirs.
-func (b *bed) pages(l backend.KVLayout, slots int, ascend bool) *bedPages {
-	l.Layers = 2
-	plan, n := planKV(l), (slots+pageSlots-1)/pageSlots
-	s := &bedPages{layout: l, memory: b.empty((n+1)*plan.page, elemBytes), known: make([]bool, (n+1)*plan.page)}
+func (b *bed) pages(l backend.Layout, slots int, ascend bool) *bedPages {
+	plan, n := planKV(l.Keys()), kvPages(slots)
+	s := &bedPages{keys: l.Keys(), memory: b.empty((n+1)*plan.page, elemBytes), known: make([]bool, (n+1)*plan.page)}
 	for i := range n {
 		page := uint32(n - i)
 		if ascend {
@@ -50,7 +49,7 @@ func (s *bedPages) groups() int {
 	if s.dtype != backend.KVInt8 {
 		return 0
 	}
-	return (s.layout.HeadDim + backend.KVGroup - 1) / backend.KVGroup
+	return (s.keys.HeadDim + backend.KVGroup - 1) / backend.KVGroup
 }
 
 // put stores the vector of a head.
@@ -70,7 +69,7 @@ func (s *bedPages) put(part, scales view, head, slot int, x []float32) {
 
 // floats reads the vector of a head that is stored in floats.
 func (s *bedPages) floats(part view, head, slot int) []float32 {
-	n := s.layout.HeadDim
+	n := s.keys.HeadDim
 	x := make([]float32, n)
 	line := s.line(part, n*part.elem.size(), head, slot)
 	quant.Row(x, &backend.Tensor{DType: dtypeOf(part.elem), Shape: []int{n}, Data: line}, 0)
@@ -79,7 +78,7 @@ func (s *bedPages) floats(part view, head, slot int) []float32 {
 
 // int8 reads the vector of a head with its scales.
 func (s *bedPages) int8(part, scales view, head, slot int) (q []int8, factors []float32) {
-	for _, c := range s.line(part, s.layout.HeadDim, head, slot) {
+	for _, c := range s.line(part, s.keys.HeadDim, head, slot) {
 		q = append(q, int8(c))
 	}
 	line := s.line(scales, 4*s.groups(), head, slot)

@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unsafe"
@@ -10,120 +11,6 @@ import (
 	"windrow/metal/emulator"
 	"windrow/metal/fakeobjc"
 )
-
-// Sequences take pages as they grow. Every slot of every part of every layer keeps its
-// bytes, and overlaps no other, of its own sequence or another.
-func TestPages(t *testing.T) {
-	for _, dt := range backend.KVTypes {
-		m := newHostMemory(1 << 30)
-		b := overMemory(m, Options{})
-		l := backend.KVLayout{Layers: 3, KVHeads: 3, HeadDim: 70, DType: dt, Slots: 700}
-		size := map[backend.KVType]int{backend.KVF32: 280, backend.KVBF16: 140, backend.KVF16: 140, backend.KVInt8: 70}[dt]
-		var list []*kv
-		for range 3 {
-			c, err := b.NewKV(l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, c.(*kv))
-		}
-		// slots calls f for the bytes of each head's vectors, and their scales.
-		slots := func(c *kv, f func(data []byte)) {
-			for i := range l.Layers {
-				y := c.layer(i, view{})
-				for j, v := range []view{y.k, y.v, y.kScales, y.vScales} {
-					n := size
-					if j >= 2 {
-						n = 8 // two groups
-						if v.buffer == nil {
-							continue
-						}
-					}
-					for slot := range len(c.pages) * pageSlots {
-						for h := range l.KVHeads {
-							f(m.bytes(v.at(int(c.pages[slot/pageSlots])*y.page+(h*pageSlots+slot%pageSlots)*n), n))
-						}
-					}
-				}
-			}
-		}
-		fill := func(c *kv, seed int) {
-			slots(c, func(data []byte) {
-				for i := range data {
-					data[i] = byte(seed)
-				}
-				seed += 7
-			})
-		}
-		check := func(c *kv, seed int) {
-			t.Helper()
-			slots(c, func(data []byte) {
-				if data[0] != byte(seed) || data[len(data)-1] != byte(seed) {
-					t.Fatalf("%v: a vector is lost", dt)
-				}
-				seed += 7
-			})
-		}
-		reserve := func(c *kv, to, pages int) {
-			t.Helper()
-			if err := c.reserve(to); err != nil {
-				t.Fatal(err)
-			}
-			if len(c.pages) != pages || c.Bytes() != int64(pages*c.plan.page) || c.Bytes() < int64(pages*pageSlots)*l.BytesPerToken() {
-				t.Errorf("%v: %d pages, %d bytes for %d slots; want %d pages", dt, len(c.pages), c.Bytes(), to, pages)
-			}
-		}
-		for _, step := range []struct{ to, pages int }{{1, 1}, {64, 1}, {65, 2}, {300, 5}, {10, 5}, {701, 11}, {5000, 11}} {
-			for i, c := range list[:2] {
-				reserve(c, step.to, step.pages)
-				fill(c, i)
-			}
-			for i, c := range list[:2] {
-				check(c, i)
-			}
-		}
-		pool := list[0].pool
-		if pool.pages < 22 || pool.pages > 27 || len(m.buffers) != 1 {
-			t.Errorf("%v: %d pages of which 22 are in use, %d buffers", dt, pool.pages, len(m.buffers))
-		}
-		held := pool.pages
-		list[0].Close()
-		list[0].Close()
-		reserve(list[2], 700, 11)
-		fill(list[2], 2)
-		check(list[1], 1)
-		if pool.pages != held || list[0].Bytes() != 0 {
-			t.Errorf("%v: %d pages after a sequence came for one that went, %d before", dt, pool.pages, held)
-		}
-		if err := b.Close(); err != nil || len(m.buffers) != 0 {
-			t.Errorf("%v: %d buffers after Close, error %v", dt, len(m.buffers), err)
-		}
-	}
-	b := overMemory(newHostMemory(1<<30), Options{})
-	if _, err := b.NewKV(backend.KVLayout{Layers: 1 << 10, KVHeads: 1 << 10, HeadDim: 1 << 10, DType: backend.KVF32, Slots: 1}); err == nil {
-		t.Error("a page of more than 4 GiB: want an error")
-	}
-}
-
-// A rotating storage has pages for its slots, not for all that went through it.
-func TestPagesOfRotatingStorage(t *testing.T) {
-	b := overMemory(newHostMemory(1<<30), Options{})
-	c, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 4, DType: backend.KVF32, Slots: 130, Window: 100, Keep: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for to, want := range map[int]int{64: 1, 65: 2, 129: 3, 10000: 3} {
-		if err := c.(*kv).reserve(to); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(c.(*kv).pages); got < want {
-			t.Errorf("%d pages for index %d, want %d", got, to-1, want)
-		}
-	}
-	if got := len(c.(*kv).pages); got != 3 {
-		t.Errorf("%d pages of 130 slots", got)
-	}
-}
 
 // What is in a region stays at its address while it grows; what it cannot have leaves
 // it as it was. It takes the memory of what was asked for, and gives it back.
@@ -181,32 +68,44 @@ func TestNoMemoryForPages(t *testing.T) {
 	fake := fakeobjc.Start(t, fakeobjc.Options{Memory: 4 << 20, Compile: fakeobjc.Emulated(emulator.Plain, 0)})
 	b := backendOn(t, fake)
 	b.arena.least = 1
-	f := compiled(t, b, short(t, b))
-	long := func(tokens, layers int) (backend.Values, error) {
-		kv, err := b.NewKV(backend.KVLayout{Layers: layers, KVHeads: 1, HeadDim: 16, DType: backend.KVBF16, Slots: 1000})
+	deep := func(layers int) *forward {
+		var all []int
+		for i := range layers {
+			all = append(all, i)
+		}
+		return compiled(t, b, short(t, b, all...))
+	}
+	f, other := deep(100), deep(550) // pages are 400 KiB and 2200 KiB
+	// behind runs rows of a new sequence behind some tokens, or says why it does not.
+	behind := func(f *forward, tokens, rows int) (v backend.Values, err error) {
+		t.Helper()
+		kv, err := b.NewStorage(backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16, Slots: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := backend.Values{Tokens: make([]int32, 1), Positions: make([]int32, 1), Spans: []backend.Span{{KV: kv, Base: tokens - 1, Rows: 1}}}
 		t.Cleanup(kv.Close)
-		return v, f.Start(t.Context(), v)
-	}
-	wait := func() {
-		t.Helper()
+		if err := kv.Reserve(tokens); err != nil {
+			return v, err
+		}
+		v = backend.Values{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []backend.Span{{Storage: kv, Base: tokens, Rows: rows}}}
+		if err := f.Start(t.Context(), v); err != nil {
+			return v, err
+		}
 		if _, err := f.Wait(); err != nil {
 			t.Fatal(err)
 		}
+		return v, nil
 	}
+	lacks := (*backend.MemoryError)(nil)
 	var list []backend.Values
-	for { // a page is 400 KiB
-		v, err := long(64, 100)
+	for {
+		v, err := behind(f, 0, 1)
 		if err != nil {
-			if !strings.Contains(err.Error(), "span 0: metal: ") || !strings.Contains(err.Error(), "for keys and values of 64 more tokens") {
+			if !errors.As(err, &lacks) || lacks.Span != 0 || lacks.Bytes != 400<<10 || lacks.Limit != 0 || lacks.Err == nil || !strings.HasPrefix(err.Error(), "metal: no memory for keys and values of sequence 0 of the batch: 409600 bytes: ") {
 				t.Errorf("error %v", err)
 			}
 			break
 		}
-		wait()
 		list = append(list, v)
 	}
 	if n := len(list); n < 2 || n > 8 {
@@ -214,41 +113,42 @@ func TestNoMemoryForPages(t *testing.T) {
 	}
 	if err := f.Start(t.Context(), list[0]); err != nil {
 		t.Errorf("a sequence that has its page: %v", err)
-	} else {
-		wait()
+	} else if _, err := f.Wait(); err != nil {
+		t.Error(err)
 	}
 	commits := fake.Count("commit")
-	if _, err := long(64*len(list)+65, 100); err == nil {
-		t.Error("more than all pages: want an error")
+	used, _ := b.Budget().Used()
+	if _, err := behind(f, 0, 64*len(list)+65); !errors.As(err, &lacks) || lacks.Span != 0 || lacks.Bytes != int64(len(list)+2)*400<<10 {
+		t.Errorf("more than all pages: %v", err)
+	}
+	if _, err := behind(f, 64*len(list)+65, 1); !errors.As(err, &lacks) || lacks.Span != -1 {
+		t.Errorf("more than all pages, reserved: %v", err)
 	}
 	if n := fake.Count("commit"); n != commits {
-		t.Errorf("%d commits of a forward that was refused", n-commits)
+		t.Errorf("%d commits of forwards that were refused", n-commits)
 	}
-	list[1].Spans[0].KV.Close()
-	if _, err := long(64, 100); err != nil {
+	if now, _ := b.Budget().Used(); now != used {
+		t.Errorf("%d bytes are taken after refusals, %d before", now, used)
+	}
+	list[1].Spans[0].Storage.Close()
+	if _, err := behind(f, 0, 1); err != nil {
 		t.Errorf("a page that was given back: %v", err)
-	} else {
-		wait()
 	}
-	if _, err := long(64, 550); err == nil {
-		t.Error("a page of another size: want an error")
+	if _, err := behind(other, 0, 1); !errors.As(err, &lacks) {
+		t.Errorf("a page of another size: %v", err)
 	}
-	for c := range b.kvs {
+	for c := range b.stored {
 		c.Close()
 	}
 	// Seven pages have room where the five are given back first.
-	if _, err := long(64*7, 100); err != nil {
+	if _, err := behind(f, 64*7-1, 1); err != nil {
 		t.Errorf("more pages than there are, when nobody has one: %v", err)
-	} else {
-		wait()
 	}
-	for c := range b.kvs {
+	for c := range b.stored {
 		c.Close()
 	}
-	if _, err := long(64, 550); err != nil {
+	if _, err := behind(other, 0, 1); err != nil {
 		t.Errorf("a page of another size, when nobody has one: %v", err)
-	} else {
-		wait()
 	}
 	some := 0
 	for _, p := range b.pools {
@@ -256,5 +156,35 @@ func TestNoMemoryForPages(t *testing.T) {
 	}
 	if some != 1 {
 		t.Errorf("%d pools have memory, want that of the last sequence alone", some)
+	}
+}
+
+// The pool does not grow to more pages than the budget has, neither ahead of what is
+// asked for nor for what is refused.
+func TestPoolKeepsToBudget(t *testing.T) {
+	b := overMemory(newHostMemory(1<<30), Options{})
+	l := backend.KeysLayout(2, 1, 16, backend.KVBF16, 4000)
+	b.Budget().Limit(9*l.Keys().PageBytes() + 5)
+	made, err := b.NewStorage(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, lacks := made.(*storage), (*backend.MemoryError)(nil)
+	if err := c.Reserve(20 * pageSlots); !errors.As(err, &lacks) || c.Bytes() != 0 {
+		t.Errorf("twenty pages of nine: %v, %d bytes are held", err, c.Bytes())
+	}
+	if n := c.pool.pages; n > 9 {
+		t.Errorf("%d pages for what was refused", n)
+	}
+	for i := range 9 {
+		if err := c.Reserve(i*pageSlots + 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := c.pool.pages; n != 9 {
+		t.Errorf("%d pages of a budget of nine", n)
+	}
+	if err := c.Writable(9*pageSlots, 9*pageSlots+1); !errors.As(err, &lacks) || lacks.Limit == 0 {
+		t.Errorf("a tenth page of nine: %v", err)
 	}
 }

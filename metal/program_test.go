@@ -69,21 +69,27 @@ func compiled(t *testing.T, b *Backend, p *backend.Program) *forward {
 	return f.(*forward)
 }
 
-// short is a program of a layer of 32, whose vocabulary is 40.
-func short(t *testing.T, b *Backend) *backend.Program {
+// short is a program of a layer of 32, or of one at each of those places, whose
+// vocabulary is 40.
+func short(t *testing.T, b *Backend, layers ...int) *backend.Program {
 	t.Helper()
 	p := new(backend.Program)
 	x, h, q, k, v, a := p.Buffer(32), p.Buffer(32), p.Buffer(32), p.Buffer(16), p.Buffer(16), p.Buffer(32)
 	table := testMatrix(t, b, backend.BF16, 40, 32)
 	p.Embed(x, table.Weight)
 	p.Tap(x)
-	p.RMSNorm(h, x, testVector(t, b, 32), 1e-6)
-	p.Project([]backend.Buffer{q, k, v}, h, []backend.Linear{
-		testMatrix(t, b, backend.BF16, 32, 32), testMatrix(t, b, backend.BF16, 16, 32), testMatrix(t, b, backend.BF16, 16, 32),
-	})
-	p.RotateStore(q, k, v, backend.Heads{KVHeads: 1, HeadDim: 16, Rotation: testRotation(t, b, 16, 5000)}, 0)
-	p.Attend(a, q, 0, 0.25)
-	p.ProjectAdd(x, a, testMatrix(t, b, backend.BF16, 32, 32))
+	if len(layers) == 0 {
+		layers = []int{0}
+	}
+	norm, rotation, square := testVector(t, b, 32), testRotation(t, b, 16, 5000), testMatrix(t, b, backend.BF16, 32, 32)
+	all := []backend.Linear{square, testMatrix(t, b, backend.BF16, 16, 32), testMatrix(t, b, backend.BF16, 16, 32)}
+	for _, layer := range layers {
+		p.RMSNorm(h, x, norm, 1e-6)
+		p.Project([]backend.Buffer{q, k, v}, h, all)
+		p.RotateStore(q, k, v, backend.Heads{KVHeads: 1, HeadDim: 16, Rotation: rotation}, layer)
+		p.Attend(a, q, layer, 0.25)
+		p.ProjectAdd(x, a, square)
+	}
 	p.TapNormed(x, h, testVector(t, b, 32), 1e-6)
 	p.Head(x, testVector(t, b, 32), 1e-6, table.Weight, backend.NoBars)
 	return p
@@ -92,12 +98,12 @@ func short(t *testing.T, b *Backend) *backend.Program {
 // shortValues are those of rows of a new sequence, from a position on.
 func shortValues(t *testing.T, b *Backend, rows, position int) backend.Values {
 	t.Helper()
-	kv, err := b.NewKV(backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: 16, DType: backend.KVBF16, Slots: 2000})
+	kv, err := b.NewStorage(backend.KeysLayout(1, 1, 16, backend.KVBF16, 2000))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(kv.Close)
-	v := backend.Values{Spans: []backend.Span{{KV: kv, Rows: rows}}}
+	v := backend.Values{Spans: []backend.Span{{Storage: kv, Rows: rows}}}
 	for i := range rows {
 		v.Tokens, v.Positions = append(v.Tokens, int32(i*7%40)), append(v.Positions, int32(position+i))
 		v.Want = append(v.Want, backend.Wanted{Row: int32(i), TopK: 1, Logits: i%2 == 1})

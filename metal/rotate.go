@@ -36,8 +36,7 @@ func (kv kvView) name() string {
 
 // lineBytes is what the vector of one head at one slot takes, scales included.
 func (kv kvView) lineBytes(headDim int) int {
-	l := backend.KVLayout{Layers: 1, KVHeads: 1, HeadDim: headDim, DType: kv.dtype}
-	return int(l.BytesPerToken() / 2)
+	return backend.Keys{HeadDim: headDim, DType: kv.dtype}.RowBytes()
 }
 
 // rotateParams is rotate.metal's RotateParams.

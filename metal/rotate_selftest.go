@@ -125,7 +125,8 @@ func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
 // check runs the case in one element type of rotated queries and one of keys
 // and values. All storage is compared with what is to be in it.
 func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
-	layout := backend.KVLayout{KVHeads: t.kvHeads, HeadDim: t.dim, DType: kv.dtype, Slots: t.slots, Window: t.window, Keep: t.keep}
+	layout := backend.KeysLayout(2, t.kvHeads, t.dim, kv.dtype, t.slots)
+	layout.Window, layout.Keep = t.window, t.keep
 	pages := b.pages(layout, min(t.base+t.rows, t.slots), false)
 	r := rotation{
 		eps: rotateEps, angles: b.floats(t.angles), positions: b.words(t.positions),

@@ -34,11 +34,11 @@ type run struct {
 	results []backend.Result
 }
 
-// span is a backend.Span whose storage is a kv.
+// span is a backend.Span of this backend's storage.
 type span struct {
-	kv                *kv
+	storage           *storage
 	base, first, rows int
-	table             view // of the pages of kv
+	table             view // of the storage's pages
 }
 
 // begin takes all that a forward needs. Nothing runs on the device now.
@@ -46,11 +46,11 @@ func (r *run) begin(f *forward, v *backend.Values) error {
 	*r = run{f: f, rows: len(v.Tokens), spans: r.spans[:0], places: r.places[:0], dst: r.dst[:0], src: r.src[:0], tap: v.Tap, want: v.Want}
 	r.decode = r.rows <= invariantRows
 	now := variant{tapped: v.Tap != nil, head: len(v.Want) > 0}
-	if f.program.Layers() > 0 {
+	if len(f.program.Stores()) > 0 {
 		if err := r.takeSpans(v.Spans); err != nil {
 			return err
 		}
-		now.kvF32 = v.Spans[0].KV.Layout().DType == backend.KVF32
+		now.kvF32 = v.Spans[0].Storage.Layout().DType == backend.KVF32
 	}
 	r.plan = f.planFor(now)
 	for t := range f.tables {
@@ -68,15 +68,17 @@ func (r *run) begin(f *forward, v *backend.Values) error {
 func (r *run) takeSpans(spans []backend.Span) error {
 	r.decode = true
 	for i, s := range spans {
-		c, ok := s.KV.(*kv)
-		if !ok || !c.open || c.b != r.f.b {
-			return fmt.Errorf("metal: span %d has no open kv of this backend", i)
-		}
-		if err := c.reserve(s.Base + s.Rows); err != nil {
-			return fmt.Errorf("span %d: %w", i, err)
+		c, ok := s.Storage.(*storage)
+		if !ok || !c.Open() || c.b != r.f.b {
+			return fmt.Errorf("metal: span %d has no open storage of this backend", i)
 		}
 		r.decode = r.decode && s.Rows <= invariantRows
-		r.spans = append(r.spans, span{kv: c, base: s.Base, first: s.First, rows: s.Rows})
+		r.spans = append(r.spans, span{storage: c, base: s.Base, first: s.First, rows: s.Rows})
+	}
+	for i, s := range r.spans {
+		if err := s.storage.Writable(s.base, s.base+s.rows); err != nil {
+			return fmt.Errorf("metal: %w", backend.InSpan(i, err))
+		}
 	}
 	return nil
 }
@@ -96,7 +98,7 @@ func (r *run) takePlaces() (err error) {
 	most := 0
 	if r.decode && r.f.heads > 0 {
 		for _, s := range r.spans {
-			most = max(most, attendScratch(s.rows, r.f.heads, s.kv.layout.HeadDim, s.base+s.rows))
+			most = max(most, attendScratch(s.rows, r.f.heads, s.storage.keys.HeadDim, s.base+s.rows))
 		}
 	}
 	if most > 0 {
@@ -122,7 +124,7 @@ func (r *run) say(v *backend.Values) error {
 	wanted := b.stage(rows)
 	tables := make([]int, len(r.spans))
 	for i, s := range r.spans {
-		tables[i] = b.stage(s.kv.pages)
+		tables[i] = b.stage(s.storage.table(s.base + s.rows))
 	}
 	if err := b.sayStaged(); err != nil {
 		return err

@@ -15,8 +15,9 @@ if [ -z "$qemu" ]; then
 fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-for pkg in cpu quant rope; do
-	GOOS=linux GOARCH=arm64 $GO test -c -o "$dir/$pkg.test" ./$pkg
+for pkg in cpu cpu/kernels quant rope; do
+	test=$dir/$(basename "$pkg").test
+	GOOS=linux GOARCH=arm64 $GO test -c -o "$test" ./$pkg
 	echo "arm64: $pkg under qemu"
-	(cd "$pkg" && $PARTS gotest $GO tool test2json -p "windrow/$pkg" "$qemu" "$dir/$pkg.test" -test.v=test2json -test.short -test.timeout 20m)
+	(cd "$pkg" && $PARTS gotest $GO tool test2json -p "windrow/$pkg" "$qemu" "$test" -test.v=test2json -test.short -test.timeout 20m)
 done

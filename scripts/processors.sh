@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the binary and the cpu package's tests as processors that this machine
+# Runs the binary and the tests of cpu and cpu/kernels as processors that this machine
 # is not, under qemu-user: each works, or says in one line what it lacks and
 # ends with 1. An instruction that the processor lacks is a SIGILL there.
 set -eu
@@ -20,6 +20,7 @@ trap 'rm -rf "$dir"' EXIT
 export WINDROW_CACHE=off
 $GO build -o "$dir/windrow" ./cmd/windrow
 $GO test -c -o "$dir/cpu.test" ./cpu
+$GO test -c -o "$dir/kernels.test" ./cpu/kernels
 question="A hall has 5 rows with 9 chairs in each row. How many chairs are there?"
 answer=$("$dir/windrow" generate --backend cpu --mode verified --window 4 -n 8 "$question")
 
@@ -38,8 +39,10 @@ run() { # NAME QEMU-CPU TABLE: the table that it should choose
 	code=0
 	"$qemu" -cpu "$2" "$dir/windrow" generate --backend cpu --kernels amx hi >"$dir/out" 2>"$dir/err" || code=$?
 	[ $code = 1 ] && [ "$(grep -vc '^qemu' "$dir/err")" = 1 ] && grep -q 'lacks' "$dir/err" || { echo "$1: --kernels amx ended with $code"; cat "$dir/err"; exit 1; }
-	(cd cpu && $PARTS gotest $GO tool test2json -p "windrow/cpu as $1" "$qemu" -cpu "$2" "$dir/cpu.test" -test.v=test2json -test.short -test.timeout 20m -test.skip "$skip" 2>"$dir/err") || {
-		cat "$dir/err"; exit 1; }
+	for pkg in cpu cpu/kernels; do
+		(cd $pkg && $PARTS gotest $GO tool test2json -p "windrow/$pkg as $1" "$qemu" -cpu "$2" "$dir/$(basename $pkg).test" -test.v=test2json -test.short -test.timeout 20m -test.skip "$skip" 2>"$dir/err") || {
+			cat "$dir/err"; exit 1; }
+	done
 }
 run Nehalem Nehalem go-f32
 run "Haswell without FMA and F16C" Haswell,-fma,-f16c go-f32

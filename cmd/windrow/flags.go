@@ -124,7 +124,8 @@ func measurements() engine.Measurements {
 }
 
 // parseMachine reads the flags that choose the machine and what is fixed for an
-// open model.
+// open model. Where the advice takes two flags it checks them itself, else
+// engine.Options does.
 func parseMachine(c *cli.Context) (engine.Options, error) {
 	o := engine.Options{
 		Backend: c.String("backend"), GPUs: c.Int("tensor-parallel-size"), Threads: c.Int("threads"), Kernels: c.String("kernels"),
@@ -137,7 +138,11 @@ func parseMachine(c *cli.Context) (engine.Options, error) {
 	case gpu && o.Kernels != "":
 		return o, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", o.Kernels, o.Backend)
 	case o.GPUs < 1:
-		return o, usagef("--tensor-parallel-size %d: want 1 or more", o.GPUs)
+		return o, usagef("--tensor-parallel-size %d: want 1 to %d", o.GPUs, engine.MaxGPUs)
+	case o.GPUs > 1 && (o.Backend == engine.CPU || o.Backend == engine.Metal || o.Kernels != ""):
+		return o, usagef("--tensor-parallel-size %d: shares a model among NVIDIA GPUs, want --backend cuda", o.GPUs)
+	case o.KVWindow < 0 || o.KVKeep < 0 || o.KVWindow > 0 && o.KVKeep >= o.KVWindow:
+		return o, usagef("--kv-window %d --kv-keep %d: want 0 ≤ keep < window", o.KVWindow, o.KVKeep)
 	}
 	if name := c.String("kv-dtype"); name != "" {
 		kv, err := backend.ParseKVType(name)

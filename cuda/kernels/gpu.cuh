@@ -32,8 +32,7 @@ struct Step {
   u32 rows, spans, wanted, top;
   i32 limit, except;
   u32 pad[2];
-  const u32 *tokens;
-  const float *cos, *sin;
+  const u32 *tokens, *positions;
   const u32 *span_of;
   const Span *span;
   const u64 *pages;

@@ -7,8 +7,12 @@ enum { KV_F32 = 1, KV_BF16 = 2, KV_INT8 = 3 };
 
 static constexpr u32 WARPS = 8;
 
-// A lane holds up to 4 runs of N pairs: elements i and i + dim/2 of the head.
-// N is 2 where half a head is an even number of elements, so that the lane
+// Rows of a table of angles that lie in a block of their own: cosines, then sines.
+static constexpr u32 POSITIONS = 256;
+
+// A lane holds up to 4 runs of N pairs of elements of the head. The first pairs of a
+// head are rotated: elements i and i + pairs, which lie dim/2 apart where all are.
+// N is 2 where half a head and its rotated pairs are even numbers, so that the lane
 // reads and writes 8 bytes at a time.
 template <int N> struct Run { float v[N]; };
 template <> struct alignas(8) Run<2> { float v[2]; };
@@ -21,18 +25,22 @@ template <> struct alignas(2) Small<2> { u8 v[2]; };
 
 template <int N> struct Head {
   Run<N> lo[4 / N], hi[4 / N]; // 32 lanes · 4 pairs reach a head dimension of 256
-  u32 half, lane;
+  u32 half, pairs, lane;
 };
 
 // place: the lane's first pair of run j.
 template <int N> DEV u32 place(const Head<N> &x, u32 j) { return (j * 32 + x.lane) * N; }
 
+// low, high: the elements of a pair.
+template <int N> DEV u32 low(const Head<N> &x, u32 pair) { return pair < x.pairs ? pair : pair + x.pairs; }
+template <int N> DEV u32 high(const Head<N> &x, u32 pair) { return pair < x.pairs ? pair + x.pairs : pair + x.half; }
+
 template <int N> DEV void load(Head<N> &x, const float *from) {
   UNROLL for (u32 j = 0; j < 4 / N; j++) {
     const u32 e = place(x, j);
     if (e < x.half) {
-      x.lo[j] = *(const Run<N> *)(from + e);
-      x.hi[j] = *(const Run<N> *)(from + x.half + e);
+      x.lo[j] = *(const Run<N> *)(from + low(x, e));
+      x.hi[j] = *(const Run<N> *)(from + high(x, e));
     } else {
       UNROLL for (int i = 0; i < N; i++) x.lo[j].v[i] = x.hi[j].v[i] = 0;
     }
@@ -48,7 +56,7 @@ template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
   UNROLL for (u32 j = 0; j < 4 / N; j++) {
     const u32 e = place(x, j);
     if (e >= x.half) continue;
-    const Run<N> a = *(const Run<N> *)(weight + e), b = *(const Run<N> *)(weight + x.half + e);
+    const Run<N> a = *(const Run<N> *)(weight + low(x, e)), b = *(const Run<N> *)(weight + high(x, e));
     UNROLL for (int i = 0; i < N; i++) {
       x.lo[j].v[i] *= inverse * a.v[i];
       x.hi[j].v[i] *= inverse * b.v[i];
@@ -59,7 +67,7 @@ template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
 template <int N> DEV void rotate(Head<N> &x, const float *cos, const float *sin) {
   UNROLL for (u32 j = 0; j < 4 / N; j++) {
     const u32 e = place(x, j);
-    if (e >= x.half) continue;
+    if (e >= x.pairs) continue;
     const Run<N> c = *(const Run<N> *)(cos + e), s = *(const Run<N> *)(sin + e);
     UNROLL for (int i = 0; i < N; i++) {
       const float a = x.lo[j].v[i], b = x.hi[j].v[i];
@@ -73,8 +81,8 @@ template <int N> DEV void store_f32(const Head<N> &x, float *to) {
   UNROLL for (u32 j = 0; j < 4 / N; j++) {
     const u32 e = place(x, j);
     if (e >= x.half) continue;
-    *(Run<N> *)(to + e) = x.lo[j];
-    *(Run<N> *)(to + x.half + e) = x.hi[j];
+    *(Run<N> *)(to + low(x, e)) = x.lo[j];
+    *(Run<N> *)(to + high(x, e)) = x.hi[j];
   }
 }
 
@@ -87,8 +95,8 @@ template <int N> DEV void store_bf16(const Head<N> &x, u16 *to) {
       a.v[i] = (u16)pack_bf16(x.lo[j].v[i], 0);
       b.v[i] = (u16)pack_bf16(x.hi[j].v[i], 0);
     }
-    *(Narrow<N> *)(to + e) = a;
-    *(Narrow<N> *)(to + x.half + e) = b;
+    *(Narrow<N> *)(to + low(x, e)) = a;
+    *(Narrow<N> *)(to + high(x, e)) = b;
   }
 }
 
@@ -99,22 +107,22 @@ template <int N> DEV void put_int8(u8 *to, const Run<N> &r, float inverse) {
 }
 
 // store_int8: quant.Int8 of each group of 64 elements; scales has one f32 a
-// group. With N = 2 a run never crosses a group, since half is even.
+// group. With N = 2 a run never crosses a group, since half and pairs are even.
 template <int N> DEV void store_int8(const Head<N> &x, u8 *to, float *scales) {
   for (u32 g = 0; g * 64 < 2 * x.half; g++) {
     float peak = 0;
     UNROLL for (u32 j = 0; j < 4 / N; j++) {
       const u32 e = place(x, j);
       UNROLL for (int i = 0; i < N; i++) {
-        if (e < x.half && e / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.lo[j].v[i]));
-        if (e < x.half && (e + x.half) / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.hi[j].v[i]));
+        if (e < x.half && low(x, e) / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.lo[j].v[i]));
+        if (e < x.half && high(x, e) / 64 == g) peak = __builtin_fmaxf(peak, __builtin_fabsf(x.hi[j].v[i]));
       }
     }
     const float scale = warp_max(peak) / 127, inverse = scale == 0 ? 0 : 1 / scale;
     UNROLL for (u32 j = 0; j < 4 / N; j++) {
       const u32 e = place(x, j);
-      if (e < x.half && e / 64 == g) put_int8<N>(to + e, x.lo[j], inverse);
-      if (e < x.half && (e + x.half) / 64 == g) put_int8<N>(to + x.half + e, x.hi[j], inverse);
+      if (e < x.half && low(x, e) / 64 == g) put_int8<N>(to + low(x, e), x.lo[j], inverse);
+      if (e < x.half && high(x, e) / 64 == g) put_int8<N>(to + high(x, e), x.hi[j], inverse);
     }
     if (x.lane == 0) scales[g] = scale;
   }
@@ -128,14 +136,16 @@ DEV u32 slot_of(const Span &s, u32 index) {
 
 template <int N>
 DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
-                    const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
+                    const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
   launch_dependents();
   const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads;
   u32 h = item % heads;
   if (row >= step->rows) return;
-  const float *cos = step->cos + row * (dim / 2), *sin = step->sin + row * (dim / 2);
+  const u32 position = step->positions[row];
+  const float *cos = (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, *sin = cos + pairs;
   Head<N> x;
   x.half = dim / 2;
+  x.pairs = pairs;
   x.lane = tid() % 32;
   dependency_wait();
   if (h < q_heads) {
@@ -173,12 +183,13 @@ DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep
 
 // q [rows, q_heads·dim] is normed, rotated, and written to q16 as bf16 (unless
 // null) and back (if keep_q). k and v [rows, kv_heads·dim] go to the KV pages
-// of the layer. The norms' weights [dim] may be null. rotate_store_odd takes
-// the head dimensions that 4 does not divide.
+// of the layer. The norms' weights [dim] may be null. angles are the addresses of
+// blocks of a table, [POSITIONS, 2·pairs]. rotate_store_odd takes the head dimensions
+// that 4 does not divide, and odd numbers of pairs.
 #define ROTATE_STORE(name, n)                                                                                                                         \
   KERNEL(WARPS * 32) void name(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps, \
-                               const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {                                          \
-    rotate_row<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, layer, q_heads, kv_heads, dim, type);                                           \
+                               const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {            \
+    rotate_row<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, angles, pairs, layer, q_heads, kv_heads, dim, type);                            \
   }                                                                                                                                                  \
   REGISTER(name)
 ROTATE_STORE(rotate_store, 2)

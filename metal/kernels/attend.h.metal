@@ -34,7 +34,7 @@ constant constexpr uint scale_group = 64;
 struct AttendParams {
   uint base, rows;                    // index of the span's first row; rows
   uint heads, group, dim;             // query heads; those that share a KV head; head dim
-  uint slots, window, keep;           // backend.KVLayout
+  uint slots, window, keep;           // backend.Layout
   uint page, scale_page;              // elements, and scales, from page to page
   uint blocks;                        // of 8 query vectors in a threadgroup: 1, 2, 4 or 8
   uint parts;                         // of the context; 1 where it is not split

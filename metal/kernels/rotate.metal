@@ -11,7 +11,7 @@ struct RotateParams {
   float eps;
 };
 
-// slot_of is backend.KVLayout.Slot.
+// slot_of is backend.Layout.Slot.
 inline uint slot_of(constant RotateParams& p, uint index) {
   if (p.window == 0 || index < p.keep) return index;
   return p.keep + (index - p.keep) % (p.slots - p.keep);

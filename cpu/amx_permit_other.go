@@ -1,6 +1,0 @@
-//go:build amd64 && !linux
-
-package cpu
-
-// permitTiles: how other systems grant the tile registers is not known here.
-func permitTiles() bool { return false }

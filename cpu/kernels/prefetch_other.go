@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package kernels
+
+// Prefetch is left to the hardware.
+func Prefetch([]byte) {}

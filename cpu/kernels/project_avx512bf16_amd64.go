@@ -1,0 +1,171 @@
+package kernels
+
+import (
+	"unsafe"
+
+	"windrow/backend"
+)
+
+// bf16Projector multiplies bf16 weights with activations rounded to bf16 by
+// VDPBF16PS, which adds two products to each of 16 sums.
+//
+// Each output of each row is one register of 16 sums, over the steps of 32
+// elements in ascending order, and one fixed tree over them at the end. Between
+// K blocks the register goes through memory in full. So the bits depend on
+// neither the row count nor the split of the outputs.
+//
+// The instruction's arithmetic: denormals taken and given as 0, and an odd
+// element's product added before the even one's, each addition rounded to f32.
+type bf16Projector struct{}
+
+const (
+	// dotStep is the elements of a step; dotOuts and dotRows the outputs and
+	// rows of a register tile: 24 of 32 registers hold sums.
+	dotStep, dotOuts, dotRows = 32, 4, 6
+	// dotBlock is the steps of a K block: 6 rows × 1024 elements of activations
+	// and 4 rows of weights, 20 KB, stay in L1.
+	dotBlock = 32
+	// dotWhole is the most rows that go without K blocks.
+	dotWhole = 24
+)
+
+// dotCall is what the assembly works through: blocks of four outputs.
+// Offsets are in bytes, and named in project_avx512bf16_amd64.s.
+type dotCall struct {
+	w      unsafe.Pointer
+	stride int
+	ahead  int    // from w to what is prefetched
+	others [3]int // from w to the second to fourth row
+	x      [dotRows]unsafe.Pointer
+	acc    unsafe.Pointer // saved sums, 4·rows registers a block
+	y      unsafe.Pointer
+	ldy    int
+	mask   int // of the four outputs
+	steps  int
+	blocks int
+	resume int
+	finish int
+	move   int // of what is prefetched, from block to block
+}
+
+//go:noescape
+func packBF16(dst *uint16, x *float32, steps int)
+
+//go:noescape
+func dotsAlone(d *dotCall)
+
+//go:noescape
+func dots2(d *dotCall)
+
+//go:noescape
+func dots3(d *dotCall)
+
+//go:noescape
+func dots4(d *dotCall)
+
+//go:noescape
+func dots5(d *dotCall)
+
+//go:noescape
+func dots6(d *dotCall)
+
+func (bf16Projector) Name() string { return "avx512-bf16" }
+
+func (bf16Projector) Takes(dt backend.DType, in int) bool {
+	return dt == backend.BF16 && in > 0 && in%dotStep == 0
+}
+
+func (bf16Projector) PackSize(rows, in int) (int, int) { return 0, rows * in }
+func (bf16Projector) PackRows() int                    { return 8 }
+
+func (bf16Projector) Chunk(rows, in int) int { return 64 }
+
+// Pack rounds to bf16, row after row.
+func (bf16Projector) Pack(p *Packed, x []float32, r0, r1 int) {
+	if n := (r1 - r0) * p.in; n > 0 {
+		dst, src := p.b16[r0*p.in:r1*p.in], x[r0*p.in:r1*p.in]
+		packBF16(&dst[0], &src[0], n/dotStep)
+	}
+}
+
+func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch) {
+	outs, stride, steps := o1-o0, 2*w.in, w.in/dotStep
+	if outs <= 0 || p.Rows <= 0 {
+		return
+	}
+	a := w.data[o0*stride : o1*stride]
+	_ = y[(p.Rows-1)*ldy+outs-1]
+	d := dotCall{stride: stride, others: [3]int{stride, 2 * stride, 3 * stride}, ldy: 4 * ldy}
+	full := outs / dotOuts
+	if p.Rows > dotWhole {
+		d.acc = unsafe.Pointer(&Grown(&s.project, (full+1)*dotOuts*dotRows*16)[0])
+	}
+	acc := d.acc
+	// Even parts: 8 rows are 4 + 4, not 6 + 2, and no part of several is one row.
+	parts := (p.Rows + dotRows - 1) / dotRows
+	for i := range parts {
+		r0, r1 := i*p.Rows/parts, (i+1)*p.Rows/parts
+		d.resume = 0
+		// The first part brings the weights from memory, in the order of the
+		// file; the bits do not depend on the block.
+		block := steps
+		if acc != nil && i > 0 {
+			block = dotBlock
+		}
+		for k := 0; k < steps; k += block {
+			d.steps = min(block, steps-k)
+			d.finish = 0
+			if k+d.steps == steps {
+				d.finish = 1
+			}
+			for r := r0; r < r1; r++ {
+				d.x[r-r0] = unsafe.Pointer(&p.b16[r*w.in+k*dotStep])
+			}
+			d.acc = acc
+			if full > 0 {
+				d.w, d.y = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&y[r0*ldy])
+				d.blocks, d.mask = full, 15
+				d.others = [3]int{stride, 2 * stride, 3 * stride}
+				d.ahead, d.move = 4*stride, 4*stride
+				if block < steps {
+					// A K block's next weights are not in one piece, and in L2:
+					// prefetch what is there.
+					d.ahead, d.move = int(uintptr(d.x[0])-uintptr(d.w)), 0
+				}
+				pr.dots(&d, r1-r0)
+			}
+			if rest := outs - full*dotOuts; rest > 0 {
+				// Rows of weights that are not there are the last one again.
+				d.w, d.y = unsafe.Pointer(&a[full*dotOuts*stride+64*k]), unsafe.Pointer(&y[r0*ldy+full*dotOuts])
+				if acc != nil {
+					d.acc = unsafe.Add(acc, full*(r1-r0)*dotOuts*64)
+				}
+				d.blocks, d.mask = 1, 1<<rest-1
+				d.others = [3]int{min(1, rest-1) * stride, min(2, rest-1) * stride, (rest - 1) * stride}
+				d.ahead = 0
+				pr.dots(&d, r1-r0)
+			}
+			d.resume = 1
+		}
+	}
+}
+
+// dots runs the kernel for that many rows. One row comes alone, with all its
+// steps: its kernel reads the weights in the order of the file, which Zen's
+// prefetchers want.
+func (bf16Projector) dots(d *dotCall, rows int) {
+	switch rows {
+	case 1:
+		dotsAlone(d)
+	case 2:
+		dots2(d)
+	case 3:
+		dots3(d)
+	case 4:
+		dots4(d)
+	case 5:
+		dots5(d)
+	default:
+		dots6(d)
+	}
+}

@@ -1,0 +1,465 @@
+#include "textflag.h"
+#include "tiles_amx_amd64.h"
+
+// Offsets in dotCall.
+#define W       0
+#define STRIDE  8
+#define WNEXT   16
+#define W1      24
+#define W2      32
+#define W3      40
+#define X       48
+#define ACC     96
+#define Y       104
+#define LDY     112
+#define MASK    120
+#define STEPS   128
+#define BLOCKS  136
+#define RESUME  144
+#define FINISH  152
+#define WMOVE   160
+
+// Accumulators: row r has Z(4r)..Z(4r+3), one for each of four outputs. Z24..Z27
+// are the weights, Z28 the activations.
+
+#define STEPROW(x, a0, a1, a2, a3) \
+	VMOVUPS (x)(AX*1), Z28; \
+	VDPBF16PS(28, 24, a0); \
+	VDPBF16PS(28, 25, a1); \
+	VDPBF16PS(28, 26, a2); \
+	VDPBF16PS(28, 27, a3)
+
+// A step: 32 elements of four rows of weights, and a line each of the four
+// that come next, in the order of the file (DX).
+#define STEPWEIGHTS \
+	VMOVUPS (BX)(AX*1), Z24; \
+	VMOVUPS (CX)(AX*1), Z25; \
+	VMOVUPS (SI)(AX*1), Z26; \
+	VMOVUPS (DI)(AX*1), Z27; \
+	PREFETCHT0 0(DX)(AX*4); \
+	PREFETCHT0 64(DX)(AX*4); \
+	PREFETCHT0 128(DX)(AX*4); \
+	PREFETCHT0 192(DX)(AX*4)
+
+#define ZERO4(a, b, c, d) \
+	VPXORQ a, a, a; \
+	VPXORQ b, b, b; \
+	VPXORQ c, c, c; \
+	VPXORQ d, d, d
+
+#define LOAD4(r, a, b, c, d) \
+	VMOVUPS (256*r+0)(R14), a; \
+	VMOVUPS (256*r+64)(R14), b; \
+	VMOVUPS (256*r+128)(R14), c; \
+	VMOVUPS (256*r+192)(R14), d
+
+#define SAVE4(r, a, b, c, d) \
+	VMOVUPS a, (256*r+0)(R14); \
+	VMOVUPS b, (256*r+64)(R14); \
+	VMOVUPS c, (256*r+128)(R14); \
+	VMOVUPS d, (256*r+192)(R14)
+
+// SUM4 adds the 16 lanes of four accumulators, in one fixed tree for each, and
+// stores the four sums at BX, masked.
+#define SUM4(a, b, c, d) \
+	VUNPCKLPS b, a, Z24; \
+	VUNPCKHPS b, a, Z25; \
+	VADDPS Z25, Z24, Z24; \
+	VUNPCKLPS d, c, Z26; \
+	VUNPCKHPS d, c, Z27; \
+	VADDPS Z27, Z26, Z26; \
+	VUNPCKLPD Z26, Z24, Z25; \
+	VUNPCKHPD Z26, Z24, Z27; \
+	VADDPS Z27, Z25, Z24; \
+	VEXTRACTF64X4 $1, Z24, Y25; \
+	VADDPS Y25, Y24, Y24; \
+	VEXTRACTF32X4 $1, Y24, X25; \
+	VADDPS X25, X24, X24; \
+	VMOVUPS X24, K1, (BX); \
+	ADDQ CX, BX
+
+// BEGIN takes what the blocks move along into the frame: the caller's pointers
+// stay as they are, for the garbage collector.
+#define BEGIN \
+	MOVQ  d+0(FP), R15; \
+	MOVQ  MASK(R15), AX; \
+	KMOVW AX, K1; \
+	MOVQ  W(R15), AX; \
+	MOVQ  AX, w-8(SP); \
+	ADDQ  WNEXT(R15), AX; \
+	MOVQ  AX, next-40(SP); \
+	MOVQ  ACC(R15), AX; \
+	MOVQ  AX, acc-16(SP); \
+	MOVQ  Y(R15), AX; \
+	MOVQ  AX, y-24(SP); \
+	MOVQ  BLOCKS(R15), AX; \
+	MOVQ  AX, blocks-32(SP)
+
+// BLOCK opens a block of four outputs: its rows of weights in BX, CX, SI, DI,
+// what to prefetch in DX, and its accumulators in R14.
+#define BLOCK \
+	MOVQ w-8(SP), BX; \
+	MOVQ W1(R15), CX; \
+	ADDQ BX, CX; \
+	MOVQ W2(R15), SI; \
+	ADDQ BX, SI; \
+	MOVQ W3(R15), DI; \
+	ADDQ BX, DI; \
+	MOVQ next-40(SP), DX; \
+	MOVQ acc-16(SP), R14; \
+	XORQ AX, AX
+
+// NEXT goes on to the next four outputs.
+#define NEXT(rows, again) \
+	ADDQ $(256*rows), acc-16(SP); \
+	MOVQ STRIDE(R15), BX; \
+	SHLQ $2, BX; \
+	ADDQ BX, w-8(SP); \
+	MOVQ WMOVE(R15), BX; \
+	ADDQ BX, next-40(SP); \
+	ADDQ $16, y-24(SP); \
+	DECQ blocks-32(SP); \
+	JNZ  again
+
+// func packBF16(dst *uint16, x *float32, steps int)
+TEXT ·packBF16(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ steps+16(FP), CX
+
+packAgain:
+	VMOVUPS 0(SI), Z0
+	VMOVUPS 64(SI), Z1
+	VCVTNE2PS2BF16(0, 1, 2)
+	VMOVUPS Z2, (DI)
+	ADDQ $128, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  packAgain
+	VZEROUPPER
+	RET
+
+// func dotsAlone(d *dotCall)
+//
+// One row of activations; the four rows of weights one after the other, as
+// they lie in memory, each with its prefetch 2 KiB ahead.
+#define ROWALONE(w, acc, again) \
+	XORQ AX, AX; \
+again: \
+	VMOVUPS (w)(AX*1), Z24; \
+	PREFETCHT0 2048(w)(AX*1); \
+	VMOVUPS (R8)(AX*1), Z28; \
+	VDPBF16PS(28, 24, acc); \
+	ADDQ $64, AX; \
+	CMPQ AX, R9; \
+	JB again
+
+TEXT ·dotsAlone(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  X(R15), R8
+	MOVQ  STEPS(R15), R9
+	SHLQ  $6, R9
+
+aloneBlock:
+	BLOCK
+	ZERO4(Z0, Z1, Z2, Z3)
+	ROWALONE(BX, 0, alone0)
+	ROWALONE(CX, 1, alone1)
+	ROWALONE(SI, 2, alone2)
+	ROWALONE(DI, 3, alone3)
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	NEXT(1, aloneBlock)
+	VZEROUPPER
+	RET
+
+// func dots2(d *dotCall)
+TEXT ·dots2(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  (X+0)(R15), R8
+	MOVQ  (X+8)(R15), R9
+
+block2:
+	BLOCK
+	CMPQ RESUME(R15), $0
+	JNE  resume2
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	JMP  begin2
+
+resume2:
+	LOAD4(0, Z0, Z1, Z2, Z3)
+	LOAD4(1, Z4, Z5, Z6, Z7)
+
+begin2:
+	MOVQ STEPS(R15), R14
+
+step2:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step2
+	CMPQ FINISH(R15), $0
+	JNE  finish2
+	MOVQ acc-16(SP), R14
+	SAVE4(0, Z0, Z1, Z2, Z3)
+	SAVE4(1, Z4, Z5, Z6, Z7)
+	JMP  next2
+
+finish2:
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	SUM4(Z4, Z5, Z6, Z7)
+
+next2:
+	NEXT(2, block2)
+	VZEROUPPER
+	RET
+
+// func dots3(d *dotCall)
+TEXT ·dots3(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  (X+0)(R15), R8
+	MOVQ  (X+8)(R15), R9
+	MOVQ  (X+16)(R15), R10
+
+block3:
+	BLOCK
+	CMPQ RESUME(R15), $0
+	JNE  resume3
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	JMP  begin3
+
+resume3:
+	LOAD4(0, Z0, Z1, Z2, Z3)
+	LOAD4(1, Z4, Z5, Z6, Z7)
+	LOAD4(2, Z8, Z9, Z10, Z11)
+
+begin3:
+	MOVQ STEPS(R15), R14
+
+step3:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step3
+	CMPQ FINISH(R15), $0
+	JNE  finish3
+	MOVQ acc-16(SP), R14
+	SAVE4(0, Z0, Z1, Z2, Z3)
+	SAVE4(1, Z4, Z5, Z6, Z7)
+	SAVE4(2, Z8, Z9, Z10, Z11)
+	JMP  next3
+
+finish3:
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	SUM4(Z4, Z5, Z6, Z7)
+	SUM4(Z8, Z9, Z10, Z11)
+
+next3:
+	NEXT(3, block3)
+	VZEROUPPER
+	RET
+
+// func dots4(d *dotCall)
+TEXT ·dots4(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  (X+0)(R15), R8
+	MOVQ  (X+8)(R15), R9
+	MOVQ  (X+16)(R15), R10
+	MOVQ  (X+24)(R15), R11
+
+block4:
+	BLOCK
+	CMPQ RESUME(R15), $0
+	JNE  resume4
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	JMP  begin4
+
+resume4:
+	LOAD4(0, Z0, Z1, Z2, Z3)
+	LOAD4(1, Z4, Z5, Z6, Z7)
+	LOAD4(2, Z8, Z9, Z10, Z11)
+	LOAD4(3, Z12, Z13, Z14, Z15)
+
+begin4:
+	MOVQ STEPS(R15), R14
+
+step4:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step4
+	CMPQ FINISH(R15), $0
+	JNE  finish4
+	MOVQ acc-16(SP), R14
+	SAVE4(0, Z0, Z1, Z2, Z3)
+	SAVE4(1, Z4, Z5, Z6, Z7)
+	SAVE4(2, Z8, Z9, Z10, Z11)
+	SAVE4(3, Z12, Z13, Z14, Z15)
+	JMP  next4
+
+finish4:
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	SUM4(Z4, Z5, Z6, Z7)
+	SUM4(Z8, Z9, Z10, Z11)
+	SUM4(Z12, Z13, Z14, Z15)
+
+next4:
+	NEXT(4, block4)
+	VZEROUPPER
+	RET
+
+// func dots5(d *dotCall)
+TEXT ·dots5(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  (X+0)(R15), R8
+	MOVQ  (X+8)(R15), R9
+	MOVQ  (X+16)(R15), R10
+	MOVQ  (X+24)(R15), R11
+	MOVQ  (X+32)(R15), R12
+
+block5:
+	BLOCK
+	CMPQ RESUME(R15), $0
+	JNE  resume5
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	JMP  begin5
+
+resume5:
+	LOAD4(0, Z0, Z1, Z2, Z3)
+	LOAD4(1, Z4, Z5, Z6, Z7)
+	LOAD4(2, Z8, Z9, Z10, Z11)
+	LOAD4(3, Z12, Z13, Z14, Z15)
+	LOAD4(4, Z16, Z17, Z18, Z19)
+
+begin5:
+	MOVQ STEPS(R15), R14
+
+step5:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	STEPROW(R12, 16, 17, 18, 19)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step5
+	CMPQ FINISH(R15), $0
+	JNE  finish5
+	MOVQ acc-16(SP), R14
+	SAVE4(0, Z0, Z1, Z2, Z3)
+	SAVE4(1, Z4, Z5, Z6, Z7)
+	SAVE4(2, Z8, Z9, Z10, Z11)
+	SAVE4(3, Z12, Z13, Z14, Z15)
+	SAVE4(4, Z16, Z17, Z18, Z19)
+	JMP  next5
+
+finish5:
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	SUM4(Z4, Z5, Z6, Z7)
+	SUM4(Z8, Z9, Z10, Z11)
+	SUM4(Z12, Z13, Z14, Z15)
+	SUM4(Z16, Z17, Z18, Z19)
+
+next5:
+	NEXT(5, block5)
+	VZEROUPPER
+	RET
+
+// func dots6(d *dotCall)
+TEXT ·dots6(SB), NOSPLIT, $40-8
+	BEGIN
+	MOVQ  (X+0)(R15), R8
+	MOVQ  (X+8)(R15), R9
+	MOVQ  (X+16)(R15), R10
+	MOVQ  (X+24)(R15), R11
+	MOVQ  (X+32)(R15), R12
+	MOVQ  (X+40)(R15), R13
+
+block6:
+	BLOCK
+	CMPQ RESUME(R15), $0
+	JNE  resume6
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	ZERO4(Z20, Z21, Z22, Z23)
+	JMP  begin6
+
+resume6:
+	LOAD4(0, Z0, Z1, Z2, Z3)
+	LOAD4(1, Z4, Z5, Z6, Z7)
+	LOAD4(2, Z8, Z9, Z10, Z11)
+	LOAD4(3, Z12, Z13, Z14, Z15)
+	LOAD4(4, Z16, Z17, Z18, Z19)
+	LOAD4(5, Z20, Z21, Z22, Z23)
+
+begin6:
+	MOVQ STEPS(R15), R14
+
+step6:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	STEPROW(R12, 16, 17, 18, 19)
+	STEPROW(R13, 20, 21, 22, 23)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step6
+	CMPQ FINISH(R15), $0
+	JNE  finish6
+	MOVQ acc-16(SP), R14
+	SAVE4(0, Z0, Z1, Z2, Z3)
+	SAVE4(1, Z4, Z5, Z6, Z7)
+	SAVE4(2, Z8, Z9, Z10, Z11)
+	SAVE4(3, Z12, Z13, Z14, Z15)
+	SAVE4(4, Z16, Z17, Z18, Z19)
+	SAVE4(5, Z20, Z21, Z22, Z23)
+	JMP  next6
+
+finish6:
+	MOVQ y-24(SP), BX
+	MOVQ LDY(R15), CX
+	SUM4(Z0, Z1, Z2, Z3)
+	SUM4(Z4, Z5, Z6, Z7)
+	SUM4(Z8, Z9, Z10, Z11)
+	SUM4(Z12, Z13, Z14, Z15)
+	SUM4(Z16, Z17, Z18, Z19)
+	SUM4(Z20, Z21, Z22, Z23)
+
+next6:
+	NEXT(6, block6)
+	VZEROUPPER
+	RET

@@ -1,0 +1,56 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// A processor with AVX-512 VNNI and without VBMI has no quantAlone.
+func init() {
+	if featuresVNNI.here() {
+		moreProjectors = func(t *backend.Tensor) map[string]Projector {
+			f, ok := newQuantFormat(t, dotsNames[dotsOfAVX512])
+			if !ok {
+				return nil
+			}
+			return map[string]Projector{"avx512-vnni without vbmi": quantDots{quantFormat: f, isa: dotsOfAVX512}}
+		}
+	}
+}
+
+func TestDotsCallOffsets(t *testing.T) {
+	var c dotsCall
+	sameOffsets(t, "quant_dots_amd64.h", map[string]uintptr{
+		"A": unsafe.Offsetof(c.a), "NEXT": unsafe.Offsetof(c.next), "ASTRIDE": unsafe.Offsetof(c.astride), "ASTEP": unsafe.Offsetof(c.astep),
+		"FORMAT": unsafe.Offsetof(c.format), "STEPS": unsafe.Offsetof(c.steps), "ELEMENTS": unsafe.Offsetof(c.elements),
+		"AHEAD": unsafe.Offsetof(c.ahead), "LEFT": unsafe.Offsetof(c.left), "BUF": unsafe.Offsetof(c.buf), "W": unsafe.Offsetof(c.w),
+		"BIAS": unsafe.Offsetof(c.bias), "WSTEP": unsafe.Offsetof(c.wstep), "X": unsafe.Offsetof(c.x), "XSTRIDE": unsafe.Offsetof(c.xstride),
+		"GROUP": unsafe.Offsetof(c.group), "GROUPS": unsafe.Offsetof(c.groups), "SX": unsafe.Offsetof(c.sx), "SXTILE": unsafe.Offsetof(c.sxtile),
+		"SXROW": unsafe.Offsetof(c.sxrow), "SXAT": unsafe.Offsetof(c.sxat), "ROWS": unsafe.Offsetof(c.rows), "C": unsafe.Offsetof(c.c),
+		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "PART": unsafe.Sizeof(c) - 8,
+	})
+}
+
+func TestWidenScales(t *testing.T) {
+	needs(t, featuresAVX512)
+	const outs, groups = 11, 37
+	src := make([]byte, 2*outs*groups)
+	for i := range src {
+		src[i] = byte(rand.New(rand.NewPCG(1, uint64(i))).Uint32()) & 0x7b
+	}
+	dst := make([]float32, 16*64)
+	widenScales(&dst[0], &src[0], 2*groups, outs, groups)
+	for g := range groups {
+		for o := range 16 {
+			at := 2 * (min(o, outs-1)*groups + g)
+			if want := quant.BF16ToF32(binary.LittleEndian.Uint16(src[at:])); dst[16*g+o] != want {
+				t.Fatalf("group %d of %d: %v, want %v", g, o, dst[16*g+o], want)
+			}
+		}
+	}
+}

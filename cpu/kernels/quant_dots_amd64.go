@@ -1,0 +1,293 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"runtime"
+	"unsafe"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+// quantDots multiplies quantised weights with activations rounded to int8, by
+// the dot products of AVX2, AVX-VNNI or AVX-512 VNNI.
+//
+// A block of 8 or 16 outputs is worked through in steps of 256 elements. The
+// numbers of a step are decoded to unsigned bytes, once for all rows, with the
+// same 4 elements of each output side by side in a vector, so that a lane is an
+// output and 4 elements of a row of activations are one broadcast: sums need no
+// adding across lanes. The step's bytes, 2 or 4 KB, stay in L1. Then all rows
+// meet them, 4 or 8 at a time; a row's results wait in memory for the next step.
+//
+// One row goes by quantAlone where AVX-512 has it: decoding for one row costs
+// more than adding across lanes.
+type quantDots struct {
+	quantFormat
+	isa   int
+	alone bool
+}
+
+// The instruction sets of quantDots.
+const (
+	dotsOfAVX2 = iota
+	dotsOfAVXVNNI
+	dotsOfAVX512
+)
+
+// dotsNames are the names of their kernels.
+var dotsNames = [...]string{"avx2-int8", "avx-vnni", "avx512-vnni"}
+
+const (
+	// dotsStep is the elements of a step, half of it where a row has no whole
+	// number of them.
+	dotsStep = 256
+	// dotsSpan is the rows whose activations are packed together: the most that
+	// the assembly multiplies at once.
+	dotsSpan = 4
+	// dotsRows is the most rows that pass over a block: their activations, 128
+	// KB at 2,048 elements, should lie in an L2 of 256 KB.
+	dotsRows = 64
+)
+
+// dotsCall is what the assembly works through, and changes. Offsets are named
+// in quant_dots_amd64.h. Addresses are of memory that does not move.
+type dotsCall struct {
+	a, next        uintptr // the block's rows, and the next block's
+	astride, astep int     // bytes from row to row, and of a step
+	format         int
+	steps          int
+	elements       int // of a step
+	ahead          uintptr
+	left           int // steps until ahead turns to the next block
+	buf            uintptr
+	w, bias        uintptr // scales and biases [groups, outputs]
+	wstep          int     // from step to step; 0: those of a step alone
+	x              uintptr
+	xstride        int
+	group, groups  int     // elements of a group, groups of a step
+	sx             uintptr // scales of the activations, see pack
+	sxtile, sxrow  int     // bytes of a tile of rows and of a row
+	sxat           int     // bytes of the groups before this step, of a row
+	rows           int
+	c              uintptr // results [rows, outputs]
+	zeroPoint      int     // not 0: sums of activations are what to take from sums
+	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8, 3 of 5
+	_              [9]int
+}
+
+//go:noescape
+func dotsAVX2(t *dotsCall)
+
+//go:noescape
+func dotsAVXVNNI(t *dotsCall)
+
+//go:noescape
+func dotsAVX512(t *dotsCall)
+
+//go:noescape
+func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int, order *[16]uint8)
+
+//go:noescape
+func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
+
+//go:noescape
+func widenScales16(dst *float32, lanes int, src *byte, stride, eights int)
+
+// newQuantDots gives the arithmetic for t, nil where there is none.
+func newQuantDots(t *backend.Tensor, isa int) Projector {
+	f, ok := newQuantFormat(t, dotsNames[isa])
+	if !ok {
+		return nil
+	}
+	return quantDots{f, isa, isa == dotsOfAVX512 && featuresVBMI.here() && !f.dotsOnly()}
+}
+
+// lanes is the outputs of a block.
+func (q quantDots) lanes() int { return [...]int{8, 16, 32}[q.isa] }
+
+// evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
+var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
+	[16]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+
+func (q quantDots) PackSize(rows, in int) (int, int) {
+	if rows == 1 && q.alone {
+		return quantTiles{q.quantFormat, 1}.PackSize(rows, in)
+	}
+	return 2 * rows * (in / q.group), (rows*in + 1) / 2
+}
+
+func (q quantDots) PackRows() int { return dotsSpan }
+
+// Pack rounds rows to [rows, in] int8; for each span of rows it leaves scales
+// [groups, rows] and sums [groups, rows].
+func (q quantDots) Pack(p *Packed, x []float32, r0, r1 int) {
+	if p.Rows == 1 && q.alone {
+		quantTiles{q.quantFormat, 1}.Pack(p, x, r0, r1)
+		return
+	}
+	all, groups := bytesOf(p), p.in/q.group
+	order := &asTheyAre
+	if q.format == formatAffine4 {
+		order = &evenFirst
+	}
+	for r := r0; r < r1; r += dotsSpan {
+		n := min(dotsSpan, r1-r)
+		scales := p.f32[2*r*groups : 2*(r+n)*groups]
+		for i := range n {
+			row := x[(r+i)*p.in : (r+i+1)*p.in]
+			quantizeRowAVX2(&all[(r+i)*p.in : (r+i+1)*p.in][0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.zeroPoint, order)
+		}
+	}
+}
+
+// dotsMemory is the parts of a worker's scratch.
+type dotsMemory struct {
+	buf     []float32 // the bytes of a step
+	w, bias []float32 // as in dotsCall
+	c       []float32 // results [rows, outputs]
+	// rows, scales and biases of what is no whole block, copied, for a kernel
+	// that reads a whole one
+	rows, scales, biases []byte
+}
+
+func (q quantDots) memory(s *Scratch, w *Weight, rows int) (m dotsMemory) {
+	lanes := q.lanes()
+	groups := w.in / q.group
+	tables := max(groups, dotsStep/q.group) // of the row, or of a step
+	stride := q.rowStride(w)
+	sizes := [5]int{dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (stride + 4*groups) / 4}
+	total := 64
+	for i, n := range sizes {
+		sizes[i] = (n + 15) &^ 15
+		total += sizes[i]
+	}
+	mem := align64(Grown(&s.quant, total))
+	cut := func(n int) (part []float32) {
+		part, mem = mem[:n], mem[n:]
+		return part
+	}
+	m.buf, m.w, m.bias, m.c = cut(sizes[0]), cut(sizes[1]), cut(sizes[2]), cut(sizes[3])
+	tail := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), 4*sizes[4])
+	m.rows, tail = tail[:lanes*stride], tail[lanes*stride:]
+	m.scales, m.biases = tail[:2*lanes*groups], tail[2*lanes*groups:][:2*lanes*groups]
+	return m
+}
+
+func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch) {
+	if o0 >= o1 || p.Rows <= 0 {
+		return
+	}
+	if p.Rows == 1 && q.alone {
+		quantTiles{q.quantFormat, 1}.Project(y, ldy, p, w, o0, o1, s)
+		return
+	}
+	_ = y[(p.Rows-1)*ldy+o1-o0-1]
+	m := q.memory(s, w, min(p.Rows, dotsRows))
+	for r := 0; r < p.Rows; r += dotsRows {
+		q.rows(y[r*ldy:], ldy, p, r, min(dotsRows, p.Rows-r), w, o0, o1, &m)
+	}
+	runtime.KeepAlive(w)
+}
+
+// rows multiplies n rows of p from row r on with the outputs [o0, o1).
+func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0, o1 int, m *dotsMemory) {
+	t, stride, lanes := q.call(p, r, n, w, m), q.rowStride(w), q.lanes()
+	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
+	for o := o0; o < o1; o += lanes {
+		outs := min(lanes, o1-o)
+		rows, last := m.rows, o+2*lanes > o1
+		switch {
+		case q.unpacks:
+			q.unpack(m.rows, m.w, m.bias, lanes, w, o, outs, 0)
+			last = true // the next block's rows come to the same place
+		case outs < lanes:
+			copy(m.rows, w.data[o*stride:(o+outs)*stride])
+		default:
+			rows = w.data[o*stride : (o+outs)*stride]
+		}
+		if w.dt.Affine() {
+			q.widen(m.w, w.tensor.Scales, m.scales, w, o, outs)
+			q.widen(m.bias, w.tensor.Biases, m.biases, w, o, outs)
+		}
+		call := t
+		call.a = uintptr(unsafe.Pointer(&rows[0]))
+		call.next = call.a
+		if !last {
+			call.next += uintptr(lanes * stride)
+		}
+		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
+		if call.left == 0 {
+			call.ahead = call.next
+		}
+		c := m.c[:n*lanes]
+		clear(c)
+		switch q.isa {
+		case dotsOfAVX2:
+			dotsAVX2(&call)
+		case dotsOfAVXVNNI:
+			dotsAVXVNNI(&call)
+		default:
+			dotsAVX512(&call)
+		}
+		for i := range n {
+			copy(y[i*ldy+o-o0:][:outs], c[i*lanes:])
+		}
+	}
+}
+
+// call is what does not change between blocks.
+func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall {
+	groups := w.in / q.group
+	t := dotsCall{
+		astride: q.rowStride(w), format: q.format, elements: dotsStep,
+		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
+		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
+		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * dotsSpan * groups, sxrow: 4 * groups,
+		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), zeroPoint: q.zeroPoint,
+	}
+	if w.in%dotsStep != 0 {
+		t.elements = dotsStep / 2
+	}
+	t.steps, t.groups, t.astep = w.in/t.elements, t.elements/q.group, q.bytes(t.elements)
+	if w.dt.Affine() || q.unpacks {
+		t.wstep = 4 * q.lanes() * t.groups
+	}
+	switch {
+	case q.group == 16:
+		t.kind = 1
+	case q.bits == 5:
+		t.kind = 3
+	case q.unpacks && q.bits <= 4:
+	case q.format == formatDirect || q.format == formatQ8_0:
+		t.kind = 2
+	}
+	return t
+}
+
+// widen turns the bf16 of outs rows from o on, [outputs, groups], to f32
+// [groups, lanes]. copied takes the rows that are no whole block.
+func (q quantDots) widen(dst []float32, src, copied []byte, w *Weight, o, outs int) {
+	groups, lanes := w.in/q.group, q.lanes()
+	src = src[2*o*groups : 2*(o+outs)*groups]
+	if outs < lanes {
+		copy(copied, src)
+		src = copied
+	}
+	eights := groups / 8
+	switch {
+	case eights == 0:
+	case q.isa == dotsOfAVX512:
+		for i := 0; i < lanes; i += 16 {
+			widenScales16(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+		}
+	default:
+		for i := 0; i < lanes; i += 8 {
+			widenScales8(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+		}
+	}
+	for g := 8 * eights; g < groups; g++ {
+		for i := range lanes {
+			dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[2*(i*groups+g):]))
+		}
+	}
+}

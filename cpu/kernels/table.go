@@ -1,0 +1,215 @@
+// Package kernels is the arithmetic of package cpu: a Table of operations for each
+// instruction set, and the reference in plain Go that all are compared with.
+//
+// Matrices are row-major, and lengths and strides count elements but where bytes
+// are said. A slice that is shorter than its operation needs panics, in every table.
+package kernels
+
+import (
+	"math"
+
+	"windrow/backend"
+)
+
+// Table is one instruction set's arithmetic: the operations through which every
+// forward runs. Reference is that in plain Go; each faster table starts as a copy of
+// the best one below it and replaces entries.
+//
+// Every entry keeps batch invariance: what it computes for a row depends on
+// that row and on fixed sizes only, never on how many rows ride along or on
+// which worker runs it. Entries may be called from several goroutines at once.
+type Table struct {
+	// Name is that of Names: "avx2".
+	Name string
+
+	// Exact multiplies with activations in f32; it takes every weight dtype.
+	Exact Projector
+	// Fast multiplies bf16 weights with activations rounded to bf16; nil where
+	// the hardware has nothing faster than Exact.
+	Fast Projector
+
+	// Quant gives the arithmetic for a quantised weight [out, in] with activations
+	// rounded to int8; nil where there is none, in the table or for this weight.
+	Quant func(t *backend.Tensor) Projector
+	// QuantName names it; a weight's projector has a name of its own.
+	QuantName string
+	// QuantRow widens row o of a quantised weight [out, in] into dst [in], with the
+	// bits of quant.Row; nil means quant.Row itself.
+	QuantRow func(dst []float32, t *backend.Tensor, o int)
+
+	VectorKernels
+}
+
+// VectorKernels are the operations on f32 vectors. Lengths are any; the fast
+// ones handle tails themselves. An element's bits depend on its operands alone, and
+// those of a sum or a maximum on the vector and its length.
+type VectorKernels struct {
+	// WidenBF16 and WidenF16 convert len(dst) elements of 2 bytes, little-endian and
+	// of any alignment.
+	WidenBF16, WidenF16 func(dst []float32, src []byte)
+	// NarrowBF16 rounds to nearest even (NaN stays NaN), 2·len(src) bytes.
+	NarrowBF16 func(dst []byte, src []float32)
+	// WidenInt8 sets dst[i] = scale·int8(src[i]).
+	WidenInt8 func(dst []float32, src []byte, scale float32)
+
+	// SumSquares returns Σ x².
+	SumSquares func(x []float32) float32
+	// ScaleMul sets dst = x·s·w, elementwise: RMSNorm's second half.
+	ScaleMul func(dst, x, w []float32, s float32)
+	// Add sets dst += x.
+	Add func(dst, x []float32)
+	// Scale sets x *= s.
+	Scale func(x []float32, s float32)
+	// Rotate rotates the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
+	Rotate func(x, cos, sin []float32)
+	// SiluMul sets dst = gate/(1+e^-gate)·up.
+	SiluMul func(dst, gate, up []float32)
+
+	// Maximum returns the largest element; -Inf for none. NaN may be lost.
+	Maximum func(x []float32) float32
+	// ExpSum sets x = e^(x-shift) and returns the sum.
+	ExpSum func(x []float32, shift float32) float32
+	// ExpSums returns Σ e^(x-shift) and Σ e^(x-shift)·(x-shift).
+	ExpSums func(x []float32, shift float32) (s0, s1 float32)
+
+	// AttendScores sets s[i·lds+j] = q[i]·k[j] for nq queries [nq, d] and nk
+	// keys [nk, d]; a score depends on its query and its key alone.
+	AttendScores func(s []float32, lds int, q, k []float32, nq, nk, d int)
+	// AttendValues adds Σ_j p[i·ldp+j]·v[j] to acc[i] for nq rows [nq, d] and
+	// nk values [nk, d], j ascending, one multiply-add after the other.
+	AttendValues func(acc, p []float32, ldp int, v []float32, nq, nk, d int)
+
+	// NarrowScores and NarrowValues are the same over bf16 keys and values as
+	// they are stored, for an even number of queries and d a multiple of 64; the
+	// bits are those of widening first. keys hold nk rounded up to 8, whose
+	// scores past nk are undefined. next, which may be empty, is prefetched.
+	// nil: none.
+	NarrowScores func(s []float32, lds int, q []float32, keys []byte, nq, nk, d int, next []byte)
+	NarrowValues func(acc, p []float32, ldp int, values []byte, nq, nk, d int)
+
+	// AttendPages is attention over whole pages of bf16 whose values are transposed,
+	// with queries and weights rounded to bf16, for head dimensions that are
+	// multiples of 32; nil: none. A query's result depends on that query, on how
+	// many keys it sees and on its pages.
+	AttendPages func(a *PageAttention, s *Scratch)
+}
+
+// Projector is one arithmetic of y = x·wᵀ, x [rows, in], w [out, in], y [rows, out].
+// The bits of a row of y depend on that row of x and on w: not on the other rows, nor
+// on how outputs are cut into calls.
+type Projector interface {
+	// Name is that of the packed form: projections of one name share a Packed.
+	Name() string
+	// Takes reports whether a weight of this dtype and row length is in its
+	// reach; what is not goes to the next arithmetic, for all row counts.
+	Takes(dt backend.DType, in int) bool
+	// PackSize is what the packed form of rows × in activations needs, in elements.
+	PackSize(rows, in int) (f32s, b16s int)
+	// PackRows is the granularity in which rows can be packed independently.
+	PackRows() int
+	// Pack lays out rows [r0, r1) of x [rows, in] in p, which Prepare has made; r0
+	// is a multiple of PackRows.
+	Pack(p *Packed, x []float32, r0, r1 int)
+	// Chunk is how many outputs one work item should carry. It may depend on
+	// rows: results must not depend on it.
+	Chunk(rows, in int) int
+	// Project sets y[r·ldy + o-o0] = Σ_k x[r][k]·w[o][k] for all packed rows and
+	// o in [o0, o1). Memory that it needs besides is taken from s, which one call
+	// at a time may use.
+	Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch)
+}
+
+// IntegerProjector is a Projector that rounds activations to int8.
+type IntegerProjector interface {
+	Projector
+	// Arithmetic names the kernels, for people; Name says how activations are packed.
+	Arithmetic() string
+}
+
+// Packed holds activations [Rows, in] in a projector's layout. The zero value is
+// empty.
+type Packed struct {
+	Rows int
+
+	in  int
+	f32 []float32
+	b16 []uint16
+}
+
+// Prepare makes room for rows × in activations in the layout of proj, of undefined
+// contents. Memory is kept from one use to the next.
+func (p *Packed) Prepare(proj Projector, rows, in int) {
+	floats, halves := proj.PackSize(rows, in)
+	p.Rows, p.in, p.f32, p.b16 = rows, in, Grown(&p.f32, floats), Grown(&p.b16, halves)
+}
+
+// Scratch is one worker's memory for kernels, grown on demand and kept. The zero
+// value is ready.
+type Scratch struct {
+	project []float32 // a projector's own
+	quant   []float32 // parts of a quantised weight, decoded or widened
+	attend  []float32 // of AttendPages
+	panel   Weight    // a widened part of a quantised weight
+}
+
+// Grown is *s with n elements, of undefined contents; *s is made anew where it has
+// room for fewer.
+func Grown[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n)
+	}
+	return (*s)[:n]
+}
+
+// Rounds reports whether some weights meet rounded activations.
+func (k *Table) Rounds() bool { return k.Fast != nil || k.Quant != nil }
+
+// IsReference reports whether the table is that of plain Go.
+func (k *Table) IsReference() bool {
+	_, ok := k.Exact.(genericProjector)
+	return ok
+}
+
+// Projector chooses the arithmetic for w, whose data it does not read. exact keeps
+// activations in f32.
+func (k *Table) Projector(w *Weight, exact bool) Projector {
+	if w.dt.Quantized() {
+		if !exact && k.Quant != nil {
+			if p := k.Quant(&w.tensor); p != nil {
+				return p
+			}
+		}
+		return newPanelProjector(k)
+	}
+	switch {
+	case !exact && k.Fast != nil && k.Fast.Takes(w.dt, w.in):
+		return k.Fast
+	case k.Exact.Takes(w.dt, w.in):
+		return k.Exact
+	}
+	return genericProjector{}
+}
+
+// IsExact reports whether p, a projector of the table, multiplies with activations
+// in f32.
+func (k *Table) IsExact(p Projector) bool {
+	if _, ok := p.(panelProjector); ok {
+		return true
+	}
+	return p == k.Exact
+}
+
+// WidenRow converts row o of w to f32, into dst [in].
+func (k *Table) WidenRow(dst []float32, w *Weight, o int) {
+	if w.dt.Quantized() && k.QuantRow != nil {
+		k.QuantRow(dst, &w.tensor, o)
+		return
+	}
+	w.widenRow(dst, o, k.WidenBF16, k.WidenF16)
+}
+
+// RMSNorm sets dst = x / sqrt(mean(x²) + eps) · w, all of one length; dst may be x.
+func (k *Table) RMSNorm(dst, x, w []float32, eps float32) {
+	mean := float64(k.SumSquares(x)) / float64(len(x))
+	k.ScaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
+}

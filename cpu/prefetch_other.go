@@ -1,6 +1,0 @@
-//go:build !amd64
-
-package cpu
-
-// prefetch is left to the hardware.
-func prefetch([]byte) {}

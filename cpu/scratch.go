@@ -1,0 +1,20 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"windrow/cpu/kernels"
+)
+
+// scratch is one worker's memory, grown on demand and kept.
+type scratch struct {
+	kernels kernels.Scratch
+
+	out, up []float32 // a chunk of outputs [rows, chunk], and the up half of a gated one
+
+	// Of attention: a tile of keys and then of values; queries and accumulators;
+	// scores, running maxima and sums.
+	keys, queries, scores []float32
+	seen                  []int32          // attendPages: how many keys each query sees
+	pages                 []unsafe.Pointer // and the pages
+}

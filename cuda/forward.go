@@ -1,0 +1,244 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+	"windrow/quant"
+)
+
+// forward is a program on one GPU. Its operations are planned for a geometry, and
+// launched: in decode passes as a graph, which is kept, in others kernel by kernel.
+//
+// The methods below Start are steps that a group of GPUs takes together.
+type forward struct {
+	b         *Backend
+	program   *backend.Program
+	widths    []int     // of buffers
+	ops       []op      // without a Tap; the head is the last
+	sections  []section // with one, up to each Tap, and the rest
+	tables    []*matrix // of embeddings that are decoded on the host
+	hostWidth int       // floats a row of those
+	angles    []*angles
+	closed    bool
+	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
+
+	values stepValues // of the forward that runs
+	want   []backend.Wanted
+	host   []float32 // embedded rows that were decoded on the host
+	now    plan
+	graph  *driver.Graph // of what is to be launched; nil: kernel by kernel
+	head   *action       // of what was launched last
+	next   plan
+	spans  []backend.Span // of the next forward
+}
+
+var (
+	errClosed     = errors.New("cuda: the backend is closed")
+	errNotStarted = errors.New("cuda: no forward has been started")
+	errRuns       = errors.New("cuda: a forward has not been waited for")
+	errGone       = errors.New("cuda: the forward is closed")
+)
+
+// Start begins a forward.
+func (f *forward) Start(ctx context.Context, v backend.Values) error {
+	b := f.b
+	switch {
+	case b.device == nil:
+		return errClosed
+	case f.closed:
+		return errGone
+	case b.running != nil:
+		return errRuns
+	}
+	if err := check(ctx, f.program, &v); err != nil {
+		return err
+	}
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	err := f.set(&v, v.Spans)
+	if err == nil && v.Tap != nil {
+		err = f.show(ctx, v.Tap)
+	}
+	if err == nil {
+		err = f.begin(f.rest(v.Tap != nil))
+	}
+	if err == nil {
+		f.lookAhead()
+		b.running = f
+	}
+	f.forget()
+	return err
+}
+
+// check is what is checked of values before a device is asked for anything.
+func check(ctx context.Context, p *backend.Program, v *backend.Values) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.CheckValues(v); err != nil {
+		return fmt.Errorf("cuda: %w", err)
+	}
+	return nil
+}
+
+// set takes values that were checked, and has what they need besides launches: pages
+// and angles. The spans' storage is this GPU's.
+func (f *forward) set(v *backend.Values, spans []backend.Span) error {
+	if len(f.program.Stores()) == 0 { // they were not checked
+		spans = nil
+	}
+	for i, s := range spans {
+		c, ok := s.Storage.(*storage)
+		if !ok || !c.Open() || c.b != f.b {
+			return fmt.Errorf("cuda: span %d has no open storage of this backend", i)
+		}
+	}
+	y := &f.values
+	y.rows, y.tokens, y.positions, y.spans = len(v.Tokens), v.Tokens, v.Positions, spans
+	f.setWant(v.Want)
+	f.look(v.Tokens)
+	for i, s := range spans {
+		if err := s.Storage.(*storage).Writable(s.Base, s.Base+s.Rows); err != nil {
+			return fmt.Errorf("cuda: %w", backend.InSpan(i, err))
+		}
+	}
+	for _, a := range f.angles {
+		for _, p := range v.Positions {
+			if err := a.has(int(p)); err != nil {
+				return err
+			}
+		}
+	}
+	f.now.geometry = f.geometry(spans)
+	return nil
+}
+
+// forget lets go of the caller's slices, but for the wanted rows.
+func (f *forward) forget() {
+	y := &f.values
+	y.tokens, y.positions, y.spans = nil, nil, nil
+	clear(f.spans)
+}
+
+// look decodes the tokens' rows of tables whose embeddings are made on the host.
+func (f *forward) look(tokens []int32) {
+	n := f.hostWidth * len(tokens)
+	f.host = slices.Grow(f.host[:0], n)[:n]
+	to := f.host
+	for _, t := range f.tables {
+		for _, id := range tokens {
+			quant.Row(to[:t.in], &t.tensor, int(id))
+			to = to[t.in:]
+		}
+	}
+}
+
+// geometry rounds the forward's sizes up to those of its graphs, with those spans.
+func (f *forward) geometry(spans []backend.Span) geometry {
+	v := &f.values
+	g := geometry{host: 4 * len(f.host)}
+	slots, longest := 1, 0
+	for _, s := range spans {
+		slots = max(slots, slotsOf(s))
+		longest = max(longest, s.Rows)
+	}
+	if len(spans) == 0 {
+		longest = v.rows
+	} else {
+		g.kv = spans[0].Storage.(*storage).keys
+	}
+	g.decode = longest <= invariantRows
+	g.chunks = powerOfTwo(ceil(slots, chunkSlots))
+	g.shape = stepShape{bucket: rowBucket(v.rows), spans: powerOfTwo(len(spans))}
+	g.shape.pages = max(8, g.shape.spans*g.chunks)
+	g.wide = g.decode && f.b.variant && v.rows > invariantRows
+	if g.decode {
+		g.most = rowBucket(longest)
+	} else {
+		g.most = (longest + 127) &^ 127
+	}
+	if n := len(v.want); n > 0 {
+		g.head, g.top = rowBucket(n), v.top
+	}
+	return g
+}
+
+// rest is the section behind all Taps, or all there is without one: without the head
+// where no row is wanted.
+func (f *forward) rest(tapped bool) section {
+	s := section{ops: f.ops, shown: -1, first: true, last: true}
+	if tapped {
+		s = f.sections[len(f.sections)-1]
+	}
+	if f.now.head == 0 && f.program.HeadOp() != nil {
+		s.ops = s.ops[:len(s.ops)-1]
+	}
+	return s
+}
+
+// show runs the sections up to the last Tap, and shows what they leave.
+func (f *forward) show(ctx context.Context, tap func(int, []float32)) error {
+	for i, s := range f.sections[:len(f.sections)-1] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f.begin(s); err != nil {
+			return err
+		}
+		if err := f.wait(); err != nil {
+			return err
+		}
+		states, err := f.shown(i)
+		if err != nil {
+			return err
+		}
+		tap(i, states)
+	}
+	return nil
+}
+
+// shown is what Tap i shows, once its section is over.
+func (f *forward) shown(i int) ([]float32, error) {
+	x := f.sections[i].shown
+	states := make([]float32, f.values.rows*f.widths[x])
+	return states, f.b.device.downloadFloats(states, f.now.buffers[x].f32)
+}
+
+// Wait waits for the forward that Start began.
+func (f *forward) Wait() ([]backend.Result, error) {
+	b := f.b
+	switch {
+	case b.running != f:
+		return nil, errNotStarted
+	case b.device == nil:
+		return nil, errClosed
+	}
+	b.running = nil
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	if err := f.wait(); err != nil {
+		return nil, err
+	}
+	return f.results()
+}
+
+// Close drops the graphs.
+func (f *forward) Close() {
+	b := f.b
+	if f.closed || b.device == nil {
+		return
+	}
+	f.closed = true
+	b.device.ctx.Enter()
+	defer b.device.ctx.Leave()
+	if b.running == f {
+		b.running = nil
+		b.device.stream.Synchronize() // its error has nobody left to see it
+	}
+	b.graphs.drop(f)
+}

@@ -1,0 +1,219 @@
+package cuda
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/vectors"
+)
+
+// cutWeights are weights of a width of 128 in each split.
+type cutWeights struct {
+	t    *testing.T
+	b    backend.Backend
+	r    *rand.Rand
+	turn backend.Rotation
+	norm backend.Vector
+}
+
+const cutWidth = 128
+
+func newCutWeights(t *testing.T, b backend.Backend) *cutWeights {
+	c := &cutWeights{t: t, b: b, r: rand.New(rand.NewPCG(5, 5))}
+	var err error
+	if c.turn, err = b.Rotation(toyAngles(16), 100); err != nil {
+		t.Fatal(err)
+	}
+	c.norm = c.vector(backend.SplitNone)
+	return c
+}
+
+func (c *cutWeights) vector(split backend.Split) backend.Vector {
+	x := vectors.Tensor(c.r, backend.F32, 1, cutWidth, 0)
+	x.Shape, x.Split = []int{cutWidth}, split
+	v, err := c.b.Vector(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+func (c *cutWeights) linear(split backend.Split) backend.Linear {
+	x := vectors.Tensor(c.r, backend.F32, cutWidth, cutWidth, 0)
+	x.Split = split
+	m, err := c.b.Matrix(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return backend.Linear{Weight: m}
+}
+
+// biased is linear with a bias.
+func (c *cutWeights) biased(split, bias backend.Split) backend.Linear {
+	y := c.linear(split)
+	y.Bias = c.vector(bias)
+	return y
+}
+
+// list begins a program of some buffers of that width, the first embedded.
+func (c *cutWeights) list() (*backend.Program, []backend.Buffer) {
+	p := new(backend.Program)
+	var list []backend.Buffer
+	for range 6 {
+		list = append(list, p.Buffer(cutWidth))
+	}
+	p.Embed(list[0], c.linear(backend.SplitNone).Weight)
+	return p, list
+}
+
+var cutHeads = backend.Heads{KVHeads: 4, HeadDim: 32}
+
+// TestGroupCut compares a layer whose weights are cut in every way with one GPU: what
+// Taps show of buffers in parts and of whole ones, and the results.
+func TestGroupCut(t *testing.T) {
+	forward := func(b backend.Backend) (taps [][]float32, out []float32) {
+		c := newCutWeights(t, b)
+		p, x := c.list()
+		heads := cutHeads
+		heads.Rotation = c.turn
+		p.Tap(x[0])
+		p.Project(x[1:4], x[0], []backend.Linear{c.linear(backend.SplitOutputs), c.biased(backend.SplitOutputs, backend.SplitOutputs), c.linear(backend.SplitOutputs)})
+		p.Tap(x[2])
+		p.RotateStore(x[1], x[2], x[3], heads, 0)
+		p.Attend(x[4], x[1], 0, 0.1)
+		p.Tap(x[4])
+		p.ProjectAdd(x[0], x[4], c.biased(backend.SplitInputs, backend.SplitNone))
+		p.TapNormed(x[0], x[1], c.norm, 1e-6) // in another form than before
+		p.GatedProject(x[4], x[0], c.linear(backend.SplitNone), c.linear(backend.SplitNone))
+		p.ProjectAdd(x[0], x[4], c.linear(backend.SplitNone))
+		p.Head(x[0], c.norm, 1e-6, c.linear(backend.SplitOutputs).Weight, backend.Bars{Limit: 100, Except: 2})
+		f, err := b.Compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		kv, err := b.NewStorage(backend.KeysLayout(1, cutHeads.KVHeads, cutHeads.HeadDim, backend.KVF32, 200))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kv.Close()
+		for _, rows := range []int{3, 40} {
+			v := values(kv, 0, rows)
+			for i := range v.Tokens {
+				v.Tokens[i] = int32(i * 3)
+			}
+			for _, tap := range []func(int, []float32){nil, func(_ int, states []float32) { taps = append(taps, states) }} {
+				v.Tap = tap
+				results, err := run(f, v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range results {
+					out = append(out, float32(r.Argmax), r.LogSumExp, r.Entropy)
+				}
+			}
+		}
+		return taps, out
+	}
+	one := openBackend(t, true)
+	defer one.Close()
+	got, out := forward(openGroup(t, true))
+	want, wantOut := forward(one)
+	near := func(what string, got, want []float32) {
+		exact := make([]float64, len(want))
+		for i, v := range want {
+			exact[i] = float64(v)
+		}
+		if err := vectors.Near(got, exact, 1e-5); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if len(got) != 8 || len(want) != 8 {
+		t.Fatalf("%d and %d taps", len(got), len(want))
+	}
+	for i := range want {
+		near("a tap", got[i], want[i])
+	}
+	near("results", out, wantOut)
+}
+
+// TestGroupCutRefusals compiles what GPUs cannot share.
+func TestGroupCutRefusals(t *testing.T) {
+	g := openGroup(t, true)
+	c := newCutWeights(t, g)
+	none, outputs, inputs := backend.SplitNone, backend.SplitOutputs, backend.SplitInputs
+	alone := openBackend(t, true)
+	defer alone.Close()
+	stranger := newCutWeights(t, alone)
+	for words, list := range map[string]func(p *backend.Program, x []backend.Buffer){
+		"embed: a table in parts": func(p *backend.Program, x []backend.Buffer) { p.Embed(x[1], c.linear(outputs).Weight) },
+		"rms norm: a buffer of width 128 is in parts": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			p.RMSNorm(x[1], x[1], c.norm, 1e-6)
+		},
+		"a weight of cut inputs makes sums": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(inputs)})
+		},
+		"weight and bias are not cut alike": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.biased(outputs, none)})
+		},
+		"outputs in parts cannot be added": func(p *backend.Program, x []backend.Buffer) { p.ProjectAdd(x[1], x[0], c.linear(outputs)) },
+		"which is not in parts":            func(p *backend.Program, x []backend.Buffer) { p.ProjectAdd(x[1], x[0], c.linear(inputs)) },
+		"the bias of sums is whole": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			p.ProjectAdd(x[0], x[1], c.biased(inputs, outputs))
+		},
+		"gate and up are not cut alike": func(p *backend.Program, x []backend.Buffer) {
+			p.GatedProject(x[1], x[0], c.linear(outputs), c.linear(none))
+		},
+		"queries, keys and values are not cut alike": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			p.RotateStore(x[0], x[1], x[0], c.heads(4), 0)
+		},
+		"layer 1 is cut, another one is not": func(p *backend.Program, x []backend.Buffer) {
+			p.RotateStore(x[0], x[1], x[2], c.heads(4), 0)
+			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs), c.linear(outputs)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(4), 1)
+		},
+		"1 kv heads over 2 GPUs": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs), c.linear(outputs)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(1), 0)
+		},
+		"queries are not cut as keys and values are": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs), c.linear(outputs)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(4), 0)
+			p.Attend(x[4], x[0], 0, 1)
+		},
+		"a head of cut inputs": func(p *backend.Program, x []backend.Buffer) {
+			p.Head(x[0], c.norm, 1e-6, c.linear(inputs).Weight, backend.NoBars)
+		},
+		"a weight of another backend": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{stranger.linear(none)})
+		},
+		"a norm or bias of another backend": func(p *backend.Program, x []backend.Buffer) { p.RMSNorm(x[1], x[0], stranger.norm, 1e-6) },
+		"a rotation of another backend":     func(p *backend.Program, x []backend.Buffer) { p.RotateStore(x[0], x[1], x[2], stranger.heads(4), 0) },
+	} {
+		p, x := c.list()
+		list(p, x)
+		if err := p.Err(); err != nil {
+			t.Fatalf("%s: %v", words, err)
+		}
+		if _, err := g.Compile(p); err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, want %q in one line", err, words)
+		}
+	}
+	p, _ := c.list()
+	p.Ops = slices.Concat(p.Ops, []backend.Op{{Kind: 77}})
+	var lacks *backend.UnsupportedError
+	if _, err := g.Compile(p); !errors.As(err, &lacks) || lacks.What != "operation 77" {
+		t.Errorf("an operation that nobody has: %v", err)
+	}
+}
+
+func (c *cutWeights) heads(n int) backend.Heads {
+	return backend.Heads{KVHeads: n, HeadDim: cutWidth / n, Rotation: c.turn}
+}

@@ -1,0 +1,136 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"math"
+
+	"windrow/cuda/driver"
+)
+
+// begin launches a section.
+func (f *forward) begin(s section) error {
+	if err := f.settle(s); err != nil {
+		return err
+	}
+	if err := f.record(s); err != nil {
+		return err
+	}
+	err := f.launch()
+	if err != nil {
+		f.b.device.stream.Synchronize() // what was queued reads the step block
+	}
+	return err
+}
+
+// settle finds the graph of a section, or plans it and makes room for what it needs:
+// it queues nothing.
+func (f *forward) settle(s section) error {
+	// The weights are there: the uploader's threads and buffers have done their
+	// work. A later weight starts them again.
+	if err := f.b.uploader.Close(); err != nil {
+		return err
+	}
+	if f.find(s) {
+		return nil
+	}
+	y := &f.now
+	if s.first {
+		y.reset()
+	}
+	if err := y.make(s); err != nil {
+		return err
+	}
+	if s.last {
+		f.head = y.lastHead()
+	}
+	return f.prepare(y)
+}
+
+// whole reports whether a section is all of a forward.
+func (s *section) whole() bool { return s.first && s.last }
+
+// find reports whether a section has its graph already, which is to be launched then.
+func (f *forward) find(s section) bool {
+	f.graph = nil
+	if s.whole() {
+		if v := f.b.graphs.find(f, &f.now.geometry); v != nil {
+			f.use(v)
+		}
+	}
+	return f.graph != nil
+}
+
+// use launches a variant next.
+func (f *forward) use(v *variant) {
+	f.graph, f.head, f.now.actions = v.graph, v.head, f.now.actions[:0]
+}
+
+// record makes the graph of a decode pass that has none.
+func (f *forward) record(s section) error {
+	if f.graph != nil || !s.whole() || !f.now.decode {
+		return nil
+	}
+	v, err := f.capture(&f.now)
+	if err == nil {
+		f.use(v)
+	}
+	return err
+}
+
+// launch enqueues the plan, as its graph or its kernels one by one.
+func (f *forward) launch() error {
+	b, y := f.b, &f.now
+	if f.graph == nil && len(y.actions) == 0 {
+		return nil
+	}
+	block := b.step.host.Bytes()
+	f.values.write(block, y.shape, b.step.device)
+	at := y.shape.layout().size
+	for i, x := range f.host {
+		binary.LittleEndian.PutUint32(block[at+4*i:], math.Float32bits(x))
+	}
+	if f.graph != nil {
+		b.graphs.last = f.graph
+		return f.graph.Launch(b.device.stream)
+	}
+	b.emit(y, y.actions)
+	return b.device.take()
+}
+
+// wait waits for what launch has enqueued. The driver spins: to block costs 40 µs a
+// step, and to spin on a word that the device writes gains nothing.
+func (f *forward) wait() error { return f.b.device.stream.Synchronize() }
+
+// prepare makes room for what the launches use besides the arena: it may
+// allocate, which a capture may not.
+func (f *forward) prepare(y *plan) error {
+	b := f.b
+	moved, err := b.step.grow(b.device.ctx, y.shape.layout().size+y.host)
+	for i := range y.actions {
+		if prepare := operations[y.actions[i].kind].prepare; prepare != nil && err == nil {
+			var also bool
+			also, err = prepare(f, y, &y.actions[i])
+			moved = moved || also
+		}
+	}
+	if moved {
+		b.graphs.drop(nil)
+	}
+	return err
+}
+
+// downloadFloats copies floats from the device, once its work is done.
+func (d *device) downloadFloats(out []float32, from driver.Ptr) error {
+	return d.downloadBy(make([]byte, 4*len(out)), out, from)
+}
+
+// downloadBy is downloadFloats by way of room of 4 bytes each.
+func (d *device) downloadBy(room []byte, out []float32, from driver.Ptr) error {
+	if err := d.ctx.Download(room, from); err != nil {
+		return err
+	}
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(room[4*i:]))
+	}
+	return nil
+}

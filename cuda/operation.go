@@ -1,0 +1,124 @@
+package cuda
+
+import (
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+type opKind uint8
+
+const (
+	opEmbed opKind = iota
+	opEmbedHost
+	opRMSNorm
+	opProject
+	opProjectAdd
+	opGated
+	opRotate
+	opAttend
+	opHead
+	opConvert // made by the plan
+)
+
+// op is one operation of a forward, its weights looked up.
+type op struct {
+	kind       opKind
+	layer      int
+	eps, scale float32
+	dst, src   []backend.Buffer
+	w          [3]linear
+	n          int // how many of w are in use
+	norm       [2]driver.Ptr
+	kvHeads    int
+	dim        int     // of heads
+	angles     *angles // of opRotate
+	first      int     // of opEmbedHost: its first float of a row that was decoded on the host
+}
+
+// operand is a buffer as a launch sees it: addresses of the forms in use.
+type operand struct {
+	width     int
+	f32, bf16 driver.Ptr
+}
+
+// action is one operation with its addresses.
+type action struct {
+	op
+	to, from [3]operand
+	scratch  [3]driver.Ptr
+}
+
+// operation is what a kind of operation means to the plan and to a launch.
+type operation struct {
+	// reads are the forms of its inputs that it reads; nil: f32.
+	reads func(y *plan, o *op) form
+	// writes are the forms of its targets that its kernel makes, where some are
+	// wanted; nil: f32.
+	writes func(y *plan, o *op, wanted form) form
+	// scratch is how many bytes of memory it needs that no other operation sees.
+	scratch func(y *plan, o *op) [3]int
+	// prepare makes room for what its launches use besides the arena, and returns
+	// whether addresses moved. It may allocate, which a capture may not.
+	prepare func(f *forward, y *plan, a *action) (moved bool, err error)
+	// emit enqueues its kernels.
+	emit func(b *Backend, y *plan, a *action)
+}
+
+// operations are what each kind means.
+var operations = [...]operation{
+	opEmbed:      {emit: (*Backend).emitEmbed},
+	opEmbedHost:  {emit: (*Backend).emitEmbedHost},
+	opRMSNorm:    {writes: asWanted, emit: (*Backend).emitRMSNorm},
+	opProject:    {reads: readsOfWeights, prepare: prepareProject, emit: (*Backend).emitProject},
+	opProjectAdd: {reads: readsOfWeights, prepare: prepareProjectAdd, emit: (*Backend).emitProjectAdd},
+	opGated:      {reads: readsOfWeights, writes: writesOfGated, scratch: scratchOfGated, prepare: prepareProject, emit: (*Backend).emitGated},
+	opRotate:     {writes: asWanted, emit: (*Backend).emitRotate},
+	opAttend:     {reads: readsOfAttend, writes: writesOfAttend, prepare: prepareAttend, emit: (*Backend).emitAttend},
+	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
+	opConvert:    {emit: (*Backend).emitConvert},
+}
+
+func asWanted(_ *plan, _ *op, wanted form) form { return wanted }
+
+// emit enqueues actions: the step block, and one or a few kernels an action. A head
+// writes the row results to the host.
+func (b *Backend) emit(y *plan, actions []action) {
+	b.device.copyIn(b.step.device, b.step.host, y.shape.layout().size+y.host)
+	for i := range actions {
+		operations[actions[i].kind].emit(b, y, &actions[i])
+	}
+}
+
+// warm loads the modules of actions' kernels: nothing may be loaded while a capture
+// is under way.
+func (b *Backend) warm(y *plan, actions []action) error {
+	b.device.dry = true
+	b.emit(y, actions)
+	b.device.dry = false
+	return b.device.take()
+}
+
+func (b *Backend) emitEmbed(y *plan, a *action) {
+	w := a.w[0].w
+	b.device.embed(a.to[0].f32, w.raw, w.dt, a.to[0].width, b.step.device, y.shape.bucket)
+}
+
+// emitEmbedHost takes the rows from behind the step block.
+func (b *Backend) emitEmbedHost(y *plan, a *action) {
+	rows := y.host / (4 * y.f.hostWidth)
+	from := b.step.device + driver.Ptr(y.shape.layout().size+4*rows*a.first)
+	b.device.copy(a.to[0].f32, from, 4*rows*a.to[0].width)
+}
+
+func (b *Backend) emitRMSNorm(y *plan, a *action) {
+	b.device.rmsNorm(a.to[0].f32, a.to[0].bf16, a.from[0].f32, a.norm[0], a.from[0].width, y.shape.bucket, a.eps)
+}
+
+func (b *Backend) emitConvert(y *plan, a *action) {
+	to, from, n := a.to[0], a.from[0], y.shape.bucket*a.from[0].width
+	if to.bf16 != 0 {
+		b.device.toBF16(to.bf16, from.f32, n)
+	} else {
+		b.device.toF32(to.f32, from.bf16, n)
+	}
+}
