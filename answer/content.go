@@ -127,7 +127,10 @@ func (c *content) release(p *Parser, n int) {
 		c.blank, c.touched, c.any = c.blank[:0], false, true
 		p.emit(Content, string([]byte{b}))
 	}
-	c.held = append(c.held[:0], c.held[n:]...)
+	if n == len(c.held) {
+		n, c.held = 0, c.held[:0]
+	}
+	c.held = c.held[n:]
 }
 
 // finish gives out what is left at the end.

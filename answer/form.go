@@ -121,9 +121,13 @@ func (f Form) Syntax() Syntax {
 // Force returns the text that makes a model call the function of that name:
 // what comes next are the arguments. It is "" for FormNone.
 func (f Form) Force(name string) string {
+	if f == FormNone {
+		return ""
+	}
 	s := f.Syntax()
 	if s.JSONName {
-		name = strings.Trim(string(appendString(nil, name)), `"`)
+		quoted := appendString(nil, name)
+		name = string(quoted[1 : len(quoted)-1])
 	}
 	return s.Open + s.BeforeName + name + s.AfterName
 }
