@@ -99,3 +99,61 @@ func TestRandomTexts(t *testing.T) {
 		t.Errorf("only %d calls in %d texts", calls, texts)
 	}
 }
+
+// TestStops looks for stop strings that overlap with themselves and each other.
+func TestStops(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	word := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "aab"[random.IntN(3)]
+		}
+		return string(b)
+	}
+	for i := range 20_000 {
+		s := sample{name: "stops", text: word(random.IntN(30)), options: testOptions()}
+		for range 1 + random.IntN(3) {
+			s.options.Stop = append(s.options.Stop, word(1+random.IntN(7)))
+		}
+		if checkAnswer(t, s, uint64(i)); t.Failed() {
+			return
+		}
+	}
+}
+
+// TestBounds goes to the bounds and one past them.
+func TestBounds(t *testing.T) {
+	long := func(unit string, n int) string { return strings.Repeat(unit, n) }
+	for name, c := range map[string]struct {
+		form  answer.Form
+		text  func(n int) string
+		bound int
+	}{
+		"white space after a value": {answer.FormCoder, func(n int) string {
+			return "<tool_call><function=add><parameter=note>x</parameter>" + long(" ", n) + "</function></tool_call>"
+		}, 64},
+		"a function's name": {answer.FormCoder, func(n int) string { return "<tool_call><function=" + long("f", n) + "></function></tool_call>" }, 256},
+		"a parameter's name": {answer.FormCoder, func(n int) string {
+			return "<tool_call><function=add><parameter=" + long("p", n) + ">1</parameter></function></tool_call>"
+		}, 256},
+		"nested lists": {answer.FormJSON, func(n int) string {
+			return `<tool_call>{"name": "f", "arguments": {"x": ` + long("[", n-2) + long("]", n-2) + `}}</tool_call>`
+		}, 10000},
+		"nested objects": {answer.FormJSON, func(n int) string {
+			return `<tool_call>{"name": "f", "arguments": ` + long(`{"x":`, n-2) + "{}" + long("}", n-1) + `</tool_call>`
+		}, 10000},
+	} {
+		for _, n := range []int{c.bound, c.bound + 1} {
+			s := sample{name: name, text: c.text(n), options: testOptions()}
+			s.options.Form = c.form
+			m, err := answer.Parse(s.text, s.how, s.options)
+			whole := len(m.Calls) == 1 && !strings.Contains(m.Calls[0].Arguments, "</parameter>")
+			if err != nil || whole != (n == c.bound) {
+				t.Errorf("%s: a whole call at %d: %v, %v; the bound is %d", name, n, whole, err, c.bound)
+			}
+			if got, want := parse(t, s), reference(s.text, s.how, s.options); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s at %d: not what the reference says", name, n)
+			}
+		}
+	}
+}

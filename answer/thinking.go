@@ -81,8 +81,7 @@ func (p *Parser) stepReasoning(b byte) bool {
 	case b == ThinkClose[p.matched]:
 		p.matched++
 		if p.matched == len(ThinkClose) {
-			p.matched, p.newlines = 0, 0
-			p.state = afterReasoning
+			p.matched, p.state = 0, afterReasoning // newlines that are held are dropped
 		}
 	case p.matched > 0:
 		p.endReasoning()
