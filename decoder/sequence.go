@@ -150,6 +150,9 @@ func (s *Sequence) Done() bool { return s.sum.FinishReason != "" }
 // of tokens that are run again.
 func (s *Sequence) Prefilling() bool { return s.cache.Base() < s.need }
 
+// Left is how many rows of the prompt, or of what is run again, are still to be run.
+func (s *Sequence) Left() int { return max(0, s.need-s.cache.Base()) }
+
 // Cache is the sequence's cache.
 func (s *Sequence) Cache() *model.Cache { return s.cache }
 

@@ -115,7 +115,7 @@ func TestSharedForwards(t *testing.T) {
 		if s := left[len(left)-1]; len(taken) < len(left) && r.IntN(3) == 0 {
 			held, old, fresh := s.Permanent(), s.Cache(), s.cache()
 			if n := r.IntN(old.Base() + 1); r.IntN(2) == 0 && n > 0 {
-				fork, err := old.Fork(n, old.Capacity())
+				fork, err := old.Fork(n, old.Capacity(), old.MaxRows())
 				if err != nil {
 					t.Fatal(err)
 				}
