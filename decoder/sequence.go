@@ -82,6 +82,9 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	}
 	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}, need: len(prompt)}
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
+	if o.Constraint != nil {
+		s.sampler.constrained = constrained{at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size)}
+	}
 	switch o.Mode {
 	case WeDLM:
 		s.stepper = newWeDLM(o, s.sampler)
@@ -98,7 +101,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
 	if !s.Prefilling() {
 		s.started = true
-		if err := s.stepper.start(model.Result{}, s.emit); err != nil {
+		if err := s.stepper.start(model.Result{}, nil, s.emit); err != nil {
 			return nil, err
 		}
 	}
@@ -207,6 +210,9 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	}
 	for i, token := range s.tokens(from, from+n) {
 		s.rows.add(i, Slot{Token: token, Filled: true}, from+i == last)
+		if from+i == last {
+			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
+		}
 	}
 }
 
@@ -257,7 +263,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	if len(results) > 0 {
 		last = results[0]
 	}
-	return events, s.stepper.start(last, s.emit)
+	return events, s.stepper.start(last, allowedOf(s.rows.allowed, 0), s.emit)
 }
 
 // absorbStep commits a step's rows.
@@ -301,6 +307,9 @@ func (s *Sequence) count() {
 
 // usable checks results before anything depends on them.
 func (s *Sequence) usable(results []model.Result) error {
+	if s.sampler.err != nil {
+		return s.sampler.err
+	}
 	if len(results) != s.rows.wanted {
 		return fmt.Errorf("forward of %d rows at %d: %d results, want %d", len(s.rows.slots), s.cache.Base(), len(results), s.rows.wanted)
 	}
