@@ -6,8 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -193,3 +195,33 @@ func sameMask(t *testing.T, m Matcher, v *Vocabulary, after string) {
 }
 
 func validUTF8(s string) bool { return utf8.ValidString(s) }
+
+var farFuture = time.Now().Add(time.Hour)
+
+// repeatsKey reports whether an object of a text has a member twice: the
+// oracle's map keeps one of them.
+func repeatsKey(text string) bool {
+	d := json.NewDecoder(strings.NewReader(text))
+	var read func() bool
+	read = func() bool {
+		t, _ := d.Token()
+		seen := make(map[string]bool)
+		for t == json.Delim('{') && d.More() {
+			k, _ := d.Token()
+			if seen[k.(string)] || read() {
+				return true
+			}
+			seen[k.(string)] = true
+		}
+		for t == json.Delim('[') && d.More() {
+			if read() {
+				return true
+			}
+		}
+		if _, nested := t.(json.Delim); nested {
+			_, _ = d.Token()
+		}
+		return false
+	}
+	return read()
+}
