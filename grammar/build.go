@@ -32,6 +32,24 @@ type builder struct {
 	nodes     []node
 	rules     []rule // 0 is the root
 	templates map[string]*template
+	placed    map[placed]int32
+	edgeRoom  []edge
+	epsRoom   []int32
+}
+
+// grow appends to a list whose memory comes from a large piece: an automaton
+// has tens of thousands of lists of one or two.
+func grow[T any](list []T, item T, room *[]T) []T {
+	if len(list) == cap(list) {
+		n := max(1, 2*cap(list))
+		if len(*room) < n {
+			*room = make([]T, max(n, 4096))
+		}
+		next := (*room)[:0:n]
+		*room = (*room)[n:]
+		list = append(next, list...)
+	}
+	return append(list, item)
 }
 
 func (b *builder) node() int32 {
@@ -53,12 +71,12 @@ func (b *builder) rule(name string) int32 {
 
 func (b *builder) edge(from int32, lo, hi byte, to int32) {
 	n := &b.nodes[from]
-	n.edges = append(n.edges, edge{lo, hi, to})
+	n.edges = grow(n.edges, edge{lo, hi, to}, &b.edgeRoom)
 }
 
 func (b *builder) eps(from, to int32) {
 	n := &b.nodes[from]
-	n.eps = append(n.eps, to)
+	n.eps = grow(n.eps, to, &b.epsRoom)
 }
 
 // call leads from a node to another over a text of a rule.

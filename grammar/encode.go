@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -38,19 +39,68 @@ type templateEdge struct {
 
 // class leads from a node to another over one character of the ranges.
 func (b *builder) class(from, to int32, ranges []runeRange, enc encoding) {
-	key := fmt.Sprint(string(enc), ranges)
-	t := b.templates[key]
-	if t == nil {
-		t = b.newTemplate(ranges, enc)
-		b.templates[key] = t
+	// Single bytes, escapes and longer characters are templates apart: the last are
+	// the same for most classes, and those that lead to one node share theirs.
+	var single, escaped []runeRange
+	long := within(ranges, 0x80, utf8.MaxRune)
+	if enc == jsonOnce {
+		for _, p := range jsonPlain {
+			single = append(single, within(ranges, p.lo, min(p.hi, 0x7F))...)
+		}
+		for _, e := range jsonEscaped {
+			escaped = append(escaped, within(ranges, e.lo, e.hi)...)
+		}
+	} else {
+		single = within(ranges, 0, 0x7F)
 	}
-	b.place(t, from, to)
+	for _, r := range single {
+		b.edge(from, byte(r.lo), byte(r.hi), to)
+	}
+	for _, part := range [][]runeRange{escaped, long} {
+		if len(part) > 0 {
+			b.place(b.template(part), from, to)
+		}
+	}
+}
+
+// within cuts ranges to lo to hi.
+func within(ranges []runeRange, lo, hi rune) (out []runeRange) {
+	for _, r := range ranges {
+		if r.lo = max(r.lo, lo); r.lo <= min(r.hi, hi) {
+			out = append(out, runeRange{r.lo, min(r.hi, hi)})
+		}
+	}
+	return out
+}
+
+func (b *builder) template(ranges []runeRange) *template {
+	var key []byte
+	for _, r := range ranges {
+		key = binary.LittleEndian.AppendUint32(key, uint32(r.lo))
+		key = binary.LittleEndian.AppendUint32(key, uint32(r.hi))
+	}
+	t := b.templates[string(key)]
+	if t == nil {
+		t = b.newTemplate(ranges)
+		b.templates[string(key)] = t
+	}
+	return t
+}
+
+type placed struct {
+	t  *template
+	to int32
 }
 
 func (b *builder) place(t *template, from, to int32) {
-	first := int32(len(b.nodes)) - 2
-	for range t.nodes - 2 {
-		b.node()
+	// The nodes between lead to one end, wherever they are entered from.
+	first, again := b.placed[placed{t, to}]
+	if !again {
+		first = int32(len(b.nodes))
+		for range t.nodes - 2 {
+			b.node()
+		}
+		b.placed[placed{t, to}] = first
 	}
 	at := func(i int) int32 {
 		switch i {
@@ -59,16 +109,18 @@ func (b *builder) place(t *template, from, to int32) {
 		case 1:
 			return to
 		}
-		return first + int32(i)
+		return first + int32(i) - 2
 	}
 	for _, e := range t.edges {
-		b.edge(at(e.from), e.lo, e.hi, at(e.to))
+		if e.from == 0 || !again {
+			b.edge(at(e.from), e.lo, e.hi, at(e.to))
+		}
 	}
 }
 
 // newTemplate shares what sequences of bytes have in common at their ends, so
 // that any character takes 7 nodes.
-func (b *builder) newTemplate(ranges []runeRange, enc encoding) *template {
+func (b *builder) newTemplate(ranges []runeRange) *template {
 	t := &template{nodes: 2}
 	tails := map[string]int{"": 1}
 	var tail func(seq []edge) int
@@ -94,23 +146,13 @@ func (b *builder) newTemplate(ranges []runeRange, enc encoding) *template {
 		}
 	}
 	for _, r := range ranges {
-		if enc == utf8Text {
-			utf8Sequences(r.lo, r.hi, add)
-			continue
-		}
-		for c := r.lo; c <= min(r.hi, '\\'); c++ {
-			if s := jsonEscape(c); s != "" {
-				seq := make([]edge, len(s))
-				for i := range seq {
-					seq[i] = edge{lo: s[i], hi: s[i]}
-				}
-				add(seq)
+		utf8Sequences(max(r.lo, 0x80), r.hi, add)
+		for c := r.lo; c <= min(r.hi, 0x7F); c++ { // these are of jsonEscaped
+			var seq []edge
+			for _, e := range []byte(jsonEscape(c)) {
+				seq = append(seq, edge{lo: e, hi: e})
 			}
-		}
-		for _, plain := range jsonPlain {
-			if lo, hi := max(r.lo, plain.lo), min(r.hi, plain.hi); lo <= hi {
-				utf8Sequences(lo, hi, add)
-			}
+			add(seq)
 		}
 	}
 	return t
@@ -118,6 +160,9 @@ func (b *builder) newTemplate(ranges []runeRange, enc encoding) *template {
 
 // jsonPlain are the characters that stand for themselves in a JSON string.
 var jsonPlain = []runeRange{{' ', '!'}, {'#', '['}, {']', utf8.MaxRune}}
+
+// jsonEscaped are the others.
+var jsonEscaped = []runeRange{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}
 
 // jsonEscape is how a JSON string holds a character that cannot stand for
 // itself; "" for the others.

@@ -47,23 +47,35 @@ func (b *builder) finish() *Grammar {
 // reach finds the nodes from which the end of their rule can be reached: at
 // all, or without a byte.
 func (b *builder) reach(bytes bool) []bool {
-	into := make([][]int32, len(b.nodes)) // the nodes that may be reached if this one is
-	for i, n := range b.nodes {
-		b.tick()
-		for _, to := range n.eps {
-			into[to] = append(into[to], int32(i))
-		}
-		if bytes {
-			for _, e := range n.edges {
-				into[e.to] = append(into[e.to], int32(i))
+	// The nodes that may be reached if node i is: from[first[i]:first[i+1]].
+	first := make([]int32, len(b.nodes)+1)
+	into := func(each func(to, from int32)) {
+		for i := range b.nodes {
+			b.tick()
+			n := &b.nodes[i]
+			for _, to := range n.eps {
+				each(to, int32(i))
+			}
+			if bytes {
+				for _, e := range n.edges {
+					each(e.to, int32(i))
+				}
+			}
+			if n.rule >= 0 {
+				each(n.ret, int32(i))
+				each(b.rules[n.rule].start, int32(i))
 			}
 		}
-		if n.rule >= 0 {
-			into[n.ret] = append(into[n.ret], int32(i))
-			start := b.rules[n.rule].start
-			into[start] = append(into[start], int32(i))
-		}
 	}
+	into(func(to, _ int32) { first[to]++ })
+	for i := 1; i < len(first); i++ {
+		first[i] += first[i-1]
+	}
+	from := make([]int32, first[len(b.nodes)])
+	into(func(to, i int32) {
+		first[to]--
+		from[first[to]] = i
+	})
 	reached := make([]bool, len(b.nodes))
 	var work []int32
 	add := func(i int32) {
@@ -78,7 +90,7 @@ func (b *builder) reach(bytes bool) []bool {
 	for len(work) > 0 {
 		i := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, from := range into[i] {
+		for _, from := range from[first[i]:first[i+1]] {
 			b.tick()
 			if reached[from] {
 				continue

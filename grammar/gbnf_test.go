@@ -57,12 +57,12 @@ func TestGBNF(t *testing.T) {
 		{"root ::= root-a\nroot-a ::= root-a | \"q\"", `q`}, // a rule that is itself adds nothing
 		{`root ::= "é" [à-ü] [日本]`, `é[à-ü][日本]`},
 	} {
-		g, err := CompileGBNF(c.gbnf, Options{})
+		g, err := CompileGBNF(c.gbnf, unhurried)
 		if err != nil {
 			t.Errorf("%s: %v", c.gbnf, err)
 			continue
 		}
-		h, err := CompileRegex(c.expr, Options{})
+		h, err := CompileRegex(c.expr, unhurried)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestGBNFNested(t *testing.T) {
 		{"root ::= \"\" | \"(\" root \")\" root | \"(\" root \"]\" root", []string{"()", "(]"}},
 		{"root ::= a | b\na ::= \"\" | \"(\" root \")\" root\nb ::= \"(\" root \"]\" root", []string{"()", "(]"}},
 	} {
-		g, err := CompileGBNF(c.gbnf, Options{})
+		g, err := CompileGBNF(c.gbnf, unhurried)
 		if err != nil {
 			t.Fatalf("%s: %v", c.gbnf, err)
 		}
@@ -144,7 +144,7 @@ func TestGBNFNested(t *testing.T) {
 func TestGBNFJSON(t *testing.T) {
 	t.Parallel()
 	v := smallVocabulary(t)
-	g, err := CompileGBNF(jsonGBNF, Options{})
+	g, err := CompileGBNF(jsonGBNF, unhurried)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestGBNFRefused(t *testing.T) {
 		{`root ::= "a"` + strings.Repeat("?", 60_000), ErrLimit, "repeats of one item"},
 		{doubling(40), ErrLimit, "nodes"},
 	} {
-		_, err := CompileGBNF(c.text, Options{})
+		_, err := CompileGBNF(c.text, unhurried)
 		wantError(t, fmt.Sprintf("%.40q", c.text), err, c.kind, c.what)
 	}
 }

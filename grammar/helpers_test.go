@@ -225,3 +225,6 @@ func repeatsKey(text string) bool {
 	}
 	return read()
 }
+
+// unhurried has the default limits but for the time, which a busy machine may exceed.
+var unhurried = Options{Limits: Limits{Time: time.Minute}}

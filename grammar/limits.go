@@ -73,6 +73,7 @@ func compile(what string, size int, o Options, build func(*builder)) (g *Grammar
 	b := &builder{
 		budget:    budget{Limits: l, until: time.Now().Add(l.Time), what: what},
 		templates: make(map[string]*template),
+		placed:    make(map[placed]int32),
 	}
 	b.rule("root")
 	build(b)

@@ -47,7 +47,7 @@ func TestMaskRegex(t *testing.T) {
 	t.Parallel()
 	v := smallVocabulary(t)
 	for _, expr := range expressions {
-		g, err := CompileRegex(expr, Options{})
+		g, err := CompileRegex(expr, unhurried)
 		if err != nil {
 			t.Fatal(err)
 		}

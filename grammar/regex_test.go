@@ -21,7 +21,7 @@ func TestRegex(t *testing.T) {
 	for _, expr := range expressions {
 		t.Run(expr, func(t *testing.T) {
 			t.Parallel()
-			g, err := CompileRegex(expr, Options{})
+			g, err := CompileRegex(expr, unhurried)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestRegexRefused(t *testing.T) {
 		{strings.Repeat("a", 70_000), ErrLimit, "at most 65536"},
 		{strings.Repeat(`\pL{1000}`, 100), ErrLimit, "the regular expression"},
 	} {
-		_, err := CompileRegex(c.expr, Options{})
+		_, err := CompileRegex(c.expr, unhurried)
 		wantError(t, fmt.Sprintf("%.20q", c.expr), err, c.kind, c.what)
 	}
 }

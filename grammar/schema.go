@@ -32,7 +32,7 @@ type schemaBuilder struct {
 	*builder
 	compact, closed bool
 	root            *value
-	rules           map[string]int32 // by the parts that they are of
+	rules           map[string]int32 // by what their parts say
 	strings         map[string]int32 // rules inside strings, by what they must satisfy
 	todo            []func()         // the bodies of rules: not made by recursion, as schemas may refer in circles
 	indent          int32            // the rule of an indent; 0 until it is asked for
@@ -43,8 +43,9 @@ type schemaBuilder struct {
 type part struct {
 	v  *value
 	at string // its JSON pointer
-	// anyDone, oneDone: the part's anyOf or oneOf is dealt with.
-	anyDone, oneDone bool
+	// anyDone, oneDone: the part's anyOf or oneOf is dealt with. flat: its $ref and
+	// allOf are, as parts of their own.
+	anyDone, oneDone, flat bool
 }
 
 // child is a subschema of a part.
@@ -126,9 +127,14 @@ func (s *schemaBuilder) flatten(parts []part) (flat []part, never bool) {
 		checkKeywords(p)
 		for _, k := range p.v.keys {
 			if obeyed[k] && k != "$ref" && k != "allOf" {
-				flat = append(flat, p)
+				f := p
+				f.flat = true
+				flat = append(flat, f)
 				break
 			}
+		}
+		if p.flat {
+			return
 		}
 		inside[p.at] = true
 		if ref := p.v.get("$ref"); ref != nil {
@@ -151,7 +157,13 @@ func (s *schemaBuilder) rule(parts []part) int32 {
 	flat, never := s.flatten(parts)
 	var key strings.Builder
 	for _, p := range flat {
-		fmt.Fprintf(&key, "%s\x00%v%v", p.at, p.anyDone, p.oneDone)
+		// Schemas that say the same share a rule, wherever they stand.
+		for i, k := range p.v.keys {
+			if obeyed[k] && k != "$ref" && k != "allOf" {
+				fmt.Fprintf(&key, "%s %d ", k, p.v.items[i].id)
+			}
+		}
+		fmt.Fprintf(&key, "%v %v;", p.anyDone, p.oneDone)
 	}
 	if never {
 		key.Reset()

@@ -17,6 +17,7 @@ type value struct {
 	keys  []string // of an object
 	items []*value // of an object or an array
 	text  string   // of a string or a number
+	id    int      // the same for values that are written alike
 }
 
 // readJSON reads a schema. Its depth is bounded: a subschema is two deep, as in
@@ -28,6 +29,18 @@ func (b *builder) readJSON(data []byte) *value {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	var read func(deep int) *value
+	ids := make(map[string]int)
+	known := func(v *value) *value {
+		key := fmt.Sprintf("%c %q %q", v.kind, v.text, v.keys)
+		for _, item := range v.items {
+			key += " " + strconv.Itoa(item.id)
+		}
+		if _, ok := ids[key]; !ok {
+			ids[key] = len(ids)
+		}
+		v.id = ids[key]
+		return v
+	}
 	token := func() json.Token {
 		t, err := d.Token()
 		if err != nil {
@@ -45,14 +58,14 @@ func (b *builder) readJSON(data []byte) *value {
 		}
 		switch t := token().(type) {
 		case string:
-			return &value{kind: '"', text: t}
+			return known(&value{kind: '"', text: t})
 		case json.Number:
-			return &value{kind: '0', text: t.String()}
+			return known(&value{kind: '0', text: t.String()})
 		case bool:
 			if t {
-				return &value{kind: 't'}
+				return known(&value{kind: 't'})
 			}
-			return &value{kind: 'f'}
+			return known(&value{kind: 'f'})
 		case json.Delim:
 			v := &value{kind: byte(t)}
 			seen := make(map[string]bool)
@@ -68,9 +81,9 @@ func (b *builder) readJSON(data []byte) *value {
 				v.items = append(v.items, read(deep+1))
 			}
 			token()
-			return v
+			return known(v)
 		}
-		return &value{kind: 'n'}
+		return known(&value{kind: 'n'})
 	}
 	v := read(0)
 	if _, err := d.Token(); err != io.EOF {

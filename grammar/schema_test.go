@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// treeSchema refers to itself.
+const treeSchema = `{"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}, "required": ["v"], "additionalProperties": false}}}`
+
 var schemas = []string{
 	`{"type": "object"}`,
 	`true`,
@@ -40,8 +43,10 @@ var schemas = []string{
 		{"type": "object", "properties": {"kind": {"const": "dog"}}, "required": ["kind"], "additionalProperties": false}, {"type": "null"}]}`,
 	`{"allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": {"type": "integer", "minimum": 3}}, "required": ["b"]}], "$defs": {"base": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"maximum": 5}}, "required": ["a"]}}}`,
 	`{"allOf": [{"properties": {"a": {"type": "null"}}, "additionalProperties": false}, {"properties": {"a": true, "b": {"type": "null"}}}], "type": "object"}`,
-	`{"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}, "required": ["v"], "additionalProperties": false}}}`,
+	treeSchema,
 	`{"$defs": {"list": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#/$defs/list"}}, "required": ["next"], "additionalProperties": false}]}}, "$ref": "#/$defs/list"}`,
+	`{"type": "object", "allOf": [{"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"anyOf": [{"required": ["c"]}, {"required": ["d"]}]}], "properties": {"a": true, "b": true, "c": {"type": "null"}, "d": {"type": "null"}}}`,
+	`{"type": "object", "properties": {"title": {"type": "integer"}, "description": {"type": "null"}, "p": {"properties": {"title": {"type": "string"}}, "type": "object", "required": ["title"]}}, "additionalProperties": false}`,
 	`{"type": "object", "patternProperties": {"^n_": {"type": "integer"}, "^s_": {"type": "string"}}, "additionalProperties": false}`,
 	`{"type": "object", "properties": {"n_a": {"minimum": 5}, "q": {"type": "null"}}, "patternProperties": {"^n_": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}}`,
 	`{"type": "object", "required": ["p", "q"], "additionalProperties": {"type": "integer"}}`,
@@ -62,7 +67,7 @@ func TestSchema(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			for _, compact := range []bool{false, true} {
-				testSchema(t, v, schema, Options{Compact: compact}, uint64(i))
+				testSchema(t, v, schema, Options{Compact: compact, Limits: unhurried.Limits}, uint64(i))
 			}
 		})
 	}
@@ -135,15 +140,15 @@ func TestSchemaTable(t *testing.T) {
 		o        Options
 		yes, not []string
 	}{
-		{person, Options{},
+		{person, unhurried,
 			[]string{`{"a":1}`, `{ "a": 1, "b": "x" }`, "{\n    \"a\": 1,\n\t\"b\": \"x\"\n}", `{"a":1,"c":[{}]}`, `{"a":-0}`, `{"a":1,"b":"\u00e9\ud83d\ude00\/"}`},
 			[]string{`{"b":"x","a":1}`, ` {"a":1}`, `{"a":1} `, `{  "a":1}`, `{"a" :1}`, `{"a":1 ,"b":""}`, "{\r\n\"a\":1}", `{"a":1.0}`, `{"a":1e0}`, `{"\u0061":1}`, `{"a":1,"\u0062":2}`,
 				`{"a":1,"a":1}`, `{"a":1,"b":"\ud83d"}`, `{"a":1,"b":"\ude00"}`, `{"a":1,"b":"` + "\t" + `"}`, `{"a":01}`, `{"a":1,}`, `{}`, "{\"a\":1,\"b\":\"\xff\"}", "{\"a\":1,\"b\":\"\xed\xa0\x80\"}"}},
-		{person, Options{Closed: true, Compact: true}, []string{`{"a":1}`, `{"a":1,"b":""}`}, []string{`{"a":1,"c":2}`, `{"a": 1}`}},
-		{`{"type": "object"}`, Options{Closed: true}, []string{`{}`, `{"a":{"b":1}}`}, nil},
-		{`{"type": "object", "properties": {"date": {"format": "date", "type": "string"}}}`, Options{}, []string{`{"date":"2024-02-29"}`, `{"date2":1}`}, []string{`{"date":"2023-02-29"}`, `{"date":"2023-2-1"}`}},
-		{`{"$ref": "#/definitions/a~1b%25", "definitions": {"a/b%": {"const": 1}}}`, Options{}, []string{`1`}, []string{`2`}},
-		{`{"type":"integer","minimum":5,"allOf":[{"minimum":3},{"maximum":9}]}`, Options{}, []string{`5`, `9`}, []string{`4`, `10`}},
+		{person, Options{Closed: true, Compact: true, Limits: unhurried.Limits}, []string{`{"a":1}`, `{"a":1,"b":""}`}, []string{`{"a":1,"c":2}`, `{"a": 1}`}},
+		{`{"type": "object"}`, Options{Closed: true, Limits: unhurried.Limits}, []string{`{}`, `{"a":{"b":1}}`}, nil},
+		{`{"type": "object", "properties": {"date": {"format": "date", "type": "string"}}}`, unhurried, []string{`{"date":"2024-02-29"}`, `{"date2":1}`}, []string{`{"date":"2023-02-29"}`, `{"date":"2023-2-1"}`}},
+		{`{"$ref": "#/definitions/a~1b%25", "definitions": {"a/b%": {"const": 1}}}`, unhurried, []string{`1`}, []string{`2`}},
+		{`{"type":"integer","minimum":5,"allOf":[{"minimum":3},{"maximum":9}]}`, unhurried, []string{`5`, `9`}, []string{`4`, `10`}},
 	} {
 		g, err := CompileSchema([]byte(c.schema), c.o)
 		if err != nil {
@@ -174,7 +179,7 @@ func TestFormats(t *testing.T) {
 	}
 	for name := range formats {
 		schema := fmt.Sprintf(`{"type": "string", "format": %q}`, name)
-		g, err := CompileSchema([]byte(schema), Options{})
+		g, err := CompileSchema([]byte(schema), unhurried)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
