@@ -33,6 +33,7 @@ type builder struct {
 	rules     []rule // 0 is the root
 	templates map[string]*template
 	placed    map[placed]int32
+	segments  []segment
 	edgeRoom  []edge
 	epsRoom   []int32
 }
@@ -102,9 +103,13 @@ func (b *builder) literal(from int32, s string) int32 {
 // repeat leads over min to max texts of body, which leads from a node over one
 // text; max < 0 is no bound.
 func (b *builder) repeat(from int32, min, max int, body func(from int32) int32) int32 {
+	// Copies of a body are laid out alike; see segments.go.
+	var starts []int32
 	for range min {
+		starts = append(starts, int32(len(b.nodes)))
 		from = body(from)
 	}
+	b.copied(starts)
 	out := b.node()
 	if max < 0 {
 		loop := b.node()
@@ -113,10 +118,13 @@ func (b *builder) repeat(from int32, min, max int, body func(from int32) int32) 
 		b.eps(loop, out)
 		return out
 	}
+	starts = starts[:0]
 	for range max - min {
 		b.eps(from, out)
+		starts = append(starts, int32(len(b.nodes)))
 		from = body(from)
 	}
+	b.copied(starts)
 	b.eps(from, out)
 	return out
 }

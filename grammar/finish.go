@@ -10,8 +10,9 @@ type Grammar struct {
 	// class numbers each byte by what the edges make of it: bytes of one class
 	// have the same edges everywhere. first is the first byte of each class; a
 	// class is an interval.
-	class [256]uint8
-	first []byte
+	class    [256]uint8
+	first    []byte
+	segments []segment
 }
 
 // Nodes is the size of the automaton.
@@ -41,6 +42,7 @@ func (b *builder) finish() *Grammar {
 	b.refuseLeftRecursion()
 	g := &Grammar{nodes: b.nodes, start: b.rules[0].start}
 	g.classes()
+	g.keepSegments(b.segments, b.tick)
 	return g
 }
 

@@ -13,10 +13,11 @@ type local struct {
 	nodes []int32 // sorted: those with edges, with calls, and ends
 	// end: the frame may be left here. bytes is the set of the nodes with edges
 	// alone; nil where there are none.
-	end   bool
-	bytes *local
-	calls []call
-	next  []*local // by class, as they are met; noLocal: no way on
+	end       bool
+	bytes     *local
+	calls     []call
+	canonical *local   // see segments.go; nil until asked for
+	next      []*local // by class, as they are met; noLocal: no way on
 }
 
 // A call is a rule that is entered, with where it goes on: calls of one rule

@@ -72,6 +72,7 @@ func (c *Constraint) mask(s *state, dst []uint64) error {
 
 // open is the entry of a set of nodes whatever is under it.
 func (c *Constraint) open(l *local) *entry {
+	l = c.e.canonical(l, c.v.deep)
 	key := entryKey{l: l}
 	n := c.cache.get(key)
 	if n == nil {

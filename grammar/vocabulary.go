@@ -15,6 +15,7 @@ type Vocabulary struct {
 	slices []slice
 	rest   trie // the tokens of no slice
 	bytes  int
+	deep   int // the longest token, bytes
 }
 
 // VocabularyOptions says which ids are not text.
@@ -74,6 +75,7 @@ func (v *Vocabulary) split() {
 		if t != "" {
 			ids = append(ids, int32(id))
 			v.bytes += len(t) + 16
+			v.deep = max(v.deep, len(t))
 		}
 	}
 	sort.Slice(ids, func(a, b int) bool { return v.tokens[ids[a]] < v.tokens[ids[b]] })
