@@ -28,6 +28,8 @@ type alphabet struct {
 
 func lower(c byte) bool { return 'a' <= c && c <= 'z' }
 
+func alphanumeric(c byte) bool { return lower(c|0x20) || '0' <= c && c <= '9' }
+
 // plain are the characters that a JSON string holds as they are.
 func plain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c < 0x80 }
 
@@ -35,6 +37,8 @@ func plain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c < 0x80 }
 var alphabets = [...]alphabet{
 	{has: lower},
 	{has: lower, space: true},
+	{has: alphanumeric},
+	{has: alphanumeric, space: true},
 	{has: plain},
 	{has: plain, multi: true},
 }
