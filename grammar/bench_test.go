@@ -164,8 +164,12 @@ func BenchmarkAllowed(b *testing.B) {
 func BenchmarkCompile(b *testing.B) {
 	for name, compile := range map[string]func() error{
 		"schema": func() error { _, err := CompileSchema([]byte(benchSchema), unhurried); return err },
-		"gbnf":   func() error { _, err := CompileGBNF(jsonGBNF, unhurried); return err },
-		"regex":  func() error { _, err := CompileRegex(`[a-zA-Z_][a-zA-Z0-9_]{0,63}`, unhurried); return err },
+		"short": func() error {
+			_, err := CompileSchema([]byte(strings.Replace(benchSchema, "2000", "200", 1)), Options{})
+			return err
+		},
+		"gbnf":  func() error { _, err := CompileGBNF(jsonGBNF, unhurried); return err },
+		"regex": func() error { _, err := CompileRegex(`[a-zA-Z_][a-zA-Z0-9_]{0,63}`, unhurried); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -21,6 +21,7 @@
 //	local.go, state.go                where a text stands: sets of nodes over return stacks, made when met
 //	vocabulary.go, trie.go            tokens as tries; slices.go: tokens that are tested all at once
 //	entry.go, mask.go, cache.go       masks: what needs no stack is kept, the rest is walked
+//	segments.go                       counted repeats: one mask for many counts
 //	matcher.go                        what a sequence uses
 //
 // Texts come from strangers: [Limits] bound size, depth, nodes and time, and

@@ -9,8 +9,8 @@ import (
 
 // Constraint is a grammar over a vocabulary: where its matchers can stand, and
 // what each place allows, as far as they were met. It may be used by several
-// goroutines at once, one after the other. It keeps at most 48 MB, and what one
-// mask needs.
+// goroutines at once, one after the other. It keeps about 48 MB at most: 32 of
+// states, 16 of masks; usual grammars need 1 to 5.
 type Constraint struct {
 	v *Vocabulary
 

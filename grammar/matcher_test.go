@@ -17,15 +17,6 @@ func constraint(t testing.TB, v *Vocabulary, g *Grammar, err error) *Constraint 
 	return NewConstraint(g, v)
 }
 
-func (v *Vocabulary) id(t testing.TB, token string) int32 {
-	t.Helper()
-	i := slices.Index(v.tokens, token)
-	if i < 0 {
-		t.Fatalf("no token %q", token)
-	}
-	return int32(i)
-}
-
 // TestEnd: an end is allowed where the text may end and nowhere else; special
 // ids, ids without bytes and ids that are none never are.
 func TestEnd(t *testing.T) {

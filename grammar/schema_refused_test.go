@@ -53,6 +53,8 @@ func TestSchemaRefused(t *testing.T) {
 		{`{"oneOf": [{"type": "integer"}, {"type": "number"}]}`, ErrUnsupported, "#/oneOf has alternatives 0 and 1"},
 		{`{"oneOf": [{"type": "object", "properties": {"a": {"const": 1}}}, {"type": "object", "properties": {"a": {"const": 2}}, "required": ["a"]}]}`, ErrUnsupported, "#/oneOf"},
 		{`{"oneOf": [{"enum": [1, 2]}, {"enum": [3, 2.0]}]}`, ErrUnsupported, "#/oneOf"},
+		{object(`{"maxLength": 20000}`), ErrLimit, "#/properties/x/maxLength is 20000: up to 9090 are counted"},
+		{object(`{"minItems": 1e9}`), ErrLimit, "#/properties/x/minItems is 1000000000: up to 9090 are counted"},
 		{`false`, ErrEmpty, "allows no text"},
 		{`{"type": "object", "required": ["a"], "properties": {"a": false}}`, ErrEmpty, "allows no text"},
 		{`{"type": "object", "required": ["a"], "additionalProperties": false}`, ErrEmpty, "allows no text"},

@@ -55,6 +55,9 @@ type wants struct {
 	formats  []located
 }
 
+// perCopy is the nodes that a counted character or item takes, about.
+const perCopy = 11
+
 type located struct{ text, at string }
 
 // besides are the keywords that would have to be tested on each value of an enum.
@@ -89,6 +92,9 @@ func (s *schemaBuilder) wants(parts []part) *wants {
 					span = &w.items
 				}
 				n := count(v, at)
+				if n > s.Nodes/perCopy {
+					stop(ErrLimit, shown(at), fmt.Sprintf("is %d: up to %d are counted", n, s.Nodes/perCopy))
+				}
 				if key[:3] == "min" {
 					span[0] = max(span[0], n)
 				} else if span[1] < 0 || n < span[1] {
@@ -164,9 +170,6 @@ func count(v *value, at string) int {
 	}
 	if v.kind != '0' || err != nil || n < 0 {
 		stop(ErrSyntax, shown(at), "is not a whole number from 0 up")
-	}
-	if n > 1<<30 {
-		stop(ErrLimit, shown(at), fmt.Sprintf("is %d, which is too large", n))
 	}
 	return n
 }

@@ -32,7 +32,7 @@ const longestToken = 65535
 // NewVocabulary makes the tries of a vocabulary: tokens[id] is the bytes that
 // an id stands for, which need not be whole characters. Ids without bytes are
 // never allowed. Several ids may stand for the same bytes. 151,643 tokens take
-// about 0.2 s and 10 MB.
+// about 0.1 s and 12 MB.
 func NewVocabulary(tokens [][]byte, o VocabularyOptions) (*Vocabulary, error) {
 	v := &Vocabulary{tokens: make([]string, len(tokens)), isEnd: make(map[int32]bool)}
 	for id, t := range tokens {
