@@ -55,6 +55,9 @@ func TestGBNF(t *testing.T) {
 		{"root ::= long long\nlong ::= \"" + strings.Repeat("a", 70) + "\" | \"b\"", `(a{70}|b){2}`},
 		{"root ::= a | b\na ::= [a-z]+ \"1\"\nb ::= [a-z]+ \"2\"", `[a-z]+[12]`},
 		{"root ::= root-a\nroot-a ::= root-a | \"q\"", `q`}, // a rule that is itself adds nothing
+		// A token of several letters leaves w after each, and enters it again.
+		{"root ::= w w w \".\"\nw ::= [a-z] | \"" + strings.Repeat("-", 70) + "\"", `(-{70}|[a-z]){3}\.`},
+		{"root ::= s s \".\"\ns ::= \" \" [a-z]{1,2} | \"" + strings.Repeat("-", 70) + "\"", `(-{70}| [a-z]{1,2}){2}\.`},
 		{`root ::= "é" [à-ü] [日本]`, `é[à-ü][日本]`},
 	} {
 		g, err := CompileGBNF(c.gbnf, unhurried)
