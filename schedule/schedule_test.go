@@ -207,6 +207,9 @@ func TestHits(t *testing.T) {
 // TestPreempted: with memory for a few, all of many get what they get alone, in the
 // end.
 func TestPreempted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many long answers: leave -short out")
+	}
 	e := open(t)
 	list := requests(t, e, 14, 11)
 	for i := range list {
