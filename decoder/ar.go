@@ -11,12 +11,14 @@ import "windrow/model"
 type autoregressive struct {
 	s    *sampler
 	next int32 // emitted, not yet fed
+	// allowed are the ids that may follow next; nil: all.
+	allowed []uint64
 }
 
 func (a *autoregressive) needsPrompt() bool { return true }
 
-func (a *autoregressive) start(last model.Result, emit emitter) error {
-	p, err := a.s.distribution(last, nil)
+func (a *autoregressive) start(last model.Result, allowed []uint64, emit emitter) error {
+	p, err := a.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
 	}
@@ -27,10 +29,12 @@ func (a *autoregressive) start(last model.Result, emit emitter) error {
 
 func (a *autoregressive) plan(r *rows) {
 	r.add(0, Slot{Token: a.next, Filled: true}, true)
+	r.allow(&a.s.constrained, a.s.at, false)
+	a.allowed = allowedOf(r.allowed, 0)
 }
 
 func (a *autoregressive) absorb(results []model.Result, emit emitter) (outcome, error) {
-	if err := a.start(results[0], emit); err != nil {
+	if err := a.start(results[0], a.allowed, emit); err != nil {
 		return outcome{}, err
 	}
 	return outcome{commit: 1, filled: []Fill{{0, a.next}}}, nil

@@ -50,8 +50,16 @@ type Options struct {
 	StopStrings []string
 	Sampling    Sampling
 	Vocabulary  Vocabulary
+	// Constraint, where not nil, says which tokens the output may have; a sequence goes
+	// on from a clone of it. Penalties, filters and draws come after it. Mode WeDLM,
+	// which fills slots out of order, takes none.
+	Constraint Constraint
 	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
 	PrefillRows int
+	// InvariantRows is how many rows of a span keep their bits whatever is beside them:
+	// tokens of the output that are run again (Sequence.Move) go in spans of so many. 0:
+	// any number.
+	InvariantRows int
 }
 
 // Sampling holds the sampling parameters under their OpenAI names (and the

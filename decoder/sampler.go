@@ -17,6 +17,7 @@ type sampler struct {
 	prompt map[int32]struct{} // kept for the repetition penalty only
 	output map[int32]int      // how often each id stands in the output
 	z      []float32          // scratch: the adjusted logits of one row
+	constrained
 }
 
 func newSampler(o Sampling, vocab Vocabulary, prompt []int32) *sampler {
@@ -33,6 +34,9 @@ func newSampler(o Sampling, vocab Vocabulary, prompt []int32) *sampler {
 func (s *sampler) observe(token int32) {
 	s.output[token]++
 	s.next++
+	if s.at != nil && !s.at.Advance(token) && s.err == nil {
+		s.err = fmt.Errorf("constraint: token %d is not allowed", token)
+	}
 }
 
 // needsLogits reports whether the result's argmax is not enough.
@@ -58,12 +62,13 @@ func (s *sampler) draw(d distribution, ahead int) int32 {
 }
 
 // distribution is what a row says of its next token. The output that
-// penalties count is the emitted tokens and those of ahead.
-func (s *sampler) distribution(r model.Result, ahead []int32) (distribution, error) {
+// penalties count is the emitted tokens and those of ahead. allowed, where not nil,
+// are the only ids; the row's argmax is one of them.
+func (s *sampler) distribution(r model.Result, ahead []int32, allowed []uint64) (distribution, error) {
 	if !s.needsLogits() {
 		return point(r.Argmax), nil
 	}
-	best, err := s.adjust(r.Logits, ahead)
+	best, err := s.adjust(r.Logits, ahead, allowed)
 	if err != nil {
 		return distribution{}, err
 	}
@@ -75,7 +80,7 @@ func (s *sampler) distribution(r model.Result, ahead []int32) (distribution, err
 
 // adjust sets s.z to the logits after penalties, bias and bars, and returns
 // the id of the largest, the lowest on a tie.
-func (s *sampler) adjust(logits []float32, ahead []int32) (best int32, err error) {
+func (s *sampler) adjust(logits []float32, ahead []int32, allowed []uint64) (best int32, err error) {
 	if len(logits) == 0 {
 		return 0, fmt.Errorf("the engine gave no logits: sampling needs them")
 	}
@@ -96,6 +101,13 @@ func (s *sampler) adjust(logits []float32, ahead []int32) (best int32, err error
 	}
 	if m := s.vocab.MaskID; m >= 0 && int(m) < len(s.z) {
 		s.z[m] = inf
+	}
+	if allowed != nil {
+		for i := range s.z {
+			if !has(allowed, int32(i)) {
+				s.z[i] = inf
+			}
+		}
 	}
 	for i, z := range s.z {
 		if z > s.z[best] || s.z[best] != s.z[best] {

@@ -25,6 +25,11 @@ type Sequence struct {
 	stepper stepper
 	rows    rows // of the last Plan
 	sum     Summary
+	// need is how many tokens must be permanent before the next step: the prompt's,
+	// or, in a cache that has lost some, those that were. started: the stepper has
+	// seen the prompt.
+	need    int
+	started bool
 	text    strings.Builder
 	stops   stopMatcher
 	emitted []emission // since the last call of events
@@ -75,8 +80,11 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	if err := o.check(prompt, cache.Base(), cache.Capacity(), cache.MaxRows(), detok != nil); err != nil {
 		return nil, err
 	}
-	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}}
+	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}, need: len(prompt)}
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
+	if o.Constraint != nil {
+		s.sampler.constrained = constrained{at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size)}
+	}
 	switch o.Mode {
 	case WeDLM:
 		s.stepper = newWeDLM(o, s.sampler)
@@ -92,18 +100,61 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	}
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
 	if !s.Prefilling() {
-		if err := s.stepper.start(model.Result{}, s.emit); err != nil {
+		s.started = true
+		if err := s.stepper.start(model.Result{}, nil, s.emit); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
+// Move makes the sequence go on in another cache, whose permanent tokens must be the
+// first cache.Base() of Permanent: what that lacks of them is run again, which nothing
+// shows. So a sequence whose cache was taken away (preempted) can wait without one. The
+// caches are the owner's to close.
+//
+// Run again, a token has the bits that it had, where rows of a forward keep theirs in
+// spans of up to Options.InvariantRows rows.
+func (s *Sequence) Move(cache *model.Cache) error {
+	if base, room := cache.Base(), s.cache.Capacity(); base > s.held() || cache.Capacity() < room || cache.MaxRows() < s.cache.MaxRows() {
+		return fmt.Errorf("move %d tokens to a cache that holds %d of %d, %d rows a forward: want a part of them, %d and %d",
+			s.held(), base, cache.Capacity(), cache.MaxRows(), room, s.cache.MaxRows())
+	}
+	s.need = max(s.need, s.held())
+	s.cache = cache
+	return nil
+}
+
+// held is how many tokens are permanent, or were before the cache lost some.
+func (s *Sequence) held() int {
+	if s.Prefilling() && s.started {
+		return s.need
+	}
+	return s.cache.Base()
+}
+
+// Permanent are the tokens whose keys and values are final: the first of the prompt, or
+// all of it and some that were generated.
+func (s *Sequence) Permanent() []int32 { return s.tokens(0, s.held()) }
+
+// tokens are those from one position up to another, of prompt and output.
+func (s *Sequence) tokens(from, to int) []int32 {
+	n := len(s.prompt)
+	if to <= n {
+		return s.prompt[from:to]
+	}
+	return slices.Concat(s.prompt[min(from, n):], s.sum.Tokens[max(from-n, 0):to-n])
+}
+
 // Done reports whether the generation has ended.
 func (s *Sequence) Done() bool { return s.sum.FinishReason != "" }
 
-// Prefilling reports whether the next forward is one of the prompt's.
-func (s *Sequence) Prefilling() bool { return s.cache.Base() < len(s.prompt) }
+// Prefilling reports whether the next forward is one of the prompt's, or, after Move,
+// of tokens that are run again.
+func (s *Sequence) Prefilling() bool { return s.cache.Base() < s.need }
+
+// Left is how many rows of the prompt, or of what is run again, are still to be run.
+func (s *Sequence) Left() int { return max(0, s.need-s.cache.Base()) }
 
 // Cache is the sequence's cache.
 func (s *Sequence) Cache() *model.Cache { return s.cache }
@@ -134,16 +185,34 @@ func (s *Sequence) Plan(b *model.Batch, most int) {
 	b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: first, Rows: len(b.Tokens) - first})
 }
 
-// planPrompt appends the next chunk of the prompt.
+// planPrompt appends the next chunk of the prompt, or of what is run again. Chunks of
+// a prompt end at multiples of their length: a token's chunk depends on where it stands
+// alone, so that a prompt whose beginning is cached has the bits of one that is not.
 func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	from := s.cache.Base()
-	n := min(s.o.prefillRows(), s.cache.MaxRows(), len(s.prompt)-from)
+	n := s.o.prefillRows()
+	if from < len(s.prompt) {
+		n = min(n-from%n, len(s.prompt)-from)
+	} else {
+		n = min(n, s.need-from)
+		if s.o.InvariantRows > 0 {
+			n = min(n, s.o.InvariantRows)
+		}
+	}
+	n = min(n, s.cache.MaxRows())
 	if most > 0 {
 		n = min(n, most)
 	}
 	s.rows = rows{base: int32(from), logits: s.sampler.needsLogits(), batch: b}
-	for i, token := range s.prompt[from : from+n] {
-		s.rows.add(i, Slot{Token: token, Filled: true}, s.stepper.needsPrompt() && from+i == len(s.prompt)-1)
+	last := -1 // the row whose result begins the generation
+	if !s.started && s.stepper.needsPrompt() {
+		last = len(s.prompt) - 1
+	}
+	for i, token := range s.tokens(from, from+n) {
+		s.rows.add(i, Slot{Token: token, Filled: true}, from+i == last)
+		if from+i == last {
+			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
+		}
 	}
 }
 
@@ -181,16 +250,20 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	if err := s.cache.Commit(len(s.rows.slots)); err != nil {
 		return nil, err
 	}
+	if s.started {
+		return nil, nil // nobody has to know that it is run again
+	}
 	cached := s.sum.Stats.CachedTokens
 	events = append(events, Prefilled{s.cache.Base() - cached, len(s.prompt) - cached})
 	if s.Prefilling() {
 		return events, nil
 	}
+	s.started = true
 	var last model.Result
 	if len(results) > 0 {
 		last = results[0]
 	}
-	return events, s.stepper.start(last, s.emit)
+	return events, s.stepper.start(last, allowedOf(s.rows.allowed, 0), s.emit)
 }
 
 // absorbStep commits a step's rows.
@@ -234,6 +307,9 @@ func (s *Sequence) count() {
 
 // usable checks results before anything depends on them.
 func (s *Sequence) usable(results []model.Result) error {
+	if s.sampler.err != nil {
+		return s.sampler.err
+	}
 	if len(results) != s.rows.wanted {
 		return fmt.Errorf("forward of %d rows at %d: %d results, want %d", len(s.rows.slots), s.cache.Base(), len(results), s.rows.wanted)
 	}

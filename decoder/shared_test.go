@@ -42,7 +42,8 @@ func (l *told) take(t *testing.T, events []decoder.Event) {
 
 // TestSharedForwards drives 32 sequences of mixed modes through one loop: each
 // forward takes some of them, in any order, with chunks of prompts of any size;
-// some batches are planned and never run. Each sequence gets to the bit what it
+// some batches are planned and never run, and now and then a sequence loses its
+// cache, or all of it but a beginning. Each sequence gets to the bit what it
 // gets alone: tokens, text, entropies, counters.
 func TestSharedForwards(t *testing.T) {
 	if testing.Short() {
@@ -62,6 +63,7 @@ func TestSharedForwards(t *testing.T) {
 		told
 		alone *told
 		want  decoder.Summary
+		cache func() *model.Cache
 	}
 	var all []*running
 	for i := range sequences {
@@ -96,9 +98,9 @@ func TestSharedForwards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, &running{Sequence: s, alone: alone, want: want})
+		all = append(all, &running{Sequence: s, alone: alone, want: want, cache: cache})
 	}
-	forwards, shared, dropped := 0, 0, 0
+	forwards, shared, dropped, moved, forked := 0, 0, 0, 0, 0
 	for left := slices.Clone(all); len(left) > 0; {
 		r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 		batch := &model.Batch{}
@@ -109,6 +111,26 @@ func TestSharedForwards(t *testing.T) {
 		if r.IntN(8) == 0 {
 			dropped++
 			continue // something else came up
+		}
+		if s := left[len(left)-1]; len(taken) < len(left) && r.IntN(3) == 0 {
+			held, old, fresh := s.Permanent(), s.Cache(), s.cache()
+			if n := r.IntN(old.Base() + 1); r.IntN(2) == 0 && n > 0 {
+				fork, err := old.Fork(n, old.Capacity(), old.MaxRows())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(fork.Close)
+				fresh, forked = fork, forked+1
+			}
+			old.Close()
+			if err := s.Move(fresh); err != nil {
+				t.Fatal(err)
+			}
+			// A prompt is permanent as far as the cache has it; what was generated stays.
+			if n := len(s.Permanent()); !slices.Equal(s.Permanent(), held[:n]) || n < len(held) && s.Summary().Stats.Forwards > 0 {
+				t.Fatalf("permanent tokens %v after a move, %v before", s.Permanent(), held)
+			}
+			moved++
 		}
 		results, err := m.Forward(t.Context(), batch)
 		if err != nil {
@@ -141,8 +163,8 @@ func TestSharedForwards(t *testing.T) {
 			t.Errorf("sequence %d: ended %v with text %q, want %v and %q", i, s.finished, s.text.String(), want.FinishReason, want.Text)
 		}
 	}
-	if shared < 50 || dropped < 10 {
-		t.Errorf("%d of %d forwards were shared, %d dropped: nothing is shown", shared, forwards, dropped)
+	if shared < 50 || dropped < 10 || moved < 20 || forked < 5 {
+		t.Errorf("%d of %d forwards were shared, %d dropped, %d sequences moved, %d with a beginning: nothing is shown", shared, forwards, dropped, moved, forked)
 	}
 }
 

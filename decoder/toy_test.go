@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -173,9 +174,32 @@ func (m *toy) Forward(ctx context.Context, b *model.Batch) ([]model.Result, erro
 	m.maxRows = max(m.maxRows, len(b.Tokens))
 	var results []model.Result
 	for _, w := range b.Want {
-		results = append(results, m.result(m.keys[base+int(w.Row)], w.Logits))
+		results = append(results, m.wanted(m.keys[base+int(w.Row)], w))
 	}
 	return results, nil
+}
+
+// wanted is the result of a row, of which some ids may be allowed alone.
+func (m *toy) wanted(k toyKey, w model.Wanted) model.Result {
+	r := m.result(k, w.Logits)
+	z := m.logits(k)
+	var ids []int32
+	for id := range int32(m.vocab - 1) {
+		if id != m.mask && (w.Allowed == nil || w.Allowed.Has(id)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortStableFunc(ids, func(a, b int32) int { return cmp.Compare(z[b], z[a]) })
+	if w.Allowed != nil {
+		if len(ids) == 0 {
+			m.t.Fatalf("forward %d: row %d allows nothing", m.forwards, w.Row)
+		}
+		r.Argmax = ids[0]
+	}
+	for _, id := range ids[:min(w.TopK, len(ids))] {
+		r.Top = append(r.Top, model.Candidate{ID: id, Logit: z[id]})
+	}
+	return r
 }
 
 // result is that of a row.

@@ -69,6 +69,12 @@ func (o Options) Validate() error {
 	if _, err := ParseMode(string(o.Mode)); err != nil {
 		return err
 	}
+	if o.Constraint != nil && o.Mode == WeDLM {
+		return &OptionError{"constraint", "given", "none: mode wedlm fills slots out of order, and where a slot stands in a grammar is not known"}
+	}
+	if o.Constraint != nil && o.Vocabulary.Size <= 0 {
+		return &OptionError{"vocabulary size", fmt.Sprint(o.Vocabulary.Size), "the tokenizer's, beside a constraint"}
+	}
 	lowest := 1
 	if o.Mode == AR {
 		lowest = 0

@@ -37,6 +37,8 @@ type verified struct {
 	fill    []draft // fill[0] is right by construction
 	masks   int     // that follow fill in the next forward
 	left    int     // tokens that may still be emitted: never fewer than fill
+	// allowed are the ids that each checked row of the last plan may choose.
+	allowed [][]uint64
 }
 
 // draft is a token and the entropy of the row that proposed it.
@@ -69,8 +71,8 @@ func newVerified(o Options, s *sampler) *verified {
 
 func (v *verified) needsPrompt() bool { return true }
 
-func (v *verified) start(last model.Result, _ emitter) error {
-	p, err := v.s.distribution(last, nil)
+func (v *verified) start(last model.Result, allowed []uint64, _ emitter) error {
+	p, err := v.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
 	}
@@ -97,11 +99,22 @@ func (v *verified) most() int {
 func (v *verified) stop(token int32) bool { return slices.Contains(v.stops, token) }
 
 func (v *verified) plan(r *rows) {
+	// A checked row is constrained by its own prefix, which is known now.
+	at := v.s.at
+	if at != nil {
+		at = at.Clone()
+	}
 	for i, d := range v.fill {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
+		ended := at != nil && (v.stop(d.token) || !at.Advance(d.token))
+		r.allow(&v.s.constrained, at, ended)
 	}
+	v.allowed = r.allowed
 	for j := range v.masks {
 		r.add(len(v.fill)+j, Slot{}, true)
+		if at != nil && !v.s.needsLogits() {
+			r.batch.Want[len(r.batch.Want)-1].TopK = constrainedTop
+		}
 	}
 }
 
@@ -116,7 +129,7 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 			return out, nil
 		}
 		// Row commit-1 saw prompt and emitted tokens only: it is ar's row.
-		p, err := v.s.distribution(results[out.commit-1], nil)
+		p, err := v.s.distribution(results[out.commit-1], nil, allowedOf(v.allowed, out.commit-1))
 		if err != nil {
 			return out, err
 		}
@@ -154,14 +167,44 @@ func draftEntropies(fill []draft) []float32 {
 // the masks propose while they pass τ.
 func (v *verified) draft(mask []model.Result) error {
 	ahead := []int32{v.fill[0].token}
+	at := v.s.at
+	if at != nil {
+		at = at.Clone()
+	}
 	for j := 1; j < len(mask) && v.rule.below(mask[j].Entropy, j) && !v.stop(ahead[j-1]); j++ {
-		q, err := v.s.distribution(mask[j], ahead)
+		token, ok, err := v.propose(mask[j], ahead, at, j)
 		if err != nil {
 			return err
 		}
-		d := draft{v.s.draw(q, j), mask[j].Entropy}
-		v.fill = append(v.fill, d)
-		ahead = append(ahead, d.token)
+		if !ok {
+			return nil
+		}
+		v.fill = append(v.fill, draft{token, mask[j].Entropy})
+		ahead = append(ahead, token)
 	}
 	return nil
+}
+
+// propose is what mask j drafts behind ahead. Under a constraint, which stands before
+// the last token of ahead, it is one that is allowed; false where none is known.
+func (v *verified) propose(mask model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
+	var allowed []uint64
+	if at != nil {
+		if !at.Advance(ahead[len(ahead)-1]) {
+			return 0, false, nil
+		}
+		if !v.s.needsLogits() {
+			token, ok = firstAllowed(mask, at)
+			return token, ok, nil
+		}
+		allowed = make([]uint64, (v.s.ids+63)/64)
+		if at.Mask(allowed) != nil {
+			return 0, false, nil // the checked row will say so
+		}
+	}
+	q, err := v.s.distribution(mask, ahead, allowed)
+	if err != nil {
+		return 0, false, err
+	}
+	return v.s.draw(q, j), true, nil
 }

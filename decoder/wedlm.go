@@ -57,7 +57,7 @@ func (w *wedlm) choose() {
 // comes from the first window and not from the prompt's last row.
 func (w *wedlm) needsPrompt() bool { return false }
 
-func (w *wedlm) start(model.Result, emitter) error { return nil }
+func (w *wedlm) start(model.Result, []uint64, emitter) error { return nil }
 
 // extended is the window after step A, and its leading run's length.
 func (w *wedlm) extended() (slots []Slot, p int) {
@@ -107,7 +107,7 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 	}
 	out := outcome{commit: p, entropy: entropies(results)}
 	for _, m := range w.rule.choose(masks, out.entropy) {
-		x, err := w.s.distribution(results[m], visible)
+		x, err := w.s.distribution(results[m], visible, nil)
 		if err != nil {
 			return out, err
 		}

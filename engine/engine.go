@@ -8,6 +8,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/grammar"
 	"windrow/internal/unless"
 	"windrow/model"
 	"windrow/tokenizer"
@@ -26,6 +27,10 @@ type Engine struct {
 	options Options
 	rowCost rowCost
 	closing sync.Once
+
+	vocabularyOnce  sync.Once // makes what follows
+	grammars        *grammar.Vocabulary
+	vocabularyError error
 }
 
 // Open opens a model and its tokenizer: a folder in the Hugging Face layout, a

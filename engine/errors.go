@@ -17,6 +17,8 @@ var (
 	// ErrNoEmbeddedModel is a path for the embedded model in a program that was
 	// built without it.
 	ErrNoEmbeddedModel = errors.New("this binary has no embedded model: name a model folder or a .gguf file")
+	// ErrNoTokenizer is what takes one of an engine that was opened from weights alone.
+	ErrNoTokenizer = errors.New("the model was opened without a tokenizer")
 	// ErrClosed is a call of a closed engine.
 	ErrClosed = errors.New("the engine is closed")
 )

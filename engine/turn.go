@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"windrow/backend"
 	"windrow/model"
 )
 
@@ -59,6 +60,34 @@ func (e *Engine) NewCache(ctx context.Context, capacity, maxRows int) (*model.Ca
 	defer e.device.give()
 	return e.newCache(capacity, maxRows)
 }
+
+// ForkCache makes a cache as NewCache does that begins with the first n of
+// another, whose memory it shares (model.Cache's Fork). FreeCache must be called in the
+// end.
+func (e *Engine) ForkCache(ctx context.Context, c *model.Cache, n, capacity, maxRows int) (*model.Cache, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	return c.Fork(n, capacity, maxRows)
+}
+
+// ReserveCache makes room for n tokens, as model.Cache's Reserve does.
+func (e *Engine) ReserveCache(ctx context.Context, c *model.Cache, n int) error {
+	if err := e.device.take(ctx); err != nil {
+		return err
+	}
+	defer e.device.give()
+	return c.Reserve(n)
+}
+
+// KVPageBytes is what a page of 64 tokens' keys and values takes of the Budget.
+func (e *Engine) KVPageBytes() int64 {
+	return backend.PageTokens * e.Config().KVBytesPerToken(e.options.KV)
+}
+
+// Budget is what all keys and values are taken from.
+func (e *Engine) Budget() *backend.Budget { return e.device.backend.Budget() }
 
 // FreeCache frees a cache that no forward uses any more. After Close it does
 // nothing: the storage went with the device.

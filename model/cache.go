@@ -72,32 +72,32 @@ func (c *Cache) Truncate(n int) (int, error) {
 	return n, nil
 }
 
-// Reserve makes room for n tokens and a forward's rows behind them, so that forwards
-// up to there lack no memory. It returns a *backend.MemoryError where there is too
-// little, and takes nothing then.
+// Reserve makes room for n tokens, those of a forward's rows that are not committed
+// among them, so that forwards up to there lack no memory. It returns a
+// *backend.MemoryError where there is too little, and takes nothing then.
 func (c *Cache) Reserve(n int) error {
-	if n < 0 || n > c.capacity {
-		return fmt.Errorf("reserve %d tokens: the cache holds %d", n, c.capacity)
+	if most := c.capacity + c.maxRows; n < 0 || n > most {
+		return fmt.Errorf("reserve %d tokens: the cache has room for %d", n, most)
 	}
 	if c.storage == nil {
 		return nil
 	}
-	return c.storage.Reserve(n + c.maxRows)
+	return c.storage.Reserve(n)
 }
 
-// Fork returns a cache for up to capacity tokens that begins with the first n permanent
-// ones. Both go on independently; the memory of full pages is shared until one of them
+// Fork returns a cache for up to capacity tokens, and maxRows a forward, that begins with
+// the first n permanent ones. Both go on independently; the memory of full pages is shared until one of them
 // writes there.
-func (c *Cache) Fork(n, capacity int) (*Cache, error) {
-	if n < 0 || n > c.base || n > capacity {
+func (c *Cache) Fork(n, capacity, maxRows int) (*Cache, error) {
+	if n < 0 || n > c.base || n > capacity || maxRows <= 0 {
 		return nil, fmt.Errorf("fork of %d tokens into a cache of %d: %d are permanent", n, capacity, c.base)
 	}
-	y := &Cache{base: n, capacity: capacity, maxRows: c.maxRows}
+	y := &Cache{base: n, capacity: capacity, maxRows: maxRows}
 	if c.storage == nil {
 		return y, nil
 	}
 	var err error
-	y.storage, err = c.storage.Fork(n, capacity+c.maxRows)
+	y.storage, err = c.storage.Fork(n, capacity+maxRows)
 	if err != nil {
 		return nil, err
 	}

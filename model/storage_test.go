@@ -22,7 +22,7 @@ func TestSharedBeginnings(t *testing.T) {
 		commit(t, first, shared)
 		next := ids(2, 30)
 
-		fork, err := first.Fork(shared, 500)
+		fork, err := first.Fork(shared, 500, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,10 +71,10 @@ func TestCacheRefusals(t *testing.T) {
 	for name, err := range map[string]error{
 		"a page that is not full":    c.Export(1, page),
 		"behind half a page":         c.Import(page),
-		"more than fits":             c.Reserve(601),
+		"more than fits":             c.Reserve(901),
 		"fewer than none":            c.Reserve(-1),
-		"a fork past the end":        second(c.Fork(71, 100)),
-		"a fork that does not fit":   second(c.Fork(70, 60)),
+		"a fork past the end":        second(c.Fork(71, 100, 5)),
+		"a fork that does not fit":   second(c.Fork(70, 60, 5)),
 		"a page of another's length": func() error { _, err := c.Truncate(64); return errors.Join(err, c.Import(page[1:])) }(),
 	} {
 		if err == nil {
@@ -88,8 +88,8 @@ func TestCacheRefusals(t *testing.T) {
 	defer budget.Limit(0)
 	lacks := (*backend.MemoryError)(nil)
 	other := cache(t, m, backend.KVBF16)
-	if err := other.Reserve(64); !errors.As(err, &lacks) {
-		t.Errorf("64 tokens and 300 rows behind them in a page: %v", err)
+	if err := other.Reserve(65); !errors.As(err, &lacks) {
+		t.Errorf("65 tokens in a page: %v", err)
 	}
 	_, err := m.Forward(t.Context(), batch(part{c, ids(2, 3)}, part{other, ids(1, 65)}))
 	if !errors.As(err, &lacks) || lacks.Span != 1 {

@@ -23,6 +23,10 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return b.String()
 }
 
+// Bytes are what an id stands for in a text: they need not be whole characters. It is
+// nil for special ids, and for ids that there are not.
+func (t *Tokenizer) Bytes(id int32) []byte { return t.appendToken(nil, id, true) }
+
 // appendToken appends the bytes that id stands for.
 func (t *Tokenizer) appendToken(raw []byte, id int32, skipSpecial bool) []byte {
 	if id < 0 || int(id) >= len(t.tokens) || skipSpecial && t.special[id] {

@@ -1,0 +1,81 @@
+package grammar
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits bound a compilation. Zero means the default.
+type Limits struct {
+	Bytes int           // of the text: 64 KiB
+	Depth int           // of subschemas or of brackets inside each other: 32
+	Nodes int           // of the automaton: 100,000
+	Time  time.Duration // of the compilation: 250 ms
+}
+
+// Options are how a text is compiled.
+type Options struct {
+	Limits Limits
+	// Compact leaves no choice of white space between the parts of JSON: none
+	// is written. Else at most a space, or a newline with an indent.
+	Compact bool
+	// Closed reads an absent additionalProperties as false. JSON Schema reads
+	// it as true.
+	Closed bool
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Bytes <= 0 {
+		l.Bytes = 64 << 10
+	}
+	if l.Depth <= 0 {
+		l.Depth = 32
+	}
+	if l.Nodes <= 0 {
+		l.Nodes = 100_000
+	}
+	if l.Time <= 0 {
+		l.Time = 250 * time.Millisecond
+	}
+	return l
+}
+
+// budget is what is left of the limits of one compilation.
+type budget struct {
+	Limits
+	until time.Time
+	ticks uint
+	what  string // names the text in messages
+}
+
+// tick counts a piece of work of about a microsecond, and looks at the clock now and then.
+func (b *budget) tick() {
+	if b.ticks++; b.ticks%256 == 0 && time.Now().After(b.until) {
+		stop(ErrLimit, b.what, fmt.Sprintf("takes longer than %v to compile: a smaller one is needed", b.Time))
+	}
+}
+
+// compile runs what builds an automaton under the limits, and finishes it.
+func compile(what string, size int, o Options, build func(*builder)) (g *Grammar, err error) {
+	l := o.Limits.withDefaults()
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bail)
+			if !ok {
+				panic(r)
+			}
+			g, err = nil, b.err
+		}
+	}()
+	if size > l.Bytes {
+		stop(ErrLimit, what, fmt.Sprintf("has %d bytes: at most %d are taken", size, l.Bytes))
+	}
+	b := &builder{
+		budget:    budget{Limits: l, until: time.Now().Add(l.Time), what: what},
+		templates: make(map[string]*template),
+		placed:    make(map[placed]int32),
+	}
+	b.rule("root")
+	build(b)
+	return b.finish(), nil
+}
