@@ -18,8 +18,8 @@ func (s *Scheduler) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.dropCancelled()
 		s.admit(ctx)
-		worked := s.pass(ctx)
 		s.publish()
+		worked := s.pass(ctx)
 		if worked {
 			continue
 		}
@@ -88,7 +88,6 @@ func (s *Scheduler) end(j *job, err error) {
 	s.keep(j)
 	timings := j.measured()
 	sum.Stats.PrefillSeconds, sum.Stats.DecodeSeconds = timings.Prefill.Seconds(), timings.Decode.Seconds()
-	j.stream.end(sum, timings, err)
 	if i := slices.Index(s.running, j); i >= 0 {
 		s.running = slices.Delete(s.running, i, i+1)
 	}
@@ -98,6 +97,8 @@ func (s *Scheduler) end(j *job, err error) {
 		s.queue.level()
 	}
 	s.mutex.Unlock()
+	s.publish() // who reads to the end finds it gone
+	j.stream.end(sum, timings, err)
 }
 
 // keep makes a prefix of what a request leaves.

@@ -107,7 +107,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Version:   version,
 		Reader:    stdin, Writer: stdout, ErrWriter: stderr,
 		Commands: []*cli.Command{
-			generateCommand(), chatCommand(), evalCommand(), benchCommand(),
+			generateCommand(), chatCommand(), serveCommand(), evalCommand(), benchCommand(),
 			quantizeCommand(), inspectCommand(), validateCommand(), doctorCommand(), versionCommand(),
 		},
 		CustomAppHelpTemplate: cli.AppHelpTemplate + examples(

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// writeTime is how long a client may take to read what is written to it.
+const writeTime = 30 * time.Second
+
+// events writes server-sent events. Its header goes out with the first.
+type events struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+	err     error // of a write: nothing more is written
+}
+
+func newEvents(w http.ResponseWriter) *events {
+	return &events{w: w, control: http.NewResponseController(w)}
+}
+
+// begin writes the header, once.
+func (e *events) begin() {
+	if e.begun {
+		return
+	}
+	e.begun = true
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx holds events back otherwise
+	e.w.WriteHeader(http.StatusOK)
+}
+
+// send writes a value as an event: one line, and an empty one.
+func (e *events) send(v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // our own types: cannot happen
+	}
+	e.line("data: " + string(data) + "\n\n")
+}
+
+// end is the mark after the last event.
+func (e *events) end() { e.line("data: [DONE]\n\n") }
+
+// ping keeps the connection open. One newline, no empty line: some clients take that
+// for an event without data.
+func (e *events) ping() { e.line(": ping\n") }
+
+// fail tells a client that follows a stream of an error; no mark of the end follows.
+func (e *events) fail(err error) { e.send(errorBody{errorOf(err)}) }
+
+func (e *events) line(s string) {
+	e.begin()
+	if e.err != nil {
+		return
+	}
+	e.err = e.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if errors.Is(e.err, http.ErrNotSupported) {
+		e.err = nil // a test's recorder
+	}
+	if e.err == nil {
+		_, e.err = e.w.Write([]byte(s))
+	}
+	if e.err == nil {
+		e.err = e.control.Flush()
+	}
+}
+
+// stream follows a run and has show write its updates; finish writes what comes after
+// the last, before the mark of the end. An error before the first byte is returned,
+// for an ordinary reply; a later one is an event.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, g *run, begin func(*events), show func(*events, update), finish func(*events)) error {
+	ctx := r.Context()
+	out := newEvents(w)
+	ping := time.NewTicker(s.o.KeepAlive)
+	defer ping.Stop()
+	begun, left := false, len(g.choices)
+	updates, stop := g.follow(ctx)
+	defer stop()
+	for left > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ping.C:
+			out.ping()
+		case u := <-updates:
+			if u.err != nil && !out.begun {
+				return u.err
+			}
+			if u.err != nil {
+				out.fail(u.err)
+				return u.err
+			}
+			if len(u.events) == 0 && !u.done {
+				continue // a chunk of the prompt, or a token without text yet
+			}
+			if !begun {
+				begin(out)
+				begun = true
+			}
+			show(out, u)
+			if u.done {
+				left--
+			}
+			ping.Reset(s.o.KeepAlive)
+		}
+		if out.err != nil {
+			return out.err
+		}
+	}
+	finish(out)
+	out.end()
+	return out.err
+}
+
+// collect follows a run to its end.
+func (g *run) collect(r *http.Request, add func(update)) error {
+	updates, stop := g.follow(r.Context())
+	defer stop()
+	for left := len(g.choices); left > 0; {
+		select {
+		case <-r.Context().Done():
+			return r.Context().Err()
+		case u := <-updates:
+			if u.err != nil {
+				return u.err
+			}
+			add(u)
+			if u.done {
+				left--
+			}
+		}
+	}
+	return nil
+}
