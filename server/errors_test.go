@@ -287,3 +287,16 @@ func TestStuck(t *testing.T) {
 		t.Errorf("%d %s", w.Code, body)
 	}
 }
+
+// TestTemplateRefuses: what a template says of a conversation is the client's to know.
+func TestTemplateRefuses(t *testing.T) {
+	for template, want := range map[string]string{failingTemplate: "roles must alternate", "": "/v1/completions"} {
+		m := fake(t, &script{})
+		m.Tokenizer = tokens(t, template)
+		w := httptest.NewRecorder()
+		New(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/v1/chat/completions", strings.NewReader("{"+hello+"}")))
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%q: %d %s", template, w.Code, w.Body)
+		}
+	}
+}
