@@ -11,6 +11,7 @@ import (
 	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/cuda"
+	"windrow/internal/memory"
 	"windrow/metal"
 	"windrow/model"
 	"windrow/quant"
@@ -27,10 +28,31 @@ type device struct {
 	bandwidth func(time.Duration) float64
 	// launches is how many nodes the last step's graph had; nil: no graphs.
 	launches func() int
+	// room is how many bytes keys and values may well take, once the weights are
+	// there; 0: unknown.
+	room func() int64
 }
 
-func newDevice(b backend.Backend, bandwidth func(time.Duration) float64, launches func() int) *device {
-	return &device{turn: newTurn(), backend: b, features: b.Features(), bandwidth: bandwidth, launches: launches}
+func newDevice(b backend.Backend, bandwidth func(time.Duration) float64, launches func() int, room func() int64) *device {
+	return &device{turn: newTurn(), backend: b, features: b.Features(), bandwidth: bandwidth, launches: launches, room: room}
+}
+
+// Of a GPU's free memory keys and values may take most: activations and graphs take
+// little beside weights. Of the host's memory, where other programs live, a quarter.
+const (
+	roomOfGPU  = 0.8
+	roomOfHost = 0.25
+)
+
+// roomOf is a share of what free says; 0 where it cannot.
+func roomOf(share float64, free func() (int64, error)) func() int64 {
+	return func() int64 {
+		n, err := free()
+		if err != nil {
+			return 0
+		}
+		return int64(share * float64(max(n, 0)))
+	}
 }
 
 // close waits for the turn and keeps it from others for good.
@@ -63,7 +85,8 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 		return nil, err
 	}
 	threads := b.Features().Threads
-	return newDevice(b, func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }, nil), nil
+	return newDevice(b, func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }, nil,
+		roomOf(roomOfHost, func() (int64, error) { return memory.Total(), nil })), nil
 }
 
 // gpuKinds are the kinds of GPUs to try. Kernels that are asked for are the CPU's;
@@ -113,7 +136,10 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 		b.Close()
 		return nil, err
 	}
-	return newDevice(b, b.CopyBandwidth, b.Launches), nil
+	return newDevice(b, b.CopyBandwidth, b.Launches, roomOf(roomOfGPU, func() (int64, error) {
+		free, _, err := b.FreeMemory()
+		return int64(free), err
+	})), nil
 }
 
 // openGroup opens several GPUs that can hold their parts of the weights.
@@ -132,7 +158,10 @@ func openGroup(o cuda.Options, n int, src checkpoint.Source) (*device, error) {
 		g.Close()
 		return nil, err
 	}
-	return newDevice(g, g.CopyBandwidth, g.Launches), nil
+	return newDevice(g, g.CopyBandwidth, g.Launches, roomOf(roomOfGPU, func() (int64, error) {
+		free, _, _, err := g.FreeMemory()
+		return int64(free) * int64(n), err
+	})), nil
 }
 
 // openMetal opens an Apple GPU that can hold the weights, in place where they
@@ -162,5 +191,6 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		b.Close()
 		return nil, err
 	}
-	return newDevice(b, b.Bandwidth, nil), nil
+	weights := model.DeviceBytes(src, 1, o.Exact)
+	return newDevice(b, b.Bandwidth, nil, roomOf(roomOfGPU, func() (int64, error) { return b.WorkingSet() - weights, nil })), nil
 }

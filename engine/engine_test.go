@@ -13,6 +13,7 @@ import (
 
 	"windrow/backend"
 	"windrow/decoder"
+	"windrow/internal/memory"
 	"windrow/models/tinygsm"
 	"windrow/tokenizer"
 )
@@ -454,5 +455,13 @@ func TestCallbacks(t *testing.T) {
 	c.sayNote("two")
 	if !slices.Equal(notes, []string{"one"}) {
 		t.Errorf("notes %q", notes)
+	}
+}
+
+// Keys and values may take some of the machine's memory, and not all.
+func TestKVRoom(t *testing.T) {
+	e := openTiny(t, Options{Backend: CPU})
+	if n, all := e.KVRoom(t.Context()), memory.Total(); n <= 0 || n > all/2 {
+		t.Errorf("%d bytes of %d", n, all)
 	}
 }

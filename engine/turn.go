@@ -86,6 +86,16 @@ func (e *Engine) KVPageBytes() int64 {
 	return backend.PageTokens * e.Config().KVBytesPerToken(e.options.KV)
 }
 
+// KVRoom is how many bytes keys and values may well take on this device: most of what a
+// GPU has free, a quarter of the host's memory. 0: nobody knows.
+func (e *Engine) KVRoom(ctx context.Context) int64 {
+	if e.device.take(ctx) != nil {
+		return 0
+	}
+	defer e.device.give()
+	return e.device.room()
+}
+
 // Budget is what all keys and values are taken from.
 func (e *Engine) Budget() *backend.Budget { return e.device.backend.Budget() }
 

@@ -28,15 +28,10 @@ func readChat(f *fields) (r chatRequest) {
 	r.tools = readTools(f)
 	r.thinking = readThinking(f)
 	refuseLogprobs(f)
-	if o := f.object("response_format"); o != nil {
-		switch kind := o.text("type"); kind {
-		case "text":
-		case "json_object", "json_schema":
-			f.fail(unsupported("response_format", "type %s", kind))
-		default:
-			f.bad("response_format.type", "%q: want text", kind)
-		}
-		f.join(o)
+	r.form = readForm(f, true)
+	checkForm(f, &r.params)
+	if r.form != nil && r.tools != nil {
+		f.fail(unsupported(r.form.param, "a form of the answer beside tools"))
 	}
 	for _, item := range f.list("modalities", 8) {
 		if string(item) != `"text"` {

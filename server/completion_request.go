@@ -17,6 +17,8 @@ type completionRequest struct {
 func readCompletion(f *fields) (r completionRequest) {
 	r.params = readParams(f)
 	readPrompt(f, &r)
+	r.form = readForm(f, false)
+	checkForm(f, &r.params)
 	if b := f.boolean("parse_special"); b != nil {
 		r.plain = !*b
 	}

@@ -25,7 +25,7 @@ func ForEngine(ctx context.Context, e *engine.Engine, s *schedule.Scheduler, ver
 	m := &Model{
 		Name: e.Name(), Created: time.Now(), Context: e.Config().MaxPositions, Vocabulary: e.Config().VocabSize,
 		Fingerprint: fingerprint(e, version), Backend: e.BackendName(), Arithmetic: e.Arithmetic(), Version: version,
-		Tokenizer: e.Tokenizer(), Complete: x.complete, Scheduler: scheduled{s},
+		Tokenizer: e.Tokenizer(), Complete: x.complete, Scheduler: scheduled{s}, Constrain: e.Constraint,
 	}
 	if c := e.Checkpoint(); c != nil {
 		m.Generation = c.Generation()

@@ -54,7 +54,12 @@ func TestRefused(t *testing.T) {
 		hello + `,"logprobs":true`:                            "logprobs",
 		hello + `,"top_logprobs":3`:                           "top_logprobs",
 		hello + `,"response_format":{"type":"json_object"}`:   "response_format",
-		hello + `,"response_format":{"type":"json_schema","json_schema":{}}`:                 "response_format",
+		hello + `,"response_format":{"type":"json_schema","json_schema":{}}`:                 "response_format.json_schema.schema",
+		hello + `,"response_format":{"type":"json_schema"}`:                                  "response_format.json_schema",
+		hello + `,"response_format":{"type":"json_object"},"mode":"wedlm"`:                   "response_format",
+		hello + `,"response_format":{"type":"json_object"},"regex":"a"`:                      "regex",
+		hello + `,"regex":"a","ignore_eos":true`:                                             "ignore_eos",
+		hello + `,"grammar":7`:                                                               "grammar",
 		hello + `,"response_format":{"type":"x"}`:                                            "response_format.type",
 		hello + `,"response_format":"text"`:                                                  "response_format",
 		hello + "," + adder + `,"tool_choice":"required"`:                                    "tool_choice",
@@ -285,5 +290,18 @@ func TestStuck(t *testing.T) {
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/ready", nil))
 	if body, _ := io.ReadAll(w.Body); w.Code != 503 {
 		t.Errorf("%d %s", w.Code, body)
+	}
+}
+
+// TestTemplateRefuses: what a template says of a conversation is the client's to know.
+func TestTemplateRefuses(t *testing.T) {
+	for template, want := range map[string]string{failingTemplate: "roles must alternate", "": "/v1/completions"} {
+		m := fake(t, &script{})
+		m.Tokenizer = tokens(t, template)
+		w := httptest.NewRecorder()
+		New(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/v1/chat/completions", strings.NewReader("{"+hello+"}")))
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%q: %d %s", template, w.Code, w.Body)
+		}
 	}
 }

@@ -58,8 +58,14 @@ func (r *run) start(ctx context.Context) (err error) {
 			}
 		}
 	}()
+	constraint, err := r.constraint()
+	if err != nil {
+		return err
+	}
 	for i := range r.params.choices {
-		o, err := r.model.Complete(r.params.options(r.model, i), len(r.prompt), r.params.window == 0)
+		o := r.params.options(r.model, i)
+		o.Constraint = constraint
+		o, err := r.model.Complete(o, len(r.prompt), r.params.window == 0)
 		if err != nil {
 			return err
 		}
@@ -86,6 +92,18 @@ func (r *run) start(ctx context.Context) (err error) {
 		r.choices = append(r.choices, &choice{index: i, stream: stream, parser: parser, mode: o.Mode})
 	}
 	return nil
+}
+
+// constraint is that of the form that is asked for; nil: there is none.
+func (r *run) constraint() (decoder.Constraint, error) {
+	x := r.params.form
+	if x == nil {
+		return nil, nil
+	}
+	if r.parsing.Thinking != answer.ThinkingOff {
+		return nil, unsupported(x.param, "a form of the answer beside thinking: set chat_template_kwargs.enable_thinking to false, for thinking before it")
+	}
+	return r.model.forms.constraint(r.model, x)
 }
 
 // promptKey is a prompt's ids as bytes.

@@ -6,6 +6,7 @@ import (
 
 	"windrow/checkpoint"
 	"windrow/decoder"
+	"windrow/grammar"
 	"windrow/schedule"
 	"windrow/tokenizer"
 )
@@ -38,6 +39,11 @@ type Model struct {
 	// forwards cost, where that does not change the text.
 	Complete  func(o decoder.Options, promptTokens int, adaptive bool) (decoder.Options, error)
 	Scheduler Scheduler
+	// Constrain makes a constraint of a grammar, as engine.Engine.Constraint does; nil:
+	// answers cannot be held to one.
+	Constrain func(g *grammar.Grammar) (decoder.Constraint, error)
+
+	forms forms
 }
 
 // Scheduler runs requests. Its methods are called by many goroutines.

@@ -24,6 +24,7 @@ type params struct {
 	seed         uint64
 	sampling     sampling
 	salt         string
+	form         *form // what the answer is held to; nil: free
 }
 
 // sampling are the fields that change how tokens are chosen; nil: the model's default.
@@ -68,13 +69,21 @@ func readParams(f *fields) (p params) {
 	for _, name := range meaningless {
 		f.raw(name)
 	}
-	if f.has("grammar") {
-		f.fail(unsupported("grammar", "a grammar"))
-	}
 	if f.has("logit_processors") {
 		f.fail(unsupported("logit_processors", "a processor of logits"))
 	}
 	return p
+}
+
+// checkForm refuses what a form of the answer cannot be beside.
+func checkForm(f *fields, p *params) {
+	switch {
+	case p.form == nil:
+	case p.mode == decoder.WeDLM:
+		f.bad(p.form.param, "want mode ar or verified beside it: wedlm fills slots out of order")
+	case p.ignoreEOS:
+		f.bad("ignore_eos", "want none beside %s, which says where the answer ends", p.form.param)
+	}
 }
 
 // readStop reads stop: a string, a list, or nothing.

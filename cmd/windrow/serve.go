@@ -34,7 +34,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "model-name", Category: categoryModel, DefaultText: "the last part of the path", Usage: "what clients call the model, `NAME`"},
 			&cli.IntFlag{Name: "sequences", Category: categoryModel, Value: 32, Usage: "how many requests run at once, `N`"},
 			&cli.IntFlag{Name: "queue", Category: categoryModel, Value: 128, Usage: "how many requests wait, `N`"},
-			&cli.StringFlag{Name: "kv-memory", Category: categoryModel, DefaultText: "no bound", Usage: "most memory for keys and values, `BYTES`, such as 4GiB"},
+			&cli.StringFlag{Name: "kv-memory", Category: categoryModel, DefaultText: "a quarter of the memory, or 80 % of what a GPU has free", Usage: "most memory for keys and values, `BYTES`, such as 4GiB"},
 			&cli.StringSliceFlag{Name: "listen", Category: categoryServer, DefaultText: server.DefaultAddress, Usage: "`ADDRESS` to listen at, HOST:PORT or unix:PATH (repeatable)"},
 			&cli.StringSliceFlag{Name: "api-key", Category: categoryServer, EnvVars: []string{"WINDROW_API_KEY"}, Usage: "let in who brings this `KEY` (repeatable)"},
 			&cli.StringFlag{Name: "api-key-file", Category: categoryServer, Usage: "`FILE` of keys: lines of NAME:SHA256"},
@@ -77,6 +77,9 @@ func serve(c *cli.Context) error {
 		return err
 	}
 	defer e.Close()
+	if scheduling.KVMemory == 0 {
+		scheduling.KVMemory = e.KVRoom(c.Context)
+	}
 	s := schedule.New(e, scheduling)
 	defer s.Close()
 	ctx, stop := context.WithCancel(c.Context)
