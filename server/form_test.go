@@ -72,7 +72,7 @@ func TestForms(t *testing.T) {
 		`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"not":{}}}}`:        "response_format.json_schema.schema",
 		`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"banana"}}}`: "response_format.json_schema.schema",
 		`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":false}}`:             "response_format.json_schema.schema",
-		`"regex":"a("`:         "regex",
+		`"regex":"a("`:                 "regex",
 		`"grammar":"branch ::= \"a\""`: "grammar",
 		`"response_format":{"type":"json_object"},"tools":[{"type":"function","function":{"name":"f"}}]`: "response_format",
 	} {
