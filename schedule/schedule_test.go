@@ -291,9 +291,10 @@ func TestCancelStorm(t *testing.T) {
 	if used, _ := e.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
 	}
-	time.Sleep(50 * time.Millisecond)
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
 	}
 }
 
