@@ -12,12 +12,12 @@ type autoregressive struct {
 	s    *sampler
 	next int32 // emitted, not yet fed
 	// allowed are the ids that may follow next; nil: all.
-	allowed []uint64
+	allowed model.IDSet
 }
 
 func (a *autoregressive) needsPrompt() bool { return true }
 
-func (a *autoregressive) start(last model.Result, allowed []uint64, emit emitter) error {
+func (a *autoregressive) start(last model.Result, allowed model.IDSet, emit emitter) error {
 	p, err := a.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err

@@ -29,15 +29,15 @@ const constrainedTop = 16
 type constrained struct {
 	at   Constraint // nil: all is allowed
 	ids  int        // of the vocabulary
-	sets [][]uint64
+	sets []model.IDSet
 	err  error // of a place that nothing may follow
 }
 
 // after is the set of ids that may follow at, for result i of the plan; nil where all
 // may, or where nothing follows since the text has ended.
-func (c *constrained) after(i int, at Constraint) []uint64 {
+func (c *constrained) after(i int, at Constraint) model.IDSet {
 	for len(c.sets) <= i {
-		c.sets = append(c.sets, make([]uint64, (c.ids+63)/64))
+		c.sets = append(c.sets, model.NewIDSet(c.ids))
 	}
 	if err := at.Mask(c.sets[i]); err != nil {
 		c.err = fmt.Errorf("constraint: %w", err)
@@ -52,7 +52,7 @@ func (r *rows) allow(c *constrained, at Constraint, ended bool) {
 	if at == nil {
 		return
 	}
-	var set []uint64
+	var set model.IDSet
 	if !ended {
 		set = c.after(r.wanted-1, at)
 	}
@@ -61,16 +61,11 @@ func (r *rows) allow(c *constrained, at Constraint, ended bool) {
 }
 
 // allowedOf is the set of a result; nil: there is none.
-func allowedOf(sets [][]uint64, i int) []uint64 {
+func allowedOf(sets []model.IDSet, i int) model.IDSet {
 	if i >= len(sets) {
 		return nil
 	}
 	return sets[i]
-}
-
-// has reports whether a set, where there is one, has an id.
-func has(set []uint64, id int32) bool {
-	return set == nil || int(id/64) < len(set) && set[id/64]>>(id%64)&1 != 0
 }
 
 // firstAllowed is the best candidate of a row that a constraint allows; false where it

@@ -64,7 +64,7 @@ func (s *sampler) draw(d distribution, ahead int) int32 {
 // distribution is what a row says of its next token. The output that
 // penalties count is the emitted tokens and those of ahead. allowed, where not nil,
 // are the only ids; the row's argmax is one of them.
-func (s *sampler) distribution(r model.Result, ahead []int32, allowed []uint64) (distribution, error) {
+func (s *sampler) distribution(r model.Result, ahead []int32, allowed model.IDSet) (distribution, error) {
 	if !s.needsLogits() {
 		return point(r.Argmax), nil
 	}
@@ -80,7 +80,7 @@ func (s *sampler) distribution(r model.Result, ahead []int32, allowed []uint64) 
 
 // adjust sets s.z to the logits after penalties, bias and bars, and returns
 // the id of the largest, the lowest on a tie.
-func (s *sampler) adjust(logits []float32, ahead []int32, allowed []uint64) (best int32, err error) {
+func (s *sampler) adjust(logits []float32, ahead []int32, allowed model.IDSet) (best int32, err error) {
 	if len(logits) == 0 {
 		return 0, fmt.Errorf("the engine gave no logits: sampling needs them")
 	}
@@ -104,7 +104,7 @@ func (s *sampler) adjust(logits []float32, ahead []int32, allowed []uint64) (bes
 	}
 	if allowed != nil {
 		for i := range s.z {
-			if !has(allowed, int32(i)) {
+			if !allowed.Has(int32(i)) {
 				s.z[i] = inf
 			}
 		}

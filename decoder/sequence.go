@@ -146,6 +146,18 @@ func (s *Sequence) tokens(from, to int) []int32 {
 	return slices.Concat(s.prompt[min(from, n):], s.sum.Tokens[max(from-n, 0):to-n])
 }
 
+// CommonPrefix is how many tokens two texts begin with alike: what a cache of one holds
+// of the other.
+func CommonPrefix(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
 // Done reports whether the generation has ended.
 func (s *Sequence) Done() bool { return s.sum.FinishReason != "" }
 

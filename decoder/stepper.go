@@ -15,7 +15,7 @@ import (
 type stepper interface {
 	// start begins with the result of the prompt's last row; needsPrompt says
 	// whether that result is wanted, else it is zero.
-	start(last model.Result, allowed []uint64, emit emitter) error
+	start(last model.Result, allowed model.IDSet, emit emitter) error
 	needsPrompt() bool
 	// plan appends the rows of the next forward.
 	plan(r *rows)
@@ -45,7 +45,7 @@ type rows struct {
 	// slots and at are the rows' slots and their numbers; wanted counts wants.
 	slots    []Slot
 	at       []int
-	allowed  [][]uint64 // of each want, where there is a constraint
+	allowed  []model.IDSet // of each want, where there is a constraint
 	wanted   int
 	wantedAt []int32 // logical positions
 }

@@ -38,7 +38,7 @@ type verified struct {
 	masks   int     // that follow fill in the next forward
 	left    int     // tokens that may still be emitted: never fewer than fill
 	// allowed are the ids that each checked row of the last plan may choose.
-	allowed [][]uint64
+	allowed []model.IDSet
 }
 
 // draft is a token and the entropy of the row that proposed it.
@@ -71,7 +71,7 @@ func newVerified(o Options, s *sampler) *verified {
 
 func (v *verified) needsPrompt() bool { return true }
 
-func (v *verified) start(last model.Result, allowed []uint64, _ emitter) error {
+func (v *verified) start(last model.Result, allowed model.IDSet, _ emitter) error {
 	p, err := v.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (v *verified) draft(mask []model.Result) error {
 // propose is what mask j drafts behind ahead. Under a constraint, which stands before
 // the last token of ahead, it is one that is allowed; false where none is known.
 func (v *verified) propose(mask model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
-	var allowed []uint64
+	var allowed model.IDSet
 	if at != nil {
 		if !at.Advance(ahead[len(ahead)-1]) {
 			return 0, false, nil
@@ -197,7 +197,7 @@ func (v *verified) propose(mask model.Result, ahead []int32, at Constraint, j in
 			token, ok = firstAllowed(mask, at)
 			return token, ok, nil
 		}
-		allowed = make([]uint64, (v.s.ids+63)/64)
+		allowed = model.NewIDSet(v.s.ids)
 		if at.Mask(allowed) != nil {
 			return 0, false, nil // the checked row will say so
 		}

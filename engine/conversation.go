@@ -95,12 +95,8 @@ func (c *Conversation) reuse(ctx context.Context, ids []int32, o decoder.Options
 		}
 		c.cache, c.held = cache, nil
 	}
-	common := 0
-	for common < len(c.held) && common < len(ids) && c.held[common] == ids[common] {
-		common++
-	}
 	// A rotating cache may have dropped what going back takes: it goes back further then.
-	reached, err := c.cache.Truncate(common)
+	reached, err := c.cache.Truncate(decoder.CommonPrefix(c.held, ids))
 	if err != nil {
 		return err
 	}

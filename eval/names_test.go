@@ -1,10 +1,11 @@
 package eval
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	"windrow/internal/testhelp"
 )
 
 // TestReportNames pins the names that users read in reports and output files: none
@@ -22,19 +23,7 @@ func TestReportNames(t *testing.T) {
 			"tokens_per_forward tokens_per_second truncated"},
 		{PCacheCounts{}, "category prompts tokens forwards rows tokens_per_forward p_cache mean_rows decode_seconds tokens_per_second"},
 	} {
-		data, err := json.Marshal(test.value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var object map[string]any
-		if err := json.Unmarshal(data, &object); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range strings.Fields(test.names) {
-			if _, ok := object[name]; !ok {
-				t.Errorf("%T has lost %q: %s", test.value, name, data)
-			}
-		}
+		object := testhelp.JSONNames(t, test.value, test.names)
 		for name := range object {
 			if strings.ToLower(name) != name || slices.Contains([]string{"masks", "least_masks", "most_masks"}, name) {
 				t.Errorf("%T shows %q", test.value, name)

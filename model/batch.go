@@ -38,4 +38,9 @@ type (
 	Result = backend.Result
 	// Candidate is a token id with its raw logit.
 	Candidate = backend.Candidate
+	// IDSet is a set of token ids.
+	IDSet = backend.IDSet
 )
+
+// NewIDSet is an empty set with room for the ids below n.
+func NewIDSet(n int) IDSet { return backend.NewIDSet(n) }

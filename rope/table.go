@@ -52,14 +52,6 @@ func (t *Table) Fill(cos, sin []float32, positions []int32) {
 	}
 }
 
-// Ready makes what Fill needs for a position's neighbourhood, so that it need not:
-// it takes some 60 µs.
-func (t *Table) Ready(position int32) {
-	if position >= 0 && position < maxCached {
-		t.chunk(int(position) / chunkRows)
-	}
-}
-
 func (t *Table) chunk(k int) []float32 {
 	if k >= len(t.chunks) {
 		t.chunks = append(t.chunks, make([][]float32, k+1-len(t.chunks))...)

@@ -109,24 +109,6 @@ func TestFillCached(t *testing.T) {
 	}
 }
 
-// What Ready has made, Fill need not.
-func TestReady(t *testing.T) {
-	table, err := New(Config{HeadDim: 64, Theta: 1e4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table.Ready(-1)
-	table.Ready(maxCached)
-	table.Ready(maxCached - 1) // the list of chunks is whole
-	cos, sin := make([]float32, table.Pairs()), make([]float32, table.Pairs())
-	for next := int32(0); next < 10*chunkRows; next += chunkRows {
-		table.Ready(next)
-		if got := testing.AllocsPerRun(1, func() { table.Fill(cos, sin, []int32{next + 1}) }); got != 0 {
-			t.Errorf("position %d: %v allocations, want 0", next, got)
-		}
-	}
-}
-
 func TestNewRefuses(t *testing.T) {
 	yarn := Config{Type: YaRN, HeadDim: 64, Theta: 1e4, Factor: 4, OriginalMaxPositions: 64}
 	with := func(change func(*Config)) Config {

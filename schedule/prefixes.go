@@ -3,6 +3,7 @@ package schedule
 import (
 	"slices"
 
+	"windrow/decoder"
 	"windrow/model"
 )
 
@@ -32,7 +33,7 @@ func (p *prefixes) find(salt string, prompt []int32, step int) (best *prefix, n 
 		if x.salt != salt {
 			continue
 		}
-		m := common(x.tokens, prompt)
+		m := decoder.CommonPrefix(x.tokens, prompt)
 		if step > 1 {
 			m = min(m, x.whole) / step * step
 		}
@@ -47,17 +48,6 @@ func (p *prefixes) find(salt string, prompt []int32, step int) (best *prefix, n 
 	return best, n
 }
 
-// common is how many tokens two texts begin with alike.
-func common(a, b []int32) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
-
 // put keeps a cache whose tokens those are. What it continues is not needed beside it;
 // where another continues it, it is not needed itself.
 func (p *prefixes) put(x *prefix) {
@@ -68,14 +58,14 @@ func (p *prefixes) put(x *prefix) {
 	p.clock++
 	x.used = p.clock
 	for _, y := range p.list {
-		if y.salt == x.salt && y.whole >= x.whole && common(x.tokens, y.tokens) == len(x.tokens) {
+		if y.salt == x.salt && y.whole >= x.whole && decoder.CommonPrefix(x.tokens, y.tokens) == len(x.tokens) {
 			y.used = p.clock
 			p.free(x.cache)
 			return
 		}
 	}
 	p.list = slices.DeleteFunc(p.list, func(y *prefix) bool {
-		gone := y.salt == x.salt && x.whole >= y.whole && common(x.tokens, y.tokens) == len(y.tokens)
+		gone := y.salt == x.salt && x.whole >= y.whole && decoder.CommonPrefix(x.tokens, y.tokens) == len(y.tokens)
 		if gone {
 			p.free(y.cache)
 		}

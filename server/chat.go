@@ -211,16 +211,10 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, g *run, h he
 			}
 		},
 		func(out *events) {
-			chunk := base
-			switch end := g.tail(); {
-			case g.params.includeUsage:
-				chunk.Usage, chunk.Timings = end.Usage, end.Timings
-			case end.Timings != nil:
-				chunk.Timings = end.Timings
-			default:
-				return
+			chunk, some := base, false
+			if chunk.tail, some = g.last(); some {
+				out.send(chunk)
 			}
-			out.send(chunk)
 		})
 }
 

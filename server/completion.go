@@ -112,12 +112,8 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, g *run
 			}
 		},
 		func(out *events) {
-			chunk := base
-			end := g.tail()
-			if g.params.includeUsage {
-				chunk.Usage = end.Usage
-			}
-			if chunk.Timings = end.Timings; chunk.Timings != nil || g.params.includeUsage {
+			chunk, some := base, false
+			if chunk.tail, some = g.last(); some {
 				out.send(chunk)
 			}
 		})

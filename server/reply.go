@@ -110,3 +110,14 @@ func pieces(s string) (list []string) {
 	}
 	return append(list, s)
 }
+
+// last is what a stream's last chunk says: usage where it was asked for, and timings;
+// false where there is nothing to say.
+func (r *run) last() (end tail, some bool) {
+	end = r.tail()
+	end.Windrow = nil // the first chunk had it
+	if !r.params.includeUsage {
+		end.Usage = nil
+	}
+	return end, end.Usage != nil || end.Timings != nil
+}

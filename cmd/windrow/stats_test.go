@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 
 	"windrow/bench"
 	"windrow/decoder"
+	"windrow/internal/testhelp"
 )
 
 // TestReportNames pins the names that users read in the JSON of generate and
@@ -31,19 +30,7 @@ func TestReportNames(t *testing.T) {
 			"one_row_bytes one_row_bandwidth_share modes spread"},
 		{bench.DryForward{}, "prefill sequences rows context dispatches_per_layer"},
 	} {
-		data, err := json.Marshal(test.value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var object map[string]any
-		if err := json.Unmarshal(data, &object); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range strings.Fields(test.names) {
-			if _, ok := object[name]; !ok {
-				t.Errorf("%T has lost %q: %s", test.value, name, data)
-			}
-		}
+		testhelp.JSONNames(t, test.value, test.names)
 	}
 	if masks := newGeneration(decoder.Options{Mode: decoder.AR}, decoder.Summary{}).Stats.Masks; masks != nil {
 		t.Errorf("masks %v of a window that did not adapt", masks)

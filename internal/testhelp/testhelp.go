@@ -3,6 +3,7 @@
 package testhelp
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,4 +48,23 @@ func OneLineFrom(t testing.TB, prefix string, err error, words ...string) {
 	if err != nil && !strings.HasPrefix(err.Error(), prefix) {
 		t.Errorf("error %q does not begin with %q", err, prefix)
 	}
+}
+
+// JSONNames fails where a value's JSON lacks one of the names, which spaces part, and
+// returns the JSON's object.
+func JSONNames(t testing.TB, value any, names string) (object map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(names) {
+		if _, ok := object[name]; !ok {
+			t.Errorf("%T has lost %q: %s", value, name, data)
+		}
+	}
+	return object
 }
