@@ -2,8 +2,16 @@
 # make test    build, vet, staticcheck, tests, race, arm64, other processors, cross-builds: under 10 minutes on two cores.
 #              With CI set, as in CI, all of them in full, and fuzzing: under 45 minutes
 #
+# make clients         clients of OpenAI's and Anthropic's APIs, for Go and of npm, against the program
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
 # make cuda-test       the CUDA backend's tests on this machine's GPU 0
+# make browser-test    the page's tests in a headless Chromium; part of make test where there is one
+# make screenshots     the pictures of the page in docs/images, by the same
+# make release-snapshot   archives and packages of this commit in dist, for all platforms; publishes nothing
+# make release-check      the same twice for this processor, compared to the byte and tried; part of make test with CI set
+# make install-test       and the deb in a fresh Debian, as root
+# make wine-test          tests of the Windows build under Wine 10
+# make man             the man pages in packaging/man from the table of commands; checked in
 # make metal-test      the Metal backend's tests on this Mac's GPU, and the doctor's report
 #
 # Parts of make test that need a tool which is not there (qemu for arm64 and for other processors,
@@ -14,7 +22,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 processors fuzz cross slow cuda-kernels cuda-test metal-test clean
+.PHONY: build demo test vet staticcheck unit race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
@@ -36,11 +44,14 @@ GOTEST = $(PARTS) gotest $(GO) test -json
 
 .PHONY: all-parts
 all-parts:
-	@$(PARTS) run build $(MAKE) --no-print-directory build
+	@$(PARTS) run build sh -c '$(MAKE) --no-print-directory build && sh scripts/build-check.sh'
 	@$(MAKE) --no-print-directory vet staticcheck unit
-	@$(MAKE) --no-print-directory -j 2 race arm64 processors
-	@$(MAKE) --no-print-directory $(if $(CI),fuzz) cross
+	@$(MAKE) --no-print-directory -j 2 race arm64 processors $(if $(CI),release-tool)
+	@$(MAKE) --no-print-directory browser $(if $(CI),fuzz clients) cross $(if $(CI),vulncheck release-check)
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
+	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
+	@$(if $(CI),,$(PARTS) run release-check echo "left out: archives and packages without CI set, as their tools are fetched: make release-check")
+	@$(if $(CI),,$(PARTS) run vulncheck echo "left out: known vulnerabilities without CI set, as they are fetched: make vulncheck")
 
 vet:
 	@$(PART) sh -c '$(GO) vet ./... || exit; unformatted=$$(gofmt -l $$(git ls-files "*.go")); test -z "$$unformatted" || { echo "gofmt needed:" $$unformatted; exit 1; }'
@@ -49,9 +60,10 @@ staticcheck:
 	@$(PART) $(GO) tool staticcheck ./...
 
 # GPU kernels run on the CPU here: minutes, of which -short leaves the longest out. CI
-# plants all faults in the Metal kernels (TestMutations).
+# plants all faults in the Metal kernels (TestMutations). The tests of load compare times:
+# nothing runs beside them.
 unit:
-	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) $(GOTEST) -timeout 45m ./...,$(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v -e /cuda -e /metal) && $(GOTEST) -short -timeout 45m ./cuda/... ./metal/...')
+	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest) && $(GOTEST) -timeout 15m ./server/loadtest',$(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v -e /cuda -e /metal -e /loadtest) && $(GOTEST) ./server/loadtest && $(GOTEST) -short -timeout 45m ./cuda/... ./metal/...')
 
 race:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/race-tests.sh
@@ -63,21 +75,57 @@ arm64:
 processors:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/processors.sh
 
+browser:
+	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/browser-tests.sh
+
+browser-test: build
+	cd page/browsertest && WINDROW_BINARY=$(CURDIR)/bin/windrow $(GO) test -count 1 ./...
+
+screenshots: build
+	mkdir -p docs/images
+	cd page/browsertest && WINDROW_BINARY=$(CURDIR)/bin/windrow $(GO) test -tags screenshots -count 1 -run TestScreenshots . -args -screenshots $(CURDIR)/docs/images
+
 fuzz:
 	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" $(PART) sh scripts/fuzz-all.sh
 
+# Clients of Go and npm against the program, in a module of their own.
+clients:
+	@$(PART) sh -c 'cd clients && $(GO) vet ./... && $(GO) test -count=1 -timeout 10m ./...'
+
 cross:
 	@GO="$(GO)" $(PART) sh scripts/cross-builds.sh
+
+vulncheck:
+	@GO="$(GO)" $(PART) sh scripts/vulncheck.sh
+
+release-snapshot:
+	@GO="$(GO)" sh scripts/release.sh all
+
+# goreleaser takes minutes to build where the cache has nothing of it: CI does it beside the race detector.
+release-tool:
+	@GO="$(GO)" $(PART) nice sh scripts/release.sh tool
+
+release-check:
+	@GO="$(GO)" $(PART) sh scripts/release-check.sh
+
+install-test:
+	@GO="$(GO)" sh scripts/release-check.sh fresh
+
+wine-test:
+	@GO="$(GO)" $(PART) sh scripts/wine-tests.sh
 
 # slow runs the long tiers: the whole held-out set, long property tests.
 slow:
 	WINDROW_SLOW=1 $(GO) test -timeout 60m ./...
 
+man:
+	$(GO) test -count 1 -run 'TestManPages$$' ./cmd/windrow -update
+
 cuda-kernels:
 	sh cuda/kernels/build.sh
 
 cuda-test:
-	WINDROW_CUDA_DEVICE=0 $(GO) test -count 1 ./cuda
+	WINDROW_CUDA_DEVICE=0 $(GO) test -count 1 -p 1 ./cuda/launch ./cuda
 
 metal-test: build
 	$(GO) test -count 1 ./metal/...

@@ -18,13 +18,14 @@ type content struct {
 // stepContent gives out text and looks for what begins a call, and for the
 // closing tag of one that is complete.
 func (p *Parser) stepContent(b byte) bool {
-	if len(p.marker) == 0 && b != '<' || p.form == FormNone {
-		if p.adjacent && b == '{' && p.form == FormJSON { // another call in the same tag
+	if len(p.marker) == 0 && b != '<' || p.form == FormNone || p.either && p.wrote {
+		if p.adjacent && b == '{' && p.form == FormJSON && !(p.either && p.wrote) { // another call in the same tag
 			p.content.cut(p)
 			p.state = inJSON
 			return false
 		}
 		p.adjacent = p.adjacent && isSpace(b)
+		p.wrote = p.wrote || !isSpace(b)
 		p.content.add(p, b)
 		return true
 	}
@@ -66,7 +67,7 @@ func (p *Parser) endMarker() {
 	marker := string(p.marker)
 	p.marker = p.marker[:0]
 	if marker != "" {
-		p.adjacent = false
+		p.adjacent, p.wrote = false, true
 	}
 	for i := range len(marker) {
 		if p.Stopped() {

@@ -19,6 +19,9 @@ type Options struct {
 	// [{"type": "function", "function": {"name": …, "parameters": SCHEMA}}].
 	// FormCoder needs it to give arguments their types.
 	Tools json.RawMessage
+	// Either: the answer is calls or other content, not both. Behind content that is no
+	// white space no call is looked for.
+	Either bool
 	// Stop are the stop strings. Empty ones are ignored.
 	Stop []string
 	// NewID returns the id of call index. nil: "call_" and 24 random digits;
@@ -65,6 +68,8 @@ type Parser struct {
 	reasoned bool   // some reasoning was given out
 
 	content  content
+	either   bool     // see Options
+	wrote    bool     // there was content that is no white space
 	openers  []string // what begins a call
 	marker   []byte   // the beginning of one of them, or of </tool_call>
 	closing  bool     // a call's </tool_call> may still come
@@ -90,7 +95,7 @@ func New(o Options) (*Parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Parser{thinking: o.Thinking, form: o.Form, tools: tools, newID: o.NewID}
+	p := &Parser{thinking: o.Thinking, form: o.Form, either: o.Either, tools: tools, newID: o.NewID}
 	if p.newID == nil {
 		p.newID = randomID
 	}
@@ -264,6 +269,7 @@ func (p *Parser) broken() {
 		if p.Stopped() {
 			return
 		}
+		p.wrote = true
 		p.content.add(p, b)
 	}
 }

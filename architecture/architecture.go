@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,6 +12,13 @@ type Architecture struct {
 	Name  string // model_type of a config.json
 	Class string // its class in a config.json
 	GGUF  string // general.architecture of a GGUF file; "": there are none
+	// TiledInGGUF says that GGUF files have DeltaNet.Tiled's order of value heads.
+	TiledInGGUF bool
+
+	// Wrapper and WrapperClass are the names of a model that sees images, too,
+	// where this one is its text_config; its images are ignored. "": there is none.
+	Wrapper, WrapperClass string
+	Defaults              Defaults
 
 	Input  []Parameter // before the layers: the embedding
 	Layers []Part      // of each layer
@@ -21,9 +29,22 @@ type Architecture struct {
 	Shared []Count
 }
 
+// Defaults are what a config.json means that does not say so.
+type Defaults struct {
+	HeadDim  int     // 0: HiddenSize / Heads
+	Rotated  float64 // how much of a head rotates; 0: all of it, whatever a config says
+	Experts  Experts // of a mixture: Step and DenseLayers are not in it
+	EachHas  bool    // each layer has experts, renormalised: there are no fields for other ones
+	Untied   bool    // the head is a tensor where there is one, whatever the config says
+	Interval int     // of layers that have attention; 0: all have it
+}
+
 // Part is what some of the layers have: attention, a dense MLP, experts.
 type Part struct {
 	Name string
+	// Prefix, where set, is what the names of its tensors begin with in Hugging
+	// Face files, in place of the layer's.
+	Prefix string
 	// In reports whether a layer, from 0 on, has the part; nil: each has.
 	In         func(c *Config, layer int) bool
 	Parameters []Parameter
@@ -38,9 +59,12 @@ type Count struct {
 // Model is the layer of what belongs to none.
 const Model = -1
 
-// The names of a layer's tensors begin with these and the layer's number.
+// The names of a layer's tensors begin with these and the layer's number; those of
+// a head for drafts with a number of their own, from 0 on.
 const (
 	layerPrefix     = "model.layers."
+	mtpPrefix       = "mtp."
+	mtpLayerPrefix  = "mtp.layers."
 	ggufLayerPrefix = "blk."
 )
 
@@ -58,43 +82,60 @@ type Tensor struct {
 // Tensors lists what a model of the config may have, optional parameters
 // included, in the order of a checkpoint.
 func (a *Architecture) Tensors(c *Config) (list []Tensor) {
-	add := func(table []Parameter, layer int) {
-		for i := range table {
-			p := &table[i]
-			if p.Each == nil {
-				list = append(list, p.tensor(c, layer, -1))
-				continue
-			}
-			for expert := range p.Each(c) {
-				list = append(list, p.tensor(c, layer, expert))
+	list = (&Part{Parameters: a.Input}).tensors(list, c, Model)
+	for layer := range c.Layers + c.MTPLayers {
+		for i := range a.Layers {
+			if a.Layers[i].in(c, layer) {
+				list = a.Layers[i].tensors(list, c, layer)
 			}
 		}
 	}
-	add(a.Input, Model)
-	for layer := range c.Layers {
-		for _, part := range a.Layers {
-			if part.in(c, layer) {
-				add(part.Parameters, layer)
-			}
+	return (&Part{Parameters: a.Output}).tensors(list, c, Model)
+}
+
+// tensors appends those of a layer that keep has nothing against.
+func (p *Part) tensors(list []Tensor, c *Config, layer int, keep ...func(*Parameter) bool) []Tensor {
+	for i := range p.Parameters {
+		row := &p.Parameters[i]
+		if len(keep) > 0 && !keep[0](row) {
+			continue
+		}
+		if row.Each == nil {
+			list = append(list, row.tensor(c, p, layer, -1))
+			continue
+		}
+		for expert := range row.Each(c) {
+			list = append(list, row.tensor(c, p, layer, expert))
 		}
 	}
-	add(a.Output, Model)
 	return list
 }
 
 // Find finds a tensor of a model of the config by its name in Hugging Face
 // files; false for a name that no such model has.
 func (a *Architecture) Find(c *Config, name string) (Tensor, bool) {
-	layer, rest, ok := cutLayer(name, layerPrefix)
-	if !ok {
-		layer, rest = Model, name
+	layer := Model
+	if n, _, ok := cutLayer(name, layerPrefix); ok && n < c.Layers {
+		layer = n
+	} else if n, _, ok := cutLayer(name, mtpLayerPrefix); ok {
+		layer = c.Layers + n
+	} else if strings.HasPrefix(name, mtpPrefix) {
+		layer = c.Layers
 	}
-	for _, table := range a.tables(c, layer) {
-		for i := range table {
-			p := &table[i]
+	for _, part := range a.parts(c, layer) {
+		prefix := ""
+		if layer != Model {
+			prefix = part.prefix(c, layer)
+		}
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		for i := range part.Parameters {
+			p := &part.Parameters[i]
 			expert, ok := match(p.Name, rest)
 			if ok && (p.Each == nil || expert < p.Each(c)) {
-				return p.tensor(c, layer, expert), true
+				return p.tensor(c, part, layer, expert), true
 			}
 		}
 	}
@@ -105,68 +146,91 @@ func (a *Architecture) Find(c *Config, name string) (Tensor, bool) {
 // with a role and a class. There are several where files have it in several
 // forms, or for each expert.
 func (a *Architecture) Role(c *Config, layer int, role Role, class Class) (list []Tensor) {
-	for _, table := range a.tables(c, layer) {
-		for i := range table {
-			p := &table[i]
-			if p.Role != role || p.Class != class {
-				continue
-			}
-			if p.Each == nil {
-				list = append(list, p.tensor(c, layer, -1))
-				continue
-			}
-			for expert := range p.Each(c) {
-				list = append(list, p.tensor(c, layer, expert))
-			}
-		}
+	for _, part := range a.parts(c, layer) {
+		list = part.tensors(list, c, layer, func(p *Parameter) bool { return p.Role == role && p.Class == class })
 	}
 	return list
 }
 
 // FromGGUF finds the parameter of a name in GGUF files, and its name in Hugging
-// Face files. It does not ask whether a model has that layer.
-func (a *Architecture) FromGGUF(name string) (p *Parameter, huggingFace string, ok bool) {
+// Face files. It does not ask whether a model has that layer, but for those of a
+// head for drafts.
+func (a *Architecture) FromGGUF(c *Config, name string) (p *Parameter, huggingFace string, ok bool) {
 	layer, rest, inLayer := cutLayer(name, ggufLayerPrefix)
 	if !inLayer {
-		rest = name
+		layer, rest = Model, name
 	}
-	var tables [][]Parameter
-	prefix := ""
-	if inLayer {
-		prefix = layerPrefix + strconv.Itoa(layer) + "."
-		for _, part := range a.Layers {
-			tables = append(tables, part.Parameters)
-		}
-	} else {
-		tables = [][]Parameter{a.Input, a.Output}
-	}
-	for _, table := range tables {
-		for i := range table {
-			if p := &table[i]; p.GGUF != "" && p.GGUF == rest {
-				return p, prefix + p.Name, true
+	for _, part := range a.ggufParts(c, layer) {
+		for i := range part.Parameters {
+			if p := &part.Parameters[i]; p.GGUF != "" && p.GGUF == rest {
+				if layer == Model {
+					return p, p.Name, true
+				}
+				return p, part.prefix(c, layer) + p.Name, true
 			}
 		}
 	}
 	return nil, "", false
 }
 
-// tables are those of a layer, or of the model.
-func (a *Architecture) tables(c *Config, layer int) (tables [][]Parameter) {
-	if layer == Model {
-		return [][]Parameter{a.Input, a.Output}
+// ggufParts are those that a block of a GGUF file may be of.
+func (a *Architecture) ggufParts(c *Config, layer int) (parts []*Part) {
+	if layer == Model || layer >= c.Layers && layer < c.Layers+c.MTPLayers {
+		return a.parts(c, layer)
 	}
-	if layer < 0 || layer >= c.Layers {
-		return nil
-	}
-	for _, part := range a.Layers {
-		if part.in(c, layer) {
-			tables = append(tables, part.Parameters)
+	for i := range a.Layers {
+		if a.Layers[i].Prefix == "" {
+			parts = append(parts, &a.Layers[i])
 		}
 	}
-	return tables
+	return parts
+}
+
+// parts are those of a layer, or of the model.
+func (a *Architecture) parts(c *Config, layer int) (parts []*Part) {
+	if layer == Model {
+		return []*Part{{Parameters: a.Input}, {Parameters: a.Output}}
+	}
+	if layer < 0 || layer >= c.Layers+c.MTPLayers {
+		return nil
+	}
+	for i := range a.Layers {
+		if a.Layers[i].in(c, layer) {
+			parts = append(parts, &a.Layers[i])
+		}
+	}
+	return parts
+}
+
+// prefix is what the names of the part's tensors in a layer begin with.
+func (p *Part) prefix(c *Config, layer int) string {
+	switch {
+	case p.Prefix != "":
+		return p.Prefix
+	case layer >= c.Layers && layer < c.Layers+c.MTPLayers:
+		return mtpLayerPrefix + strconv.Itoa(layer-c.Layers) + "."
+	}
+	return layerPrefix + strconv.Itoa(layer) + "."
 }
 
 func (p *Part) in(c *Config, layer int) bool { return p.In == nil || p.In(c, layer) }
+
+// Mixture reports whether some layers may have experts.
+func (a *Architecture) Mixture() bool {
+	return slices.ContainsFunc(a.Layers, func(p Part) bool { return p.Name == "experts" })
+}
+
+// Hybrid reports whether some layers may be gated DeltaNets.
+func (a *Architecture) Hybrid() bool {
+	return slices.ContainsFunc(a.Layers, func(p Part) bool { return p.Name == "delta" })
+}
+
+// Has reports whether some layers may have a parameter of a role.
+func (a *Architecture) Has(role Role) bool {
+	return slices.ContainsFunc(a.Layers, func(p Part) bool {
+		return slices.ContainsFunc(p.Parameters, func(row Parameter) bool { return row.Role == role })
+	})
+}
 
 // cutLayer parts a name such as "model.layers.7.mlp.up_proj.weight" after the
 // layer's number.

@@ -32,10 +32,15 @@ func bySuffix(name string) backend.Split {
 	return backend.SplitNone
 }
 
+// denseOnes are the architectures without experts and DeltaNets.
+func denseOnes() []*Architecture {
+	return slices.DeleteFunc(All(), func(a *Architecture) bool { return a.Mixture() || a.Hybrid() })
+}
+
 // Every tensor of a dense model is cut, quantised and read as the rules by name
 // had it.
 func TestDenseRules(t *testing.T) {
-	for _, a := range All() {
+	for _, a := range denseOnes() {
 		for _, tied := range []bool{false, true} {
 			c := small(a.Name)
 			c.TieEmbeddings = tied
@@ -69,7 +74,7 @@ func TestDenseRules(t *testing.T) {
 // The tensors of random weights, with their shapes and in their order, are those
 // that were listed by hand: seeds gave bytes in this order.
 func TestDenseOrder(t *testing.T) {
-	for _, a := range All() {
+	for _, a := range denseOnes() {
 		for _, tied := range []bool{false, true} {
 			c := small(a.Name)
 			c.TieEmbeddings = tied
@@ -139,10 +144,10 @@ func TestDenseGGUFNames(t *testing.T) {
 		module, ok := block[parts[2]]
 		return "model.layers." + parts[1] + "." + module + "." + parts[3], ok
 	}
-	for _, a := range All() {
+	for _, a := range denseOnes() {
 		c := small(a.Name)
 		for _, p := range a.Tensors(c) {
-			row, name, ok := a.FromGGUF(p.GGUF)
+			row, name, ok := a.FromGGUF(c, p.GGUF)
 			if !ok || name != p.Name || row != p.Parameter {
 				t.Errorf("%s: %s is %s in GGUF files, which is %s, %v", a.Name, p.Name, p.GGUF, name, ok)
 			}
@@ -158,7 +163,7 @@ func TestDenseGGUFNames(t *testing.T) {
 			for _, module := range modules {
 				for _, ending := range []string{".weight", ".bias", "", ".weights"} {
 					name := "blk." + number + "." + module + ending
-					_, got, ok := a.FromGGUF(name)
+					_, got, ok := a.FromGGUF(c, name)
 					want, known := translate(name)
 					if strings.HasSuffix(want, "norm.bias") { // was taken, and then ignored
 						want, known = "", false
@@ -170,7 +175,7 @@ func TestDenseGGUFNames(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"", "token_embd", "rope_freqs.weight", "model.norm.weight", "lm_head.weight", "blk", "blk.", "blk.0", "blk.0."} {
-			if _, got, ok := a.FromGGUF(name); ok {
+			if _, got, ok := a.FromGGUF(c, name); ok {
 				t.Errorf("%s: gguf %q is %s", a.Name, name, got)
 			}
 		}
@@ -206,7 +211,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
-	const want = "want qwen3, qwen2 or wedlm (dense text models; no mixture of experts, no linear attention, no images)"
+	const want = "want qwen3, qwen2, wedlm, qwen3_moe, qwen3_next, qwen3_5_text or qwen3_5_moe_text (text models; no images)"
 	_, err := Lookup("llama")
 	if err == nil || err.Error() != `unknown architecture "llama": `+want {
 		t.Errorf("error %v", err)
@@ -226,7 +231,7 @@ func TestRegistry(t *testing.T) {
 	if _, ok := none.Find(small("llama"), "model.norm.weight"); ok {
 		t.Error("an unknown architecture knows a tensor")
 	}
-	if got := Names(" and ", func(a *Architecture) string { return a.GGUF }); got != "qwen3 and qwen2" {
+	if got := Names(" and ", func(a *Architecture) string { return a.GGUF }); got != "qwen3, qwen2, qwen3moe, qwen3next, qwen35 and qwen35moe" {
 		t.Errorf("GGUF names %s", got)
 	}
 }

@@ -10,12 +10,22 @@ func FuzzNames(f *testing.F) {
 		f.Add(p.Name)
 		f.Add(p.GGUF)
 	}
+	for _, a := range []*Architecture{qwen3Next, qwen35, qwen35MoE} {
+		for _, p := range a.Tensors(mixed(a)) {
+			f.Add(p.Name)
+			f.Add(p.GGUF)
+		}
+	}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, a := range append(All(), a) {
+			c := c
+			if a.Defaults.Interval > 0 {
+				c = mixed(a)
+			}
 			if p, ok := a.Find(c, name); ok && p.Name != name {
 				t.Fatalf("%s: %q was found as %q", a.Name, name, p.Name)
 			}
-			_, translated, ok := a.FromGGUF(name)
+			_, translated, ok := a.FromGGUF(c, name)
 			if !ok {
 				continue
 			}

@@ -102,7 +102,7 @@ func TestHybridTable(t *testing.T) {
 			t.Errorf("%s is optional and invented", p.Name)
 		}
 	}
-	row, name, ok := a.FromGGUF("blk.1.ssm_conv1d.weight")
+	row, name, ok := a.FromGGUF(c, "blk.1.ssm_conv1d.weight")
 	if !ok || name != "model.layers.1.linear_attn.conv1d.weight" {
 		t.Fatalf("ssm_conv1d is %s, %v", name, ok)
 	}

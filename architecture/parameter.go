@@ -24,6 +24,9 @@ type Parameter struct {
 	// Each is how many experts have such a tensor, each its own; nil: it is one
 	// tensor.
 	Each Dim
+	// ZeroCentred norms are stored in Hugging Face files as what they are above 1.
+	// GGUF and MLX files have them whole, and so has a model.
+	ZeroCentred bool
 	// Restore makes the tensor that Hugging Face files have of the one in a GGUF
 	// file, which is under its Hugging Face name already; nil: they are the same.
 	Restore func(*Config, backend.Tensor) (backend.Tensor, error)
@@ -53,14 +56,47 @@ const (
 	Gate          Role = "gate"
 	Up            Role = "up"
 	Down          Role = "down"
+
+	Router       Role = "router" // of a mixture of experts
+	ExpertGate   Role = "gate of an expert"
+	ExpertUp     Role = "up of an expert"
+	ExpertDown   Role = "down of an expert"
+	ExpertGateUp Role = "gate and up of an expert" // gate's rows, then up's
+
+	SharedGate   Role = "gate of the shared expert"
+	SharedUp     Role = "up of the shared expert"
+	SharedDown   Role = "down of the shared expert"
+	SharedWeight Role = "weight of the shared expert" // [1, hidden]: how much of it a row takes
+
+	// Of a gated DeltaNet, whose heads DeltaNet describes. A file has DeltaQKVZ,
+	// or DeltaQKV and DeltaZ; DeltaBA, or DeltaB and DeltaA. The vectors are in the
+	// order of the value heads, the convolution's channels in that of DeltaQKV.
+	DeltaQKVZ     Role = "query, key, value and z" // by key head: its q, its k, its heads of v, its heads of z
+	DeltaQKV      Role = "query, key and value"    // q of all heads, k of all, v of all
+	DeltaZ        Role = "z"                       // of all value heads
+	DeltaBA       Role = "b and a"                 // by key head: b of its value heads, then a of them
+	DeltaB        Role = "b"                       // of all value heads
+	DeltaA        Role = "a"
+	DeltaConv     Role = "convolution" // [channels, 1, rows]: the last one is the newest row's
+	DeltaDecay    Role = "decay"       // A_log: a head forgets by exp(A_log) · softplus(a + time step)
+	DeltaTimeStep Role = "time step"   // dt_bias
+	DeltaNorm     Role = "delta norm"  // [value dim], of each value head
+	DeltaOutput   Role = "delta output"
+
+	// Of a head for drafts (multi-token prediction), beside a layer of its own.
+	MTPProjection    Role = "draft projection" // [hidden, 2 · hidden]: the embedding's half first
+	MTPEmbeddingNorm Role = "draft embedding norm"
+	MTPHiddenNorm    Role = "draft hidden norm"
+	MTPFinalNorm     Role = "draft final norm"
 )
 
 // Class says what quantisation may do to a parameter.
 type Class uint8
 
-// The classes. Only matrices of the first three are ever quantised.
+// The classes. Only matrices of the first four are ever quantised.
 const (
 	ClassProjection Class = iota + 1 // a matrix of a layer
+	ClassExpert                      // one of an expert
 	ClassEmbedding                   // its rows are looked up; a tied one is the head, too
 	ClassHead
 	ClassNorm
@@ -97,19 +133,19 @@ type Read uint8
 const (
 	ReadAll Read = iota
 	ReadSome
+	ReadChosen // the experts that the router chooses
 )
 
 // tensor is the parameter of one layer and expert.
-func (p *Parameter) tensor(c *Config, layer, expert int) Tensor {
+func (p *Parameter) tensor(c *Config, part *Part, layer, expert int) Tensor {
 	t := Tensor{Parameter: p, Name: p.Name, GGUF: p.GGUF, Layer: layer, Expert: expert}
 	if expert >= 0 {
 		t.Name = strings.Replace(t.Name, "#", strconv.Itoa(expert), 1)
 	}
 	if layer != Model {
-		number := strconv.Itoa(layer) + "."
-		t.Name = layerPrefix + number + t.Name
+		t.Name = part.prefix(c, layer) + t.Name
 		if t.GGUF != "" {
-			t.GGUF = ggufLayerPrefix + number + t.GGUF
+			t.GGUF = ggufLayerPrefix + strconv.Itoa(layer) + "." + t.GGUF
 		}
 	}
 	for _, d := range p.Shape {
@@ -145,4 +181,19 @@ func (p *Parameter) ReadWhole(c *Config) bool {
 		return true
 	}
 	return p.Read == ReadAll
+}
+
+// ReadBytes is how many of the bytes of a tensor a forward of one row reads: none of
+// the rows that a token looks up, of experts those that are chosen, and none of the
+// head for drafts, which has forwards of its own.
+func (t Tensor) ReadBytes(c *Config, bytes int64) int64 {
+	switch {
+	case t.Layer >= c.Layers:
+		return 0
+	case t.Read == ReadChosen:
+		return bytes * int64(c.Experts.PerToken) / int64(c.Experts.Count)
+	case t.ReadWhole(c):
+		return bytes
+	}
+	return 0
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // registry lists the architectures, in the order in which errors name them.
-var registry = []*Architecture{qwen3, qwen2, wedlm}
+var registry = []*Architecture{qwen3, qwen2, wedlm, qwen3MoE, qwen3Next, qwen35, qwen35MoE}
 
 // All lists the architectures.
 func All() []*Architecture { return slices.Clone(registry) }
@@ -35,7 +35,7 @@ func Of(c *Config) *Architecture {
 // Want is how errors end that refuse an architecture.
 func Want() string {
 	return "want " + Names(" or ", func(a *Architecture) string { return a.Name }) +
-		" (dense text models; no mixture of experts, no linear attention, no images)"
+		" (text models; no images)"
 }
 
 // Names joins one name of each architecture that has it: "a, b or c", with last

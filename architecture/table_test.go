@@ -14,6 +14,9 @@ func small(name string) *Config {
 	return &Config{Architecture: name, HiddenSize: 40, Layers: 3, Heads: 6, KVHeads: 2, HeadDim: 16, IntermediateSize: 72, VocabSize: 97}
 }
 
+// demanded reports whether some model needs a parameter.
+func demanded(n Need) bool { return n == Required || n == NeededUntied }
+
 // faults lists what is wrong with an architecture's table for a config.
 func faults(a *Architecture, c *Config) (list []string) {
 	fault := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -54,7 +57,7 @@ func faults(a *Architecture, c *Config) (list []string) {
 			once("gguf", t.GGUF)
 		}
 		key := fmt.Sprint(t.Layer, " ", t.Role, " ", t.Class)
-		if need, ok := role[key]; ok && t.Expert <= 0 && (need != Optional || t.Need != Optional) {
+		if need, ok := role[key]; ok && t.Expert <= 0 && (demanded(need) || demanded(t.Need)) {
 			fault("%s: a second form of %s: want all forms optional", t.Name, t.Role)
 		}
 		role[key] = t.Need

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,21 +14,49 @@ func LogitsOf(logits []float32, i, vocabulary int) []float32 {
 	return logits[i*vocabulary : (i+1)*vocabulary : (i+1)*vocabulary]
 }
 
-// NeedsLogits reports whether Finish takes a row's logits, where a device finds up
-// to most candidates among the ids that the program does not bar.
-func (w *Wanted) NeedsLogits(most int) bool {
-	return w.Logits || w.TopK > most || w.Allowed != nil
+// Candidates is how many candidates of a row a device finds, which finds up to most
+// among the ids that the program does not bar, whatever is allowed: one at least. Where
+// some ids are allowed alone it is as many as it can: the best of those is nearly always
+// among them, and the logits of a row are hundreds of kilobytes to fetch.
+func (w *Wanted) Candidates(most int) int {
+	if w.Allowed != nil {
+		return most
+	}
+	return min(max(w.TopK, 1), most)
+}
+
+// NeedsLogits reports whether Finish takes a row's logits, where the device has found
+// r.Top.
+func (w *Wanted) NeedsLogits(r *Result, most int) bool {
+	return w.Logits || w.TopK > most || w.Allowed != nil && !w.knows(r.Top)
+}
+
+// knows reports whether the best allowed ids, as many as are wanted, are among the best
+// of all.
+func (w *Wanted) knows(top []Candidate) bool {
+	left := max(w.TopK, 1)
+	for _, c := range top {
+		if w.Allowed.Has(c.ID) {
+			if left--; left == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Finish completes the result of a wanted row whose statistics are known, and whose
-// Top holds as many candidates as are wanted, up to most, at least one. Where others
-// are wanted they are taken from the logits (NeedsLogits).
+// Top holds the best Candidates. Where others are wanted they are taken from the logits
+// (NeedsLogits).
 func (w *Wanted) Finish(r *Result, logits []float32, bars Bars, most int) error {
 	if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
 		return fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", w.Row)
 	}
-	if w.TopK > most || w.Allowed != nil {
-		r.Top = topOf(logits, max(w.TopK, 1), bars, w.Allowed)
+	switch {
+	case w.Allowed != nil && w.TopK <= most && w.knows(r.Top):
+		r.Top = slices.DeleteFunc(r.Top, func(c Candidate) bool { return !w.Allowed.Has(c.ID) })
+	case w.TopK > most || w.Allowed != nil:
+		r.Top = TopOf(logits, max(w.TopK, 1), bars, w.Allowed)
 	}
 	if len(r.Top) == 0 {
 		return fmt.Errorf("results: no id may be chosen in row %d", w.Row)
@@ -46,27 +73,23 @@ func (w *Wanted) Finish(r *Result, logits []float32, bars Bars, most int) error 
 	return nil
 }
 
-// topOf takes the k best candidates from a row of logits, the lower id first on a tie.
-func topOf(logits []float32, k int, bars Bars, allowed IDSet) []Candidate {
-	limit := bars.Ids(len(logits))
-	if k == 1 { // as greedy decoding under a constraint has it: no list
-		best := Candidate{ID: -1, Logit: float32(math.Inf(-1))}
-		for id, v := range logits[:limit] {
-			if (v > best.Logit || best.ID < 0) && int32(id) != bars.Except && (allowed == nil || allowed.Has(int32(id))) {
-				best = Candidate{ID: int32(id), Logit: v}
-			}
+// TopOf takes the k best candidates from a row of logits, the lower id first on a tie:
+// of the ids that are not barred and, where allowed is not nil, allowed. What is no
+// number is worse than all numbers.
+func TopOf(logits []float32, k int, bars Bars, allowed IDSet) []Candidate {
+	better := func(a, b float32) bool { return a > b || b != b && a == a }
+	best := make([]Candidate, 0, k+1)
+	for id, v := range logits[:bars.Ids(len(logits))] {
+		if len(best) == k && (k == 0 || !better(v, best[k-1].Logit)) ||
+			int32(id) == bars.Except || allowed != nil && !allowed.Has(int32(id)) {
+			continue
 		}
-		if best.ID < 0 {
-			return nil
+		i := len(best)
+		for i > 0 && better(v, best[i-1].Logit) {
+			i--
 		}
-		return []Candidate{best}
+		best = slices.Insert(best, i, Candidate{ID: int32(id), Logit: v})
+		best = best[:min(len(best), k)]
 	}
-	all := make([]Candidate, 0, limit)
-	for id, v := range logits[:limit] {
-		if int32(id) != bars.Except && (allowed == nil || allowed.Has(int32(id))) {
-			all = append(all, Candidate{ID: int32(id), Logit: v})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Candidate) int { return cmp.Compare(b.Logit, a.Logit) })
-	return all[:min(k, len(all))]
+	return best
 }

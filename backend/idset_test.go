@@ -61,7 +61,7 @@ func TestTopOf(t *testing.T) {
 		}
 		slices.SortStableFunc(want, func(a, b Candidate) int { return int(b.Logit - a.Logit) })
 		for _, k := range []int{1, 2, 7, 500} {
-			if got := topOf(z, k, bars, allowed); !slices.Equal(got, want[:min(k, len(want))]) {
+			if got := TopOf(z, k, bars, allowed); !slices.Equal(got, want[:min(k, len(want))]) {
 				t.Fatalf("the best %d: %v, want %v", k, got, want[:min(k, len(want))])
 			}
 		}

@@ -39,6 +39,29 @@ func (t Tensor) Allocated() Tensor {
 	return t
 }
 
+// Part is number i of a stack [n, out, in], which Check has checked: its rows, not a
+// copy of them.
+func (t Tensor) Part(i int) Tensor {
+	out := t.Shape[1]
+	stack := t
+	stack.Shape = []int{t.Shape[0] * out, t.Shape[2]}
+	part := stack.Rows(i*out, (i+1)*out)
+	part.Name = fmt.Sprintf("%s[%d]", t.Name, i)
+	return part
+}
+
+// Rows is rows [from, to) of a matrix, which Check has checked, not a copy of them.
+func (t Tensor) Rows(from, to int) Tensor {
+	out := t.Shape[0]
+	cut := func(b []byte) []byte {
+		n := len(b) / out
+		return b[from*n : to*n : to*n]
+	}
+	t.Shape = []int{to - from, t.Shape[1]}
+	t.Data, t.Scales, t.Biases = cut(t.Data), cut(t.Scales), cut(t.Biases)
+	return t
+}
+
 // checkFloat8 is the part of Check that is for F8_E4M3 alone.
 func (t Tensor) checkFloat8() error {
 	if t.Group <= 0 {

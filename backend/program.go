@@ -22,9 +22,17 @@ const (
 	OpAttend
 	OpTap
 	OpHead
+	OpRoute
+	OpExpertsAdd
+	OpDelta
+
+	opEnd // one past the last
 )
 
-var opNames = [...]string{"", "embed", "rms norm", "project", "project add", "gated project", "rotate and store", "attend", "tap", "head"}
+var opNames = [...]string{"", "embed", "rms norm", "project", "project add", "gated project", "rotate and store", "attend", "tap", "head", "route", "experts add", "delta"}
+
+// Known reports whether k is one of the operations.
+func (k OpKind) Known() bool { return k > 0 && k < opEnd }
 
 func (k OpKind) String() string {
 	if k > 0 && int(k) < len(opNames) {
@@ -40,7 +48,7 @@ type Op struct {
 	// Dst are the buffers that it writes, Src those that it reads.
 	Dst, Src []Buffer
 	// Weights are the table of Embed, one weight for each Dst of Project, that of
-	// ProjectAdd, gate and up of GatedProject, or the head.
+	// ProjectAdd, gate and up of GatedProject, the head, or the router.
 	Weights []Linear
 	// Norm is the weight of RMSNorm and Head, shape [width].
 	Norm Vector
@@ -57,6 +65,13 @@ type Op struct {
 	Tapped bool
 	// Bars are of Head.
 	Bars Bars
+	// Chosen is how many experts Route chooses for a row, and Renormalise whether their
+	// weights are made to sum up to 1. Experts are those of ExpertsAdd.
+	Chosen      int
+	Renormalise bool
+	Experts     *Experts
+	// Delta is the operation's own.
+	Delta *Delta
 }
 
 // Heads says how queries, keys and values are rotated and stored.
@@ -65,6 +80,17 @@ type Heads struct {
 	QNorm, KNorm     Vector // [head dim] RMSNorm weights; nil: no norm
 	Eps              float32
 	Rotation         Rotation
+	// Gated: behind each head of q lies as much of a gate, which is neither normed nor
+	// rotated; Attend multiplies a head with the sigmoid of its gate.
+	Gated bool
+}
+
+// QStride is how far apart heads of q lie.
+func (h *Heads) QStride() int {
+	if h.Gated {
+		return 2 * h.HeadDim
+	}
+	return h.HeadDim
 }
 
 // Bars bar ids from Argmax and Top for all forwards of a program, not from the
@@ -233,7 +259,7 @@ func (p *Program) RotateStore(q, k, v Buffer, h Heads, layer int) {
 	switch {
 	case h.KVHeads <= 0 || d <= 0 || d%2 != 0:
 		p.fail("rotate: %d heads of %d, want positive numbers, the second even", h.KVHeads, d)
-	case wk != h.KVHeads*d || wv != wk || wq%wk != 0:
+	case wk != h.KVHeads*d || wv != wk || wq%(h.KVHeads*h.QStride()) != 0:
 		p.fail("rotate: widths q %d, k %d, v %d for %d heads of %d", wq, wk, wv, h.KVHeads, d)
 	case h.QNorm != nil && h.QNorm.Len() != d, h.KNorm != nil && h.KNorm.Len() != d:
 		p.fail("rotate: head norms of another length than %d", d)
@@ -245,33 +271,33 @@ func (p *Program) RotateStore(q, k, v Buffer, h Heads, layer int) {
 	if p.err != nil {
 		return
 	}
-	if len(p.stores) == 0 {
+	if p.heads.Rotation == nil {
 		p.heads, p.positions = h, h.Rotation.Positions()
 	}
 	switch {
-	case p.keeps(layer):
+	case p.stored(layer) != StoreNone:
 		p.fail("rotate: layer %d stores its keys twice", layer)
+	case h.Gated != p.heads.Gated:
+		p.fail("rotate: layer %d has gates %v, another %v", layer, h.Gated, p.heads.Gated)
 	case h.KVHeads != p.heads.KVHeads || d != p.heads.HeadDim:
 		p.fail("rotate: layer %d has %d heads of %d, another %d of %d", layer, h.KVHeads, d, p.heads.KVHeads, p.heads.HeadDim)
 	}
 	p.positions = min(p.positions, h.Rotation.Positions())
-	for len(p.stores) <= layer {
-		p.stores = append(p.stores, LayerStore{})
-	}
-	p.stores[layer] = LayerStore{Kind: StoreKeys, KVHeads: h.KVHeads, HeadDim: d}
+	p.store(layer, LayerStore{Kind: StoreKeys, KVHeads: h.KVHeads, HeadDim: d})
 	p.add(Op{Kind: OpRotateStore, Dst: []Buffer{q}, Src: []Buffer{q, k, v}, Heads: h, Eps: h.Eps, Layer: layer})
 }
 
 // Attend sets dst to causal attention of q's heads over the spans' storage at layer, whose
 // scores are multiplied with scale. Query head h uses key head
-// h / (query heads / key heads).
+// h / (query heads / key heads). Where q has gates, which dst has not, it is
+// multiplied with their sigmoid.
 func (p *Program) Attend(dst, q Buffer, layer int, scale float32) {
 	d, s := p.width(dst), p.width(q)
 	h := p.heads
 	switch {
-	case !p.keeps(layer):
+	case p.stored(layer) != StoreKeys:
 		p.fail("attend: layer %d has no keys", layer)
-	case d != s || s%(h.KVHeads*h.HeadDim) != 0:
+	case d*h.QStride() != s*h.HeadDim || d%(h.KVHeads*h.HeadDim) != 0:
 		p.fail("attend: widths %d and %d for %d kv heads of %d", d, s, h.KVHeads, h.HeadDim)
 	case dst == q:
 		p.fail("attend: buffer %d is read and written", dst)
@@ -314,9 +340,20 @@ func (p *Program) HeadOp() *Op {
 	return nil
 }
 
-// keeps reports whether a layer stores its keys.
-func (p *Program) keeps(layer int) bool {
-	return layer >= 0 && layer < len(p.stores) && p.stores[layer].Kind == StoreKeys
+// stored is what a layer was listed to store so far.
+func (p *Program) stored(layer int) StoreKind {
+	if layer < 0 || layer >= len(p.stores) {
+		return StoreNone
+	}
+	return p.stores[layer].Kind
+}
+
+// store notes what a layer keeps.
+func (p *Program) store(layer int, s LayerStore) {
+	for len(p.stores) <= layer {
+		p.stores = append(p.stores, LayerStore{})
+	}
+	p.stores[layer] = s
 }
 
 // Stores is what each layer keeps: the Layers of the storage that the program takes.
@@ -324,12 +361,20 @@ func (p *Program) keeps(layer int) bool {
 func (p *Program) Stores() []LayerStore { return p.stores }
 
 // KeyLayer is the number of a layer among those with keys: its place in a page.
-func (p *Program) KeyLayer(layer int) int { return keyLayer(p.stores, layer) }
+func (p *Program) KeyLayer(layer int) int { return layerOf(StoreKeys, p.stores, layer) }
+
+// StateLayer is the number of a layer among those with a state.
+func (p *Program) StateLayer(layer int) int { return layerOf(StoreState, p.stores, layer) }
 
 // UnsupportedError says that a backend lacks an operation, or a form of one.
 type UnsupportedError struct {
 	Backend string // its name
 	What    string // such as "operation 12" or "rotation of 64 of 256 elements"
+}
+
+// NoGates is how a backend refuses heads whose queries have gates.
+func NoGates(backend string) error {
+	return &UnsupportedError{Backend: backend, What: "attention with gates"}
 }
 
 func (e *UnsupportedError) Error() string {

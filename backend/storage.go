@@ -71,11 +71,10 @@ type LayerStore struct {
 	Kind StoreKind
 	// KVHeads and HeadDim are of StoreKeys.
 	KVHeads, HeadDim int
-	// StateBytes are those of a state, LogBytes what is logged of a row: of StoreState.
-	// The state covers the indices that can no longer be taken back; the log has, for
-	// each of the rows after, what it adds to the state, so that a row that is not
-	// committed is never added. It is folded in by the next forward.
-	StateBytes, LogBytes int
+	// State is of StoreState. The state covers the indices that can no longer be taken
+	// back; a log has, for each of the rows after, what it adds to the state, so that a
+	// row that is not committed is never added. It is folded in by the next forward.
+	State StateShape
 }
 
 // Layout is the shape of what one sequence keeps.
@@ -91,8 +90,9 @@ type Layout struct {
 	// first Keep indices and the newest Window-Keep ones up to its own. A
 	// forward may then carry at most Slots-Window rows.
 	Window, Keep int
-	// LogRows is how many rows a state's log holds: the most that a forward may leave
-	// uncommitted.
+	// LogRows is how many rows the logs of states hold: the most that a forward may
+	// leave uncommitted. Of a forward of more rows all but the last LogRows must be
+	// committed, or none.
 	LogRows int
 }
 
@@ -123,10 +123,10 @@ func (l Layout) Keys() (k Keys) {
 	return k
 }
 
-// keyLayer is how many layers with keys come before a layer.
-func keyLayer(layers []LayerStore, layer int) (n int) {
+// layerOf is how many layers of a kind come before a layer.
+func layerOf(kind StoreKind, layers []LayerStore, layer int) (n int) {
 	for _, s := range layers[:layer] {
-		if s.Kind == StoreKeys {
+		if s.Kind == kind {
 			n++
 		}
 	}
@@ -147,8 +147,11 @@ func (l Layout) Check() error {
 				return fmt.Errorf("storage: layer %d has %d heads of %d, another %d of %d", i, s.KVHeads, s.HeadDim, k.KVHeads, k.HeadDim)
 			}
 		case StoreState:
-			if s.StateBytes <= 0 || s.LogBytes <= 0 || l.LogRows <= 0 {
-				return fmt.Errorf("storage: layer %d has a state of %d bytes and a log of %d rows of %d: want positive numbers", i, s.StateBytes, l.LogRows, s.LogBytes)
+			if err := s.State.Check(); err != nil {
+				return fmt.Errorf("storage: layer %d has %w", i, err)
+			}
+			if l.LogRows <= 0 || l.LogRows > MaxRows {
+				return fmt.Errorf("storage: states with a log of %d rows: want 1 to %d", l.LogRows, MaxRows)
 			}
 		default:
 			return fmt.Errorf("storage: layer %d keeps %v", i, s.Kind)
@@ -189,11 +192,12 @@ func (k Keys) PageBytes() int64 { return PageTokens * k.TokenBytes() }
 // BytesPerToken is what one token's keys and values take.
 func (l Layout) BytesPerToken() int64 { return l.Keys().TokenBytes() }
 
-// StateBytes is what a sequence's states and logs take, however long it is.
+// StateBytes is what a sequence's states, logs and rows before the convolution take,
+// however long it is.
 func (l Layout) StateBytes() (n int64) {
 	for _, s := range l.Layers {
 		if s.Kind == StoreState {
-			n += int64(s.StateBytes) + int64(l.LogRows)*int64(s.LogBytes)
+			n += s.State.Bytes(l.LogRows)
 		}
 	}
 	return n
@@ -240,14 +244,26 @@ type Storage interface {
 	// *MemoryError, and takes nothing, where the budget or the device has less.
 	Reserve(tokens int) error
 	// Fork returns a storage of that many slots that begins with this one's first n
-	// indices, which must have been written. Full pages are shared: whoever writes
-	// into a shared page first makes a copy of its own. A rotating storage cannot be
-	// forked.
+	// indices, which must have been written, and which Reach must reach. Full pages and
+	// states are shared: whoever writes into shared ones first makes others of its own.
+	// A rotating storage cannot be forked.
 	Fork(n, slots int) (Storage, error)
 	// Reach is the largest number of indices, at most n, to which a storage of base
 	// indices can go back: n for keys; less where indices were dropped, or added to a
-	// state.
+	// state. A forward behind that many goes on from there.
 	Reach(n, base int) int
+	// Truncate forgets all but the first n indices, to which Reach goes: a forward behind
+	// them will find the states that it needs. Without states it does nothing.
+	//
+	// Reach, Truncate and Mark may be called while another goroutine uses the backend
+	// with other storage.
+	Truncate(n int)
+	// Mark keeps the states as they are behind base indices, beside what becomes of
+	// them, so that Reach can go back to there. It takes memory when the next forward
+	// runs. Marks go, the least recently used first, where there is no memory for what
+	// a forward needs, or where there are too many of them. Without states it does
+	// nothing.
+	Mark(base int)
 	// Export copies the page of indices PageTokens·page onwards, which must have been
 	// written, in the form that ExportedPage describes. Import is its reverse, into a
 	// page of a storage of the same Keys: bits are kept.

@@ -207,7 +207,7 @@ func (t Tensor) Check() error {
 		return fmt.Errorf("tensor %s: unknown %v", t.Name, t.DType)
 	case len(t.Shape) == 0 || n == 0:
 		return fmt.Errorf("tensor %s: shape %v, want positive dimensions", t.Name, t.Shape)
-	case t.DType.Quantized() && len(t.Shape) != 2:
+	case t.DType.Quantized() && len(t.Shape) < 2:
 		return fmt.Errorf("tensor %s: %v of shape %v, want [out, in]", t.Name, t.DType, t.Shape)
 	case t.Make != nil:
 		return fmt.Errorf("tensor %s: has not been made from what its checkpoint stores", t.Name)

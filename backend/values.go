@@ -46,7 +46,8 @@ type Wanted struct {
 	// Logits asks for the raw logits over the whole vocabulary.
 	Logits bool
 	// Allowed, where not nil, are the only ids that Argmax and Top may have; of
-	// them those that the program bars are not.
+	// them those that the program bars are not. A device looks among its best
+	// candidates for them first (Candidates).
 	Allowed IDSet
 }
 
@@ -81,7 +82,7 @@ func (p *Program) checkStorage(v *Values, rows int) error {
 		return fmt.Errorf("spans cover 0 of %d rows", rows)
 	}
 	for r, at := range v.Positions {
-		if at < 0 || int(at) >= p.positions {
+		if at < 0 || p.heads.Rotation != nil && int(at) >= p.positions {
 			return fmt.Errorf("rotate: position %d in row %d, want 0 to %d", at, r, p.positions-1)
 		}
 	}

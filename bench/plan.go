@@ -79,7 +79,10 @@ func (p *Plan) AddModes(ctx context.Context, e *engine.Engine, o decoder.Options
 	if len(modes) == 0 {
 		modes = []decoder.Mode{decoder.AR}
 		if e.Defaults(o).Vocabulary.MaskID >= 0 {
-			modes = append(modes, decoder.WeDLM, decoder.Verified)
+			if e.Config().Delta == nil { // else it has to go in order
+				modes = append(modes, decoder.WeDLM)
+			}
+			modes = append(modes, decoder.Verified)
 		}
 	}
 	for _, m := range modes {

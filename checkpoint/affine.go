@@ -43,11 +43,12 @@ func readQuantization(c *Config, f *fields) (*Quantization, *Published) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.raw)) {
 		raw := o.raw[key]
+		module, _ := plainName(c, key)
 		switch {
 		case key == "group_size", key == "bits", key == "mode", key == "quant_method":
 			continue
 		case string(raw) == "false":
-			q.Layers[key] = nil
+			q.Layers[module] = nil
 		case string(raw) == "true", string(raw) == "null":
 			continue // as the rest
 		case raw[0] == '{':
@@ -57,8 +58,8 @@ func readQuantization(c *Config, f *fields) (*Quantization, *Published) {
 				f.fail("%s.%.80s: %w", name, key, layer.err)
 				return nil, nil
 			}
-			q.Layers[key] = &format
-		case strings.Contains(key, "."), isModule(c, key):
+			q.Layers[module] = &format
+		case strings.Contains(key, "."), isModule(c, module):
 			o.mismatch(key, "false, or group_size and bits")
 			f.fail("%s.%w", name, o.err)
 			return nil, nil
@@ -132,11 +133,14 @@ func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tens
 		return none, fmt.Errorf("tensor %.80q has dtype U32, and %s has no quantization that says bits and group_size: want F32, F16, BF16 or that entry", packed.Name, ConfigFile)
 	case !ok:
 		return none, fmt.Errorf("tensor %.80q has dtype U32, and the quantization of %s leaves it out", packed.Name, ConfigFile)
-	case len(packed.Shape) != 2:
-		return none, fmt.Errorf("tensor %.80q: shape %v, want [out, words]", packed.Name, packed.Shape)
+	case len(packed.Shape) != 2 && len(packed.Shape) != 3:
+		return none, fmt.Errorf("tensor %.80q: shape %v, want [out, words], or [experts, out, words]", packed.Name, packed.Shape)
 	}
 	// A word is 4 bytes that are there: out · in cannot overflow.
-	out, in := packed.Shape[0], packed.Shape[1]*32/format.Bits
+	last := len(packed.Shape) - 1
+	words := packed.Shape[last]
+	shape := append(slices.Clone(packed.Shape[:last]), words*32/format.Bits)
+	groups := append(slices.Clone(packed.Shape[:last]), shape[last]/format.Group)
 	parts := [2][]byte{}
 	for i, suffix := range []string{".scales", ".biases"} {
 		t, ok := c.tensors[module+suffix]
@@ -146,12 +150,20 @@ func (c *Checkpoint) affineTensor(module string, packed RawTensor) (backend.Tens
 		if t.DType != backend.BF16 {
 			return none, fmt.Errorf("tensor %.80q: found %v, want bf16: take the model in bf16, its GGUF form, or MLX groups with scales in bf16", t.Name, t.DType)
 		}
-		if len(t.Shape) != 2 || t.Shape[0] != out || t.Shape[1]*format.Group != in {
-			return none, fmt.Errorf("tensor %.80q: shape %v, want [%d, %d/%d] for %d words a row of %v", t.Name, t.Shape, out, in, format.Group, packed.Shape[1], format)
+		if !slices.Equal(t.Shape, groups) || groups[last]*format.Group != shape[last] {
+			return none, fmt.Errorf("tensor %.80q: shape %v, want [%s%d/%d] for %d words a row of %v", t.Name, t.Shape, rowsOf(shape), shape[last], format.Group, words, format)
 		}
 		parts[i] = t.Data
 	}
-	t := backend.Tensor{Name: packed.Name, DType: format.DType(), Shape: []int{out, in}, Data: packed.Data,
+	t := backend.Tensor{Name: packed.Name, DType: format.DType(), Shape: shape, Data: packed.Data,
 		Group: format.Group, Scales: parts[0], Biases: parts[1]}
 	return t, t.Check()
+}
+
+// rowsOf is how an error writes all dimensions but the last.
+func rowsOf(shape []int) (s string) {
+	for _, n := range shape[:len(shape)-1] {
+		s += fmt.Sprintf("%d, ", n)
+	}
+	return s
 }

@@ -102,7 +102,7 @@ func TestGGUFLayouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, _, ok := a.FromGGUF("blk.0.ffn_up.weight")
+	row, _, ok := a.FromGGUF(&checkpoint.Config{}, "blk.0.ffn_up.weight")
 	if !ok {
 		t.Fatal("no ffn_up")
 	}

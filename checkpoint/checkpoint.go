@@ -10,6 +10,7 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 
+	"windrow/architecture"
 	"windrow/backend"
 )
 
@@ -116,6 +117,9 @@ func newCheckpoint(from files) (_ *Checkpoint, err error) {
 	if err := c.joinPublished(); err != nil {
 		return nil, err
 	}
+	if err := c.settleHybrid(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -156,9 +160,10 @@ func (c *Checkpoint) loadWeights() error {
 			return err
 		}
 		slices.Sort(shards[shard])
-		for _, name := range shards[shard] {
-			if _, ok := c.tensors[name]; !ok && !c.others[name] && c.packed[name].file == "" && c.parts[name].file == "" {
-				return fmt.Errorf("%s: no tensor %.80q, which %s puts there", c.files.path(shard), name, IndexFile)
+		for _, full := range shards[shard] {
+			name, _ := plainName(c.config, full)
+			if !c.has(name) && !c.others[name] {
+				return fmt.Errorf("%s: no tensor %.80q, which %s puts there", c.files.path(shard), full, IndexFile)
 			}
 		}
 	}
@@ -176,6 +181,15 @@ func (c *Checkpoint) addShard(file string, data []byte, weightMap map[string]str
 		if weightMap != nil && weightMap[raw.Name] != file {
 			continue
 		}
+		name, ours := plainName(c.config, raw.Name)
+		if !ours {
+			c.others[raw.Name] = true
+			continue
+		}
+		if c.has(name) && architecture.Of(c.config).Wrapper != "" {
+			return fmt.Errorf("%s: tensor %.80q stands twice, under two names", c.files.path(file), raw.Name)
+		}
+		raw.Name = name
 		if raw.DType == "U32" && strings.HasSuffix(raw.Name, ".weight") {
 			c.packed[raw.Name] = packedTensor{raw, file}
 			c.names = append(c.names, raw.Name)
@@ -196,6 +210,12 @@ func (c *Checkpoint) addShard(file string, data []byte, weightMap map[string]str
 		c.names = append(c.names, raw.Name)
 	}
 	return nil
+}
+
+// has reports whether a tensor, or a part of one, was taken under a name.
+func (c *Checkpoint) has(name string) bool {
+	_, ok := c.tensors[name]
+	return ok || c.packed[name].file != "" || c.parts[name].file != ""
 }
 
 // Config is the model's config.json.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -10,6 +11,9 @@ import (
 
 // Config is the shape of a model, as its config.json gives it.
 type Config = architecture.Config
+
+// Experts is the shape of a model's mixtures of experts.
+type Experts = architecture.Experts
 
 // Bounds on a config's sizes: about eight times the largest published dense
 // models, and small enough that no product of three overflows 63 bits.
@@ -39,32 +43,49 @@ func ParseConfig(data []byte) (*Config, error) {
 	if f.err != nil {
 		return nil, f.err // another architecture's sizes have other names
 	}
+	a := architecture.Of(c)
+	if a.Wrapper != "" {
+		unwrap(f)
+	}
 	c.HiddenSize = f.integer("hidden_size", 1, maxHiddenSize, required)
 	c.Layers = f.integer("num_hidden_layers", 1, maxLayers, required)
 	c.Heads = f.integer("num_attention_heads", 1, maxHeads, required)
 	c.KVHeads = f.integer("num_key_value_heads", 1, maxHeads, c.Heads)
-	c.IntermediateSize = f.integer("intermediate_size", 1, maxIntermediateSize, required)
+	c.IntermediateSize = f.integer("intermediate_size", 1, maxIntermediateSize, impliedInner(c))
 	c.VocabSize = f.integer("vocab_size", 1, maxVocabSize, required)
 	c.RMSNormEps = float32(f.number("rms_norm_eps", 1e-12, 0.1, 1e-6))
 	c.MaxPositions = f.integer("max_position_embeddings", 1, math.MaxInt32, 32768)
 	c.TieEmbeddings = f.boolean("tie_word_embeddings", false)
 	c.DType = f.text("dtype", f.text("torch_dtype", ""))
+	if a.Mixture() {
+		c.Experts = readExperts(c, f)
+	}
+	if f.err == nil && a.Hybrid() {
+		readHybrid(c, f)
+	}
 	if f.err != nil {
 		return nil, f.err
+	}
+	if err := checkDense(c); err != nil {
+		return nil, err
 	}
 	if c.Heads%c.KVHeads != 0 {
 		return nil, fmt.Errorf("num_key_value_heads: found %d, want a divisor of num_attention_heads %d", c.KVHeads, c.Heads)
 	}
-	if !f.has("head_dim") && c.HiddenSize%c.Heads != 0 {
-		return nil, fmt.Errorf("head_dim: missing, and hidden_size %d is no multiple of num_attention_heads %d", c.HiddenSize, c.Heads)
+	dim := a.Defaults.HeadDim
+	if dim == 0 {
+		dim = c.HiddenSize / c.Heads
+		if !f.has("head_dim") && c.HiddenSize%c.Heads != 0 {
+			return nil, fmt.Errorf("head_dim: missing, and hidden_size %d is no multiple of num_attention_heads %d", c.HiddenSize, c.Heads)
+		}
 	}
-	c.HeadDim = f.integer("head_dim", 2, rope.MaxHeadDim, c.HiddenSize/c.Heads)
+	c.HeadDim = f.integer("head_dim", 2, rope.MaxHeadDim, dim)
 	if f.err == nil && (c.HeadDim%2 != 0 || c.HeadDim > rope.MaxHeadDim) {
 		return nil, fmt.Errorf("head_dim: found %d, want an even number from 2 to %d", c.HeadDim, rope.MaxHeadDim)
 	}
 	c.EOSTokenIDs = f.tokenIDs("eos_token_id", c.VocabSize)
 	c.MaskTokenID = int32(f.integer("mask_token_id", 0, c.VocabSize-1, impliedMask(c)))
-	refuseUnsupported(f)
+	refuseUnsupported(c, f)
 	c.Quantization, c.Published = readQuantization(c, f)
 	readRope(c, f)
 	if f.err != nil {
@@ -86,12 +107,17 @@ func readArchitecture(f *fields) string {
 		class = classes[0]
 	}
 	for _, a := range architecture.All() {
-		if a.Class == class {
+		if a.Class == class || a.WrapperClass == class && class != "" {
 			byClass = a.Name
+		}
+		if a.Wrapper == modelType && modelType != "" {
+			modelType = a.Name
 		}
 	}
 	_, unknown := architecture.Lookup(modelType)
 	switch {
+	case modelType == "qwen4_exp", modelType == "qwen4_exp_text":
+		f.fail("model_type: %s has hyper-connections and n-gram embeddings, which are not supported: %s", modelType, architecture.Want())
 	case modelType == "" && class == "":
 		f.fail("model_type: missing: unknown architecture: %s", architecture.Want())
 	case modelType != "" && unknown != nil:
@@ -108,6 +134,15 @@ func readArchitecture(f *fields) string {
 	return modelType
 }
 
+// impliedInner is the inner size of a config that gives none: of a mixture's it need
+// not say how large its dense layers would be.
+func impliedInner(c *Config) int {
+	if architecture.Of(c).Mixture() {
+		return 0
+	}
+	return required
+}
+
 // impliedMask is the mask of a config that names none.
 func impliedMask(c *Config) int {
 	if c.Architecture == "wedlm" && (c.VocabSize == 151936 || c.VocabSize == 152064) {
@@ -117,12 +152,15 @@ func impliedMask(c *Config) int {
 }
 
 // refuseUnsupported names what would silently change the model's output.
-func refuseUnsupported(f *fields) {
+func refuseUnsupported(c *Config, f *fields) {
 	if act := f.text("hidden_act", "silu"); act != "silu" {
 		f.fail("hidden_act: found %.40q, want silu", act)
 	}
 	if f.boolean("use_sliding_window", false) {
 		f.fail("use_sliding_window: found true, want false: sliding-window attention is not supported")
+	}
+	if c.Delta != nil {
+		return // whose layers' types were read
 	}
 	for _, kind := range f.texts("layer_types") {
 		if kind != "full_attention" {
@@ -145,6 +183,7 @@ func readRope(c *Config, f *fields) {
 	}
 	unbounded := math.MaxFloat64
 	theta := f.number("rope_theta", -unbounded, unbounded, 10000)
+	usual := architecture.Of(c).Defaults.Rotated
 	r := rope.Config{
 		HeadDim:              c.HeadDim,
 		Type:                 p.text("rope_type", p.text("type", rope.Default)),
@@ -158,17 +197,27 @@ func readRope(c *Config, f *fields) {
 		MscaleAllDim:         p.number("mscale_all_dim", -unbounded, unbounded, 0),
 		NoTruncate:           !p.boolean("truncate", true),
 	}
-	rotated := p.number("partial_rotary_factor", -unbounded, unbounded, f.number("partial_rotary_factor", -unbounded, unbounded, 1))
+	rotated := p.number("partial_rotary_factor", -unbounded, unbounded, f.number("partial_rotary_factor", -unbounded, unbounded, cmp.Or(usual, 1)))
+	if usual != 0 && f.err == nil && p.err == nil {
+		var err error
+		if r.HeadDim, err = rotatedDims(c, rotated); err != nil {
+			f.fail("%w", err)
+			return
+		}
+		if p.has("mrope_section") {
+			checkSections(p, r.HeadDim)
+		}
+	}
 	if p.err != nil {
 		f.fail("%s: %w", source, p.err)
 	}
-	if rotated != 1 {
+	if usual == 0 && rotated != 1 {
 		f.fail("partial_rotary_factor: found %g, want 1: every element of a head rotates in the supported models", rotated)
 	}
 	if p.has("full_attention") || p.has("sliding_attention") {
 		f.fail("%s: found a rotation for each layer type, want one for all layers", source)
 	}
-	if p.has("mrope_section") { // Qwen2-VL writes it beside the type "default"
+	if usual == 0 && p.has("mrope_section") { // Qwen2-VL writes it beside the type "default"
 		r.Type = "mrope"
 	}
 	if r.Type == rope.YaRN {

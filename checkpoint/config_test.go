@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"strings"
@@ -100,8 +101,19 @@ var badConfigs = []struct {
 	change set
 	want   string
 }{
-	{"mixture of experts", set{"model_type": "qwen3_moe", "architectures": []string{"Qwen3MoeForCausalLM"}}, `model_type: unknown architecture "qwen3_moe": want qwen3, qwen2 or wedlm`},
-	{"hybrid", set{"model_type": "qwen3_next"}, `unknown architecture "qwen3_next"`},
+	{"an image model", set{"model_type": "qwen3_vl_moe", "architectures": []string{"Qwen3VLMoeForConditionalGeneration"}}, `model_type: unknown architecture "qwen3_vl_moe": want qwen3, qwen2, wedlm, qwen3_moe, qwen3_next`},
+	{"experts of no size", mixtureWith(set{"moe_intermediate_size": 0}), "moe_intermediate_size: found 0"},
+	{"no experts", mixtureWith(set{"num_experts": 0}), "num_experts: found 0"},
+	{"more experts for a token than there are", mixtureWith(set{"num_experts_per_tok": 9}), "num_experts_per_tok: found 9, want at most num_experts 8"},
+	{"no expert for a token", mixtureWith(set{"num_experts_per_tok": 0}), "num_experts_per_tok: found 0"},
+	{"two counts of experts", mixtureWith(set{"num_local_experts": 4}), "num_local_experts: found 4, want as num_experts 8"},
+	{"a shared expert", mixtureWith(set{"shared_expert_intermediate_size": 16}), "shared_expert_intermediate_size: found 16, want none"},
+	{"a dense layer that is none", mixtureWith(set{"mlp_only_layers": []int{99}}), "mlp_only_layers: found 99"},
+	{"dense layers of no size", mixtureWith(set{"intermediate_size": nil, "decoder_sparse_step": 2}), "intermediate_size: missing, and layer 0 has no experts"},
+	{"no step", mixtureWith(set{"decoder_sparse_step": 0}), "decoder_sparse_step: found 0"},
+	{"two families", set{"model_type": "qwen3_next"}, `want the one of model_type "qwen3_next"`},
+	{"a model to come, its text", set{"model_type": "qwen4_exp_text", "architectures": nil}, "model_type: qwen4_exp_text has hyper-connections"},
+	{"a model to come", set{"model_type": "qwen4_exp", "architectures": nil}, "model_type: qwen4_exp has hyper-connections and n-gram embeddings, which are not supported: want qwen3"},
 	{"llama by class", set{"model_type": nil, "architectures": []string{"LlamaForCausalLM"}}, `architectures: unknown architecture "LlamaForCausalLM"`},
 	{"no name", set{"model_type": nil, "architectures": nil}, "model_type: missing"},
 	{"a classifier", set{"architectures": []string{"Qwen3ForSequenceClassification"}}, "want Qwen3ForCausalLM"},
@@ -142,6 +154,31 @@ var badConfigs = []struct {
 	{"yarn factor", set{"rope_scaling": set{"type": "yarn", "factor": 0.5, "original_max_position_embeddings": 64}}, "rope factor 0.5"},
 }
 
+// mixtureWith is a change that makes a mixture of experts, and another one.
+func mixtureWith(change set) set {
+	s := set{"model_type": "qwen3_moe", "architectures": []string{"Qwen3MoeForCausalLM"}, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "norm_topk_prob": true}
+	maps.Copy(s, change)
+	return s
+}
+
+// TestParseConfigMixture: counts under either name, defaults, and which layers have
+// experts.
+func TestParseConfigMixture(t *testing.T) {
+	c, err := ParseConfig(configWith(mixtureWith(set{"num_experts": nil, "num_local_experts": 8, "intermediate_size": nil, "shared_expert_intermediate_size": 0})))
+	if err != nil || !reflect.DeepEqual(c.Experts, &Experts{Count: 8, PerToken: 2, InnerSize: 16, Renormalise: true, Step: 1}) || !c.Sparse(0) || c.IntermediateSize != 0 {
+		t.Errorf("%+v of %+v, %v", c.Experts, c, err)
+	}
+	c, err = ParseConfig(configWith(mixtureWith(set{"num_experts": nil, "num_experts_per_tok": nil, "norm_topk_prob": nil, "num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": []int{3}})))
+	if err != nil || !reflect.DeepEqual(c.Experts, &Experts{Count: 128, PerToken: 8, InnerSize: 16, Step: 2, DenseLayers: []int{3}}) {
+		t.Fatalf("%+v, %v", c.Experts, err)
+	}
+	for layer, want := range []bool{false, true, false, false, false, true} {
+		if c.Sparse(layer) != want {
+			t.Errorf("layer %d has experts: %v", layer, !want)
+		}
+	}
+}
+
 func TestParseConfigRefuses(t *testing.T) {
 	for _, tc := range badConfigs {
 		_, err := ParseConfig(configWith(tc.change))
@@ -177,6 +214,12 @@ func FuzzConfig(f *testing.F) {
 	for _, tc := range badConfigs {
 		f.Add(configWith(tc.change))
 	}
+	for _, tc := range badHybrids {
+		f.Add(configWith(tc.change))
+	}
+	for _, architecture := range []string{"qwen3_next", "qwen3_5", "qwen3_5_moe"} {
+		f.Add(configWith(hybridWith(architecture, nil)))
+	}
 	f.Add([]byte(smallConfig))
 	f.Add([]byte(`{"architectures": ["Qwen2ForCausalLM"], "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -187,10 +230,21 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
+		if d := c.Delta; d != nil && (len(d.Layers) != c.Layers || c.RecurrentLayers() < 1 || d.KeyHeads < 1 || d.ValueHeads%d.KeyHeads != 0 ||
+			d.KeyDim < 1 || d.ValueDim < 1 || d.Conv < 2 || c.StateBytes() < 1 || d.KeyHead(d.ValueHeads-1) != d.KeyHeads-1) {
+			t.Fatalf("accepted %+v", *d)
+		}
 		if c.Layers < 1 || c.Heads < 1 || c.KVHeads < 1 || c.Heads%c.KVHeads != 0 || c.HeadDim < 2 || c.HeadDim%2 != 0 ||
-			c.HiddenSize < 1 || c.VocabSize < 1 || c.IntermediateSize < 1 || c.MaxPositions < 1 || c.MaxPositions > math.MaxInt32 ||
-			!(c.RMSNormEps > 0) || int(c.MaskTokenID) >= c.VocabSize || c.Rope.HeadDim != c.HeadDim {
+			c.HiddenSize < 1 || c.VocabSize < 1 || c.MaxPositions < 1 || c.MaxPositions > math.MaxInt32 ||
+			!(c.RMSNormEps > 0) || int(c.MaskTokenID) >= c.VocabSize || c.Rope.HeadDim < 2 || c.Rope.HeadDim > c.HeadDim || c.Rope.HeadDim%2 != 0 || c.Delta == nil && c.Rope.HeadDim != c.HeadDim {
 			t.Fatalf("accepted %+v", *c)
+		}
+		for layer := range c.Layers {
+			if e := c.Experts; c.Sparse(layer) && (e.PerToken < 1 || e.PerToken > e.Count || e.InnerSize < 1 || e.SharedInnerSize < 0) {
+				t.Fatalf("layer %d: accepted %+v", layer, *e)
+			} else if !c.Sparse(layer) && c.IntermediateSize < 1 {
+				t.Fatalf("layer %d: accepted a dense MLP of %d", layer, c.IntermediateSize)
+			}
 		}
 		if _, err := rope.New(c.Rope); err != nil {
 			t.Fatal(err)

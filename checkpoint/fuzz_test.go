@@ -23,6 +23,28 @@ func FuzzPublishedCheckpoint(f *testing.F) {
 	f.Fuzz(opensWhole)
 }
 
+// FuzzHybridCheckpoint begins with folders of hybrids, as Hugging Face and as MLX have
+// them, flat and within a model that sees images.
+func FuzzHybridCheckpoint(f *testing.F) {
+	for _, form := range []struct {
+		prefix string
+		kernel []int
+	}{{"model.", []int{4, 1, 3}}, {"language_model.model.", []int{4, 3, 1}}} {
+		weights := writeSafetensors(f, nil, []RawTensor{
+			raw(form.prefix+"layers.0.linear_attn.conv1d.weight", "F32", 0, form.kernel...), raw(form.prefix+"layers.0.linear_attn.A_log", "BF16", 0, 4),
+			raw(form.prefix+"layers.0.input_layernorm.weight", "BF16", 0, 8), raw(form.prefix+"layers.3.self_attn.q_norm.weight", "F16", 0, 16), raw(form.prefix+"norm.weight", "F32", 0, 8),
+			raw("mtp.fc.weight", "BF16", 0, 8, 16), raw("mtp.norm.weight", "BF16", 0, 8), raw("model.visual.proj.weight", "BF16", 0, 2, 2),
+		})
+		for _, config := range [][]byte{configWith(hybridWith("qwen3_next", nil)), configWith(hybridWith("qwen3_5", nil)), wrapper("qwen3_5_moe", nil, nil)} {
+			if _, err := New(map[string][]byte{"config.json": config, "model.safetensors": weights}); err != nil {
+				f.Fatal(err)
+			}
+			f.Add(config, weights)
+		}
+	}
+	f.Fuzz(opensWhole)
+}
+
 // opensWhole: whatever config and header say, a checkpoint that opens has only
 // tensors whose sizes agree, or that are made, of the size that was said, or
 // refused.

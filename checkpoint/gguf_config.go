@@ -23,6 +23,12 @@ var (
 		"max_position_embeddings": "context_length",
 		"rope_theta":              "rope.freq_base",
 	}
+	// ggufExperts are those of mixtures, which always make the weights sum up to 1.
+	ggufExperts = map[string]string{
+		"num_experts":           "expert_count",
+		"num_experts_per_tok":   "expert_used_count",
+		"moe_intermediate_size": "expert_feed_forward_length",
+	}
 	ggufRope = map[string]string{
 		"factor":                           "rope.scaling.factor",
 		"original_max_position_embeddings": "rope.scaling.original_context_length",
@@ -30,7 +36,7 @@ var (
 		"beta_fast":                        "rope.scaling.yarn_beta_fast",
 		"beta_slow":                        "rope.scaling.yarn_beta_slow",
 	}
-	ggufRequired = []string{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "rms_norm_eps", "max_position_embeddings"}
+	ggufRequired = []string{"hidden_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps", "max_position_embeddings"}
 )
 
 // configJSON makes the config.json that stands for the file's metadata: the
@@ -68,6 +74,25 @@ func (g *GGUF) configJSON() ([]byte, error) {
 	for _, field := range ggufRequired {
 		if c[field] == nil {
 			return nil, fmt.Errorf("%s.%s: missing", arch, ggufFields[field])
+		}
+	}
+	if !a.Mixture() && c["intermediate_size"] == nil {
+		return nil, fmt.Errorf("%s.%s: missing", arch, ggufFields["intermediate_size"])
+	}
+	if a.Mixture() {
+		c["norm_topk_prob"] = true
+		for field, key := range ggufExperts {
+			if err := take(c, field, key); err != nil {
+				return nil, err
+			}
+			if c[field] == nil {
+				return nil, fmt.Errorf("%s.%s: missing", arch, key)
+			}
+		}
+	}
+	if a.Hybrid() {
+		if err := g.hybridFields(a, c); err != nil {
+			return nil, err
 		}
 	}
 	scaling := map[string]any{}
@@ -113,7 +138,7 @@ func (g *GGUF) vectorSizes(a *architecture.Architecture, c map[string]any) error
 		if t.Name == "rope_freqs.weight" {
 			return fmt.Errorf("tensor %s: frequencies of its own, want those of rope.freq_base", t.Name)
 		}
-		p, _, ok := a.FromGGUF(t.Name)
+		p, _, ok := a.FromGGUF(&Config{}, t.Name) // of no layer: all of them are known
 		switch {
 		case !ok:
 		case p.Role == architecture.Embedding:
@@ -129,7 +154,11 @@ func (g *GGUF) vectorSizes(a *architecture.Architecture, c map[string]any) error
 	if dim == nil {
 		dim = c["hidden_size"].(float64) / c["num_attention_heads"].(float64)
 	}
-	for _, key := range []string{"attention.value_length", "rope.dimension_count"} {
+	whole := []string{"attention.value_length", "rope.dimension_count"}
+	if a.Hybrid() {
+		whole = whole[:1] // only some of a head rotates
+	}
+	for _, key := range whole {
 		if n, ok := g.Value(arch + "." + key); ok && ggufNumberOf(n) != dim {
 			return fmt.Errorf("%s.%s: found %s, want the head dimension %v", arch, key, found(n), dim)
 		}

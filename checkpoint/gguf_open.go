@@ -120,8 +120,9 @@ func ggufCheckpoint(g *GGUF, name string, unmap func() error) (*Checkpoint, erro
 	}
 	c.generation.EOSTokenIDs = c.config.EOSTokenIDs
 	a := architecture.Of(c.config)
+	c.config.MTPLayers = g.draftLayers(c.config)
 	for _, raw := range g.Tensors {
-		p, name, ok := a.FromGGUF(raw.Name)
+		p, name, ok := a.FromGGUF(c.config, raw.Name)
 		if !ok {
 			return nil, fmt.Errorf("gguf tensor %.80q: unknown: want those of %s", raw.Name, ggufArchitectures(" and "))
 		}

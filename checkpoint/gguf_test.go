@@ -229,7 +229,7 @@ func TestGGUFConfig(t *testing.T) {
 		more  []GGUFTensor
 		want  string
 	}{
-		{"llama", []GGUFField{{"general.architecture", "llama"}}, nil, `general.architecture: found "llama", want qwen3 or qwen2`},
+		{"llama", []GGUFField{{"general.architecture", "llama"}}, nil, `general.architecture: found "llama", want qwen3, qwen2, qwen3moe, qwen3next, qwen35 or qwen35moe`},
 		{"a number", []GGUFField{{"general.architecture", uint32(1)}}, nil, "general.architecture: found"},
 		{"no layers", []GGUFField{{"qwen3.block_count", nil}}, nil, "qwen3.block_count: missing"},
 		{"0 layers", []GGUFField{{"qwen3.block_count", uint32(0)}}, nil, "num_hidden_layers: found 0"},
@@ -304,9 +304,15 @@ func TestWriteGGUFRefuses(t *testing.T) {
 func FuzzGGUF(f *testing.F) {
 	metadata, tensors := smallGGUF()
 	f.Add(writeGGUF(f, metadata, tensors[3:]))
+	for _, tc := range badHybridGGUFs {
+		f.Add(hybridGGUF(f, "qwen35moe", tc.change, tc.more...))
+	}
+	for _, architecture := range []string{"qwen3next", "qwen35", "qwen35moe"} {
+		f.Add(hybridGGUF(f, architecture, nil))
+	}
 	f.Add(writeGGUF(f, allKinds(), nil))
 	f.Add(writeGGUF(f, nil, allTypes()[15:]))
-	f.Add(writeGGUF(f, []GGUFField{{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "qwen2"}, {"tokenizer.ggml.tokens", []string{"a", "b", "ab", "<x>"}},
+	f.Add(writeGGUF(f, []GGUFField{{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "qwen35"}, {"tokenizer.ggml.tokens", []string{"a", "b", "ab", "<x>"}},
 		{"tokenizer.ggml.token_type", []int32{1, 1, 1, 3}}, {"tokenizer.ggml.merges", []string{"a b"}}, {"tokenizer.chat_template", "{{ messages }}"}}, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := ReadGGUF(data)

@@ -12,8 +12,11 @@ import (
 // qwenSplit is the expression that pre-tokenizers of Qwen's kind split by.
 const qwenSplit = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// ggufSplits are the values of tokenizer.ggml.pre that mean qwenSplit.
-var ggufSplits = map[string]bool{"qwen2": true, "deepseek-r1-qwen": true}
+// qwen35Split is that of Qwen3.5: combining marks are among letters.
+const qwen35Split = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// ggufSplits are the expressions that values of tokenizer.ggml.pre stand for.
+var ggufSplits = map[string]string{"qwen2": qwenSplit, "deepseek-r1-qwen": qwenSplit, "qwen35": qwen35Split}
 
 // The kinds of tokens in tokenizer.ggml.token_type.
 const (
@@ -31,8 +34,10 @@ func (g *GGUF) tokenizerJSON() ([]byte, error) {
 		return nil, err
 	}
 	pre, _ := g.Value("tokenizer.ggml.pre")
-	if name, _ := pre.(string); !ggufSplits[name] {
-		return nil, fmt.Errorf("tokenizer.ggml.pre: found %.40q, want qwen2", fmt.Sprint(pre))
+	name, _ := pre.(string)
+	expression, known := ggufSplits[name]
+	if !known {
+		return nil, fmt.Errorf("tokenizer.ggml.pre: found %.40q, want qwen2 or qwen35", fmt.Sprint(pre))
 	}
 	merges, ok := g.metadataTexts("tokenizer.ggml.merges")
 	if !ok {
@@ -52,7 +57,7 @@ func (g *GGUF) tokenizerJSON() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, `,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":%t}`, kind == ggufTokenControl)
 	}
-	split, err := json.Marshal(qwenSplit)
+	split, err := json.Marshal(expression)
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,17 @@ type Inspection struct {
 	RopeType         string  `json:"rope_type"`
 	RopeTheta        float64 `json:"rope_theta"`
 	RopeFactor       float64 `json:"rope_factor,omitempty"`
-	MaskTokenID      int32   `json:"mask_token_id"` // -1: none
+	RotatedDim       int     `json:"rotated_dim,omitempty"` // 0: all of a head rotates
+	MaskTokenID      int32   `json:"mask_token_id"`         // -1: none
 	EOSTokenIDs      []int32 `json:"eos_token_ids"`
 	QKNorm           bool    `json:"qk_norm"`
 	QKVBias          bool    `json:"qkv_bias"`
+	// Experts is the shape of a mixture of experts; nil: there is none.
+	Experts *ExpertsUse `json:"experts,omitempty"`
+	// Delta is the shape of gated DeltaNet layers; nil: there are none.
+	Delta *DeltaUse `json:"delta,omitempty"`
+	// Drafts says that there is a head for drafts, whose tensors count below.
+	Drafts bool `json:"drafts,omitempty"`
 	// Quantization names the form of weights that are converted when they are
 	// loaded; what follows counts what they become.
 	Quantization string `json:"quantization,omitempty"`
@@ -41,6 +48,30 @@ type Inspection struct {
 	DTypes        []DTypeUse   `json:"dtypes"` // most bytes first
 	KV            []KVUse      `json:"kv"`     // by KV dtype: f32, bf16, int8
 	Memory        []MemoryNeed `json:"memory"` // weights and KV at some contexts
+}
+
+// ExpertsUse is the shape of a mixture, and what a row uses of it.
+type ExpertsUse struct {
+	Count            int `json:"count"`
+	PerToken         int `json:"per_token"`
+	IntermediateSize int `json:"intermediate_size"`
+	// SharedIntermediateSize is that of the expert that every token has; 0: there is none.
+	SharedIntermediateSize int `json:"shared_intermediate_size,omitempty"`
+	// ReadBytes is what a forward of one row reads of all weights, the experts that it
+	// does not choose left out.
+	ReadBytes int64 `json:"read_bytes"`
+}
+
+// DeltaUse is the shape of gated DeltaNet layers, and what they keep of a sequence.
+type DeltaUse struct {
+	Layers     int `json:"layers"` // of the model's
+	KeyHeads   int `json:"key_heads"`
+	ValueHeads int `json:"value_heads"`
+	KeyDim     int `json:"key_dim"`
+	ValueDim   int `json:"value_dim"`
+	// StateBytes is what one sequence takes in all of them, however long it is: what
+	// decoding may take back comes on top.
+	StateBytes int64 `json:"state_bytes"`
 }
 
 // DTypeUse counts the tensors of one dtype; affine types by their group, too:
@@ -58,8 +89,8 @@ type KVUse struct {
 	BytesPerToken int64  `json:"bytes_per_token"`
 }
 
-// MemoryNeed is what one sequence of Context tokens needs, in bytes: weights
-// and KV. Activations come on top.
+// MemoryNeed is what one sequence of Context tokens needs, in bytes: weights,
+// KV, and the state of recurrent layers. Activations come on top.
 type MemoryNeed struct {
 	Context int    `json:"context"`
 	KVDType string `json:"kv_dtype"`
@@ -80,12 +111,22 @@ func Inspect(src Source) Inspection {
 		TieEmbeddings: c.TieEmbeddings, RopeType: c.Rope.Type, RopeTheta: c.Rope.Theta, RopeFactor: c.Rope.Factor,
 		MaskTokenID: c.MaskTokenID, EOSTokenIDs: append([]int32{}, c.EOSTokenIDs...),
 	}
+	if c.Rope.HeadDim != c.HeadDim {
+		in.RotatedDim = c.Rope.HeadDim
+	}
 	in.QKNorm = inFirst(src, architecture.QueryNorm, architecture.ClassNorm)
 	in.QKVBias = inFirst(src, architecture.Query, architecture.ClassBias)
 	if c.Published != nil {
 		in.Quantization = c.Published.String()
 	}
 	in.countTensors(src)
+	if e := c.Experts; e != nil {
+		in.Experts = &ExpertsUse{Count: e.Count, PerToken: e.PerToken, IntermediateSize: e.InnerSize, SharedIntermediateSize: e.SharedInnerSize, ReadBytes: ReadBytes(src)}
+	}
+	if d := c.Delta; d != nil {
+		in.Delta = &DeltaUse{c.RecurrentLayers(), d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim, c.StateBytes()}
+	}
+	in.Drafts = c.MTPLayers > 0
 	for _, t := range kvTypes {
 		in.KV = append(in.KV, KVUse{t.String(), c.KVBytesPerToken(t)})
 	}
@@ -96,10 +137,25 @@ func Inspect(src Source) Inspection {
 	for _, context := range contexts {
 		for _, kv := range in.KV {
 			bytes := kv.BytesPerToken * int64(context)
-			in.Memory = append(in.Memory, MemoryNeed{context, kv.DType, bytes, in.Bytes + bytes})
+			in.Memory = append(in.Memory, MemoryNeed{context, kv.DType, bytes, in.Bytes + c.StateBytes() + bytes})
 		}
 	}
 	return in
+}
+
+// ReadBytes is how many bytes of weights a forward of one row reads, scales and biases
+// included: of experts those that are chosen, not the embedding's rows that are not
+// looked up, nor tensors that the architecture does not know.
+func ReadBytes(src Source) (n int64) {
+	c := src.Config()
+	a := architecture.Of(c)
+	for _, name := range src.Names() {
+		p, known := a.Find(c, name)
+		if t, ok := src.Tensor(name); ok && known {
+			n += p.ReadBytes(c, int64(t.Bytes()))
+		}
+	}
+	return n
 }
 
 // inFirst reports whether the first layer that may have a parameter has it.

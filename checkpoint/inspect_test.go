@@ -2,6 +2,7 @@ package checkpoint_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"windrow/backend"
@@ -23,5 +24,43 @@ func TestInspect(t *testing.T) {
 	}
 	if want := (checkpoint.MemoryNeed{Context: 4096, KVDType: "bf16", KV: 4096 * 4096, Total: 2*14163328 + 4096*4096}); len(in.Memory) != 3 || in.Memory[1] != want {
 		t.Errorf("memory %+v, want %+v second", in.Memory, want)
+	}
+}
+
+func TestInspectHybrid(t *testing.T) {
+	c, err := checkpoint.OpenFolder("../model/testdata/golden/qwen3-5-moe-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	in := checkpoint.Inspect(c)
+	// Three layers of 4 · (4 · 32 · 16 + 3 · 192) bytes.
+	if want := (checkpoint.DeltaUse{Layers: 3, KeyHeads: 2, ValueHeads: 4, KeyDim: 32, ValueDim: 16, StateBytes: 3 * 4 * (4*32*16 + 3*192)}); in.Delta == nil || *in.Delta != want {
+		t.Errorf("delta %+v, want %+v", in.Delta, want)
+	}
+	if !in.Drafts || !in.TieEmbeddings || !in.QKNorm || in.KV[1].BytesPerToken != 2*2*64*2 || in.Experts.SharedIntermediateSize != 32 {
+		t.Errorf("inspection %+v", in)
+	}
+	if m := in.Memory[0]; m.Total != in.Bytes+in.Delta.StateBytes+m.KV {
+		t.Errorf("memory %+v", m)
+	}
+	// A token reads the head that its embedding is, two of eight experts of the trunk, and
+	// nothing of the head for drafts. Norms take 4 bytes an element, all else 2.
+	var want int64
+	for _, name := range c.Names() {
+		x, _ := c.Tensor(name)
+		switch {
+		case strings.HasPrefix(name, "mtp."):
+		case strings.Contains(name, ".experts."):
+			want += int64(x.Bytes()) / 4
+		default:
+			want += int64(x.Bytes())
+		}
+	}
+	if in.Experts.ReadBytes != want {
+		t.Errorf("a token reads %d bytes, want %d", in.Experts.ReadBytes, want)
+	}
+	if x, ok := c.Tensor("model.visual.patch_embed.proj.weight"); ok {
+		t.Errorf("a tensor of images is there: %v", x.Shape)
 	}
 }

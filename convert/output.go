@@ -15,6 +15,11 @@ import (
 // whole. DST.partial holds a marker and the folder itself. A run locks the
 // marker while it lives: a later run leaves a living one alone, and takes over
 // what a killed one left.
+//
+// internal/atomicfile does as much for a file, and cannot for this: a rename replaces
+// a file and no folder that holds something, so an output has to be absent from
+// beginning to end; and minutes of writing leave something behind when they are
+// killed, which a file of a moment does not.
 type output struct {
 	dst, partial string
 	marker       *os.File    // open: locked by this run

@@ -16,16 +16,24 @@ import (
 // mlx-lm's.
 const maxShardBytes = 5 << 30
 
-// quantizeStep says what becomes of one tensor.
+// quantizeStep says what becomes of one tensor, or of a part of one.
 type quantizeStep struct {
 	source backend.Tensor
+	name   string // under which it is written
+	shape  []int
 	module string // the name without its ending
 	out    int    // rows; 1 for vectors
 	in     int
-	format checkpoint.AffineFormat // zero Bits: kept, in bf16
+	format checkpoint.AffineFormat // zero Bits: kept
+	float  backend.DType           // in which it is kept: bf16, or f32
 	reason string                  // why it is kept; "" for vectors of the model and where it is not
 	vector bool                    // or anything else that is no matrix: kept in one row
-	shard  int
+	// each of every per rows of the source are the step's, from first on: of gates and
+	// ups of all experts in one tensor the ones or the others.
+	each, per, first int
+	centred          bool // a norm, written as what it is above 1
+	expert           bool // of a mixture
+	shard            int
 	// Where data, scales and biases go in the shard's data section.
 	at [3]int64
 }
@@ -33,10 +41,16 @@ type quantizeStep struct {
 // quantized tells a step that packs from one that keeps.
 func (s *quantizeStep) quantized() bool { return s.format.Bits != 0 }
 
+// row is the source's row of the step's row o.
+func (s *quantizeStep) row(o int) int { return o/s.each*s.per + s.first + o%s.each }
+
+// before is what the step takes of the source, in bytes.
+func (s *quantizeStep) before() int64 { return int64(s.source.Bytes()) * int64(s.each) / int64(s.per) }
+
 // rowBytes is what one row takes: data, scales, biases.
 func (s *quantizeStep) rowBytes() [3]int64 {
 	if !s.quantized() {
-		return [3]int64{int64(2 * s.in)}
+		return [3]int64{int64(s.float.Size() * s.in)}
 	}
 	groups := int64(2 * (s.in / s.format.Group))
 	return [3]int64{int64(s.in * s.format.Bits / 8), groups, groups}
@@ -61,6 +75,9 @@ func planQuantize(src checkpoint.Source, policy Policy) ([]*quantizeStep, error)
 	if err != nil {
 		return nil, err
 	}
+	if config.Delta != nil && config.Delta.Tiled {
+		return nil, errors.New("the value heads of its DeltaNets lie in the order of GGUF files: want the model's Hugging Face folder")
+	}
 	var steps []*quantizeStep
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
@@ -74,18 +91,28 @@ func planQuantize(src checkpoint.Source, policy Policy) ([]*quantizeStep, error)
 		if err := t.Check(); err != nil {
 			return nil, err
 		}
-		s := &quantizeStep{source: t, out: 1, in: t.Elements(), vector: len(t.Shape) != 2}
+		if known && len(t.Shape) == 3 && p.Class == architecture.ClassExpert {
+			steps = append(steps, planStack(t, p, rules)...)
+			continue
+		}
+		s := &quantizeStep{source: t, name: name, shape: t.Shape, out: 1, in: t.Elements(), vector: len(t.Shape) != 2, float: backend.BF16,
+			expert: known && p.Class == architecture.ClassExpert}
 		var isWeight bool
 		s.module, isWeight = strings.CutSuffix(name, ".weight")
 		if !s.vector {
 			s.out, s.in = t.Shape[0], t.Shape[1]
 		}
+		s.each, s.per = s.out, s.out
 		switch {
 		case !known && len(t.Shape) > 1:
 			s.reason = fmt.Sprintf("no tensor of %s", a.Name)
 		case s.vector && len(t.Shape) > 1 && p.Class.Quantizable():
 			s.reason = fmt.Sprintf("has %d dimensions", len(t.Shape))
 		case s.vector:
+			s.centred = known && p.ZeroCentred
+			if known && t.DType == backend.F32 && (p.Role == architecture.DeltaDecay || p.Role == architecture.DeltaTimeStep) {
+				s.float = backend.F32 // exponents of what a state keeps over thousands of rows
+			}
 		case !isWeight:
 			s.reason = "not named .weight"
 		default:
@@ -130,20 +157,23 @@ func layShards(steps []*quantizeStep, limit int64) [][]checkpoint.RawTensor {
 	for _, shard := range shards {
 		var pieces []piece
 		for _, s := range shard {
-			name, rows := s.source.Name, s.rowBytes()
+			name, rows := s.name, s.rowBytes()
+			stack := s.shape[:max(0, len(s.shape)-2)] // of a stack of matrices: how many
+			matrix := func(out, in int) []int { return append(slices.Clone(stack), out, in) }
 			add := func(name, dtype string, part, kind int, shape ...int) {
 				pieces = append(pieces, piece{checkpoint.RawTensor{Name: name, DType: dtype, Shape: shape}, s, part, kind, rows[part] * int64(s.out)})
 			}
 			switch {
 			case s.quantized():
 				groups := s.in / s.format.Group
-				add(name, "U32", 0, 0, s.out, s.in*s.format.Bits/32)
-				add(s.module+".scales", "BF16", 1, 2, s.out, groups)
-				add(s.module+".biases", "BF16", 2, 2, s.out, groups)
+				out := s.shape[len(s.shape)-2]
+				add(name, "U32", 0, 0, matrix(out, s.in*s.format.Bits/32)...)
+				add(s.module+".scales", "BF16", 1, 2, matrix(out, groups)...)
+				add(s.module+".biases", "BF16", 2, 2, matrix(out, groups)...)
 			case s.vector:
-				add(name, "BF16", 0, 3, s.source.Shape...)
+				add(name, strings.ToUpper(s.float.String()), 0, 3, s.shape...)
 			default:
-				add(name, "BF16", 0, 1, s.out, s.in)
+				add(name, "BF16", 0, 1, s.shape...)
 			}
 		}
 		slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.kind, b.kind) })

@@ -16,6 +16,9 @@ type Policy struct {
 	// Selective keeps the embedding and the head in bf16; otherwise they are
 	// quantised like the linear layers. Norms and biases always stay.
 	Selective bool `json:"selective"`
+	// Experts is the Bits of a mixture's experts, which are most of its weights and of
+	// which a token reads few: 4, 8, or 16, which keeps them; 0: Bits.
+	Experts int `json:"experts,omitempty"`
 	// Include and Exclude are patterns of module names that are quantised, or
 	// kept, whatever Selective says; Exclude wins.
 	Include []string `json:"include,omitempty"`
@@ -60,6 +63,9 @@ func (p Policy) Name() string {
 		which = "selective"
 	}
 	name := fmt.Sprintf("%d-bit %s g%d", p.Bits, which, p.Group)
+	if p.Experts != 0 && p.Experts != p.Bits {
+		name += fmt.Sprintf(", experts %d-bit", p.Experts)
+	}
 	if len(p.Include)+len(p.Exclude)+len(p.Widths) > 0 {
 		name += " +patterns"
 	}
@@ -80,6 +86,9 @@ func (p Policy) Rules() (*Rules, error) {
 	}
 	if p.Group != 32 && p.Group != 64 && p.Group != 128 {
 		return nil, fmt.Errorf("quantisation in groups of %d: want 32, 64 or 128", p.Group)
+	}
+	if p.Experts != 0 && p.Experts != 4 && p.Experts != 8 && p.Experts != 16 {
+		return nil, fmt.Errorf("quantisation of experts to %d bits: want 4, 8 or 16", p.Experts)
 	}
 	r := &Rules{policy: p}
 	var err error
@@ -105,6 +114,9 @@ func (p Policy) Rules() (*Rules, error) {
 // reason why it is kept. class is the one that the architecture's table has it in.
 func (r *Rules) Bits(module string, class architecture.Class, in int) (bits int, reason string) {
 	bits = r.policy.Bits
+	if class == architecture.ClassExpert && r.policy.Experts != 0 {
+		bits = r.policy.Experts
+	}
 	for i, w := range r.policy.Widths {
 		if r.widths[i].MatchString(module) {
 			bits = w.Bits

@@ -52,7 +52,7 @@ func quantize(ctx context.Context, src *checkpoint.Checkpoint, o *output, dst st
 	}
 	w := &quantizeWriter{output: o, steps: steps, progress: progress}
 	for _, s := range steps {
-		w.total += int64(s.source.Bytes())
+		w.total += s.before()
 	}
 	if err := w.weights(ctx, layShards(steps, shardBytes)); err != nil {
 		return r, err
@@ -140,11 +140,11 @@ func (w *quantizeWriter) shard(ctx context.Context, name string, number int, ten
 		write := func(part int, at int64, data []byte) error {
 			return f.writeAt(data, int64(len(header))+s.at[part]+at)
 		}
-		rowBytes := int64(s.source.Bytes() / s.out)
+		rowBytes := s.before() / int64(s.out)
 		done := func(rows int) {
 			w.done += rowBytes * int64(rows)
 			if w.progress != nil {
-				w.progress(Progress{s.source.Name, w.done, w.total})
+				w.progress(Progress{s.name, w.done, w.total})
 			}
 		}
 		if err := s.stream(ctx, write, done); err != nil {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -401,6 +402,9 @@ func TestQuantizeRefuses(t *testing.T) {
 func TestQuantizeTwoRuns(t *testing.T) {
 	src := smallCheckpoint(t, backend.BF16)
 	for _, locks := range []bool{true, false} {
+		if !locks && runtime.GOOS == "windows" {
+			continue // what is open cannot be taken away there: the first is never replaced
+		}
 		dst := filepath.Join(t.TempDir(), "q")
 		first, started := &output{}, false
 		if !locks {

@@ -11,7 +11,7 @@ import (
 type Report struct {
 	Policy Policy `json:"policy"`
 	// Classes are the kinds of tensors, in the order of the source: down_proj,
-	// embed_tokens, norms and biases.
+	// experts.down_proj, embed_tokens, norms and biases.
 	Classes []QuantizedClass `json:"classes"`
 	// Kept are the matrices that stay in bf16, and what the architecture does not
 	// know.
@@ -51,16 +51,19 @@ func reportQuantize(steps []*quantizeStep, p Policy) Report {
 	places := map[[2]string]int{}
 	var packedBytes, packedParameters int64
 	for _, s := range steps {
-		key := [2]string{s.module[strings.LastIndexByte(s.module, '.')+1:], "bf16"}
+		key := [2]string{s.module[strings.LastIndexByte(s.module, '.')+1:], s.float.String()}
 		if s.vector && s.reason == "" {
 			key[0] = vectorClass
 		}
-		n, before, after := int64(s.out)*int64(s.in), int64(s.source.Bytes()), s.bytes()
+		if s.expert { // whose bits may be others than those of a dense layer's
+			key[0] = "experts." + key[0]
+		}
+		n, before, after := int64(s.out)*int64(s.in), s.before(), s.bytes()
 		if s.quantized() {
 			key[1] = fmt.Sprintf("%v g%d", s.format.DType(), s.format.Group)
 			packedBytes, packedParameters = packedBytes+after, packedParameters+n
 		} else if s.reason != "" {
-			r.Kept = append(r.Kept, KeptTensor{s.source.Name, s.reason})
+			r.Kept = append(r.Kept, KeptTensor{s.name, s.reason})
 		}
 		i, ok := places[key]
 		if !ok {

@@ -50,8 +50,9 @@ func (s *quantizeStep) rowsOf(parts [3][]byte, a, b int) (cut [3][]byte) {
 
 // convertRow converts one row, by way of f32.
 func (s *quantizeStep) convertRow(o int, row []float32, to [3][]byte) error {
-	if !s.quantized() && s.source.DType == backend.BF16 {
-		copy(to[0], s.source.Data[2*o*s.in:])
+	o = s.row(o)
+	if !s.quantized() && s.source.DType == s.float && !s.centred {
+		copy(to[0], s.source.Data[s.float.Size()*o*s.in:])
 		return nil
 	}
 	t := s.source
@@ -59,8 +60,13 @@ func (s *quantizeStep) convertRow(o int, row []float32, to [3][]byte) error {
 		t.Shape = []int{s.in}
 	}
 	quant.Row(row, &t, o)
+	if s.centred {
+		for i := range row {
+			row[i]--
+		}
+	}
 	if !s.quantized() {
-		quant.Blocks(to[0], backend.BF16, row)
+		quant.Blocks(to[0], s.float, row)
 		return nil
 	}
 	quant.Affine(to[0], to[1], to[2], row, s.format.Bits, s.format.Group)
@@ -113,7 +119,7 @@ func Quantized(ctx context.Context, src checkpoint.Source, p Policy) (checkpoint
 	q := &quantizedSource{config: src.Config(), tensors: map[string]backend.Tensor{}}
 	for _, s := range steps {
 		t := s.source
-		if s.quantized() || t.DType != backend.BF16 {
+		if s.quantized() || t.DType != s.float || s.name != t.Name {
 			if t, err = s.inMemory(ctx); err != nil {
 				return nil, Report{}, err
 			}
@@ -137,7 +143,10 @@ func (s *quantizeStep) inMemory(ctx context.Context) (t backend.Tensor, err erro
 	if err := s.stream(ctx, write, func(int) {}); err != nil {
 		return t, err
 	}
-	t = backend.Tensor{Name: s.source.Name, DType: backend.BF16, Shape: s.source.Shape, Data: whole[0]}
+	t = backend.Tensor{Name: s.name, DType: s.float, Shape: s.shape, Data: whole[0]}
+	if s.centred {
+		return checkpoint.WholeNorm(t)
+	}
 	if s.quantized() {
 		t.DType, t.Group, t.Scales, t.Biases = s.format.DType(), s.format.Group, whole[1], whole[2]
 	}

@@ -184,7 +184,7 @@ func (c *blasChooser) verdict(b *Backend, product sgemm, kept Verdicts) bool {
 func (c *blasChooser) gains(b *Backend, product sgemm) bool {
 	const rows, out, in = accelerateRows + 1, 1536, 1024
 	t := backend.Tensor{Name: "measured", DType: backend.BF16, Shape: []int{out, in}}.Allocated()
-	w := &matrix{kernels.NewWeight(t), b.k.Exact}
+	w := &matrix{Weight: kernels.NewWeight(t), proj: b.k.Exact}
 	if !w.proj.Takes(t.DType, in) {
 		return false
 	}

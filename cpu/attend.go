@@ -22,7 +22,7 @@ const narrowQueries = 8
 // Tiles are bounded by multiples of pageSlots of the key's index, whatever the
 // span's base, and a row's running maximum, sum and accumulator go through its
 // tiles in ascending order: a row's bits depend on its own index only.
-func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
+func (f *forward) attend(d, qb *buffer, h *backend.Heads, layer int, scale float32) {
 	spans := f.values.Spans
 	l := spans[0].Storage.(*storage).keys
 	items := 0
@@ -44,22 +44,46 @@ func (f *forward) attend(d, qb *buffer, layer int, scale float32) {
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
 			if s.Storage.(*storage).transposed {
-				f.attendPages(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+				f.attendPages(&f.b.scratch[worker], d, qb, h.QStride(), s, layer, head, r0, block, scale)
 			} else {
-				f.attendBlock(&f.b.scratch[worker], d, qb, s, layer, head, r0, block, scale)
+				f.attendBlock(&f.b.scratch[worker], d, qb, h.QStride(), s, layer, head, r0, block, scale)
+			}
+			if h.Gated {
+				f.attendGate(&f.b.scratch[worker], d, qb, s.First+r0, s.First+block, head)
 			}
 			return
 		}
 	})
 }
 
+// attendGate multiplies what rows [r0, r1) have for the query heads of one KV head with
+// the sigmoid of their gates, which lie behind the queries.
+func (f *forward) attendGate(s *scratch, dst, q *buffer, r0, r1, head int) {
+	l := f.values.Spans[0].Storage.(*storage).keys
+	d := l.HeadDim
+	group := dst.width / (l.KVHeads * d)
+	e := kernels.Grown(&s.scores, d)
+	for r := r0; r < r1; r++ {
+		for i := head * group; i < (head+1)*group; i++ {
+			for j, x := range q.data[r*q.width+i*2*d+d : r*q.width+(i+1)*2*d] {
+				e[j] = -x
+			}
+			f.b.k.ExpSum(e, 0)
+			out := dst.data[r*dst.width+i*d : r*dst.width+(i+1)*d]
+			for j := range out {
+				out[j] /= 1 + e[j]
+			}
+		}
+	}
+}
+
 // attendBlock does rows [r0, r1) of a span for the query heads of one KV head.
-func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+func (f *forward) attendBlock(s *scratch, dst, q *buffer, stride int, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	k := f.b.k
 	cache := span.Storage.(*storage)
 	l, kvHeads := &cache.layout, cache.keys.KVHeads
 	d := cache.keys.HeadDim
-	group := q.width / (kvHeads * d)
+	group := dst.width / (kvHeads * d)
 	rows := r1 - r0
 	nq := rows * group
 
@@ -79,7 +103,7 @@ func (f *forward) attendBlock(s *scratch, dst, q *buffer, span *backend.Span, la
 
 	// Query i is row i/group, head i%group of this KV head.
 	for i := range nq {
-		at := (span.First+r0+i/group)*q.width + (head*group+i%group)*d
+		at := (span.First+r0+i/group)*q.width + (head*group+i%group)*stride
 		copy(queries[i*d:(i+1)*d], q.data[at:at+d])
 	}
 	k.Scale(queries, scale)

@@ -12,19 +12,19 @@ import (
 // row's bits depend on its own index only, since pages begin at multiples of 64 and
 // a key that is not seen weighs exactly 0. (0 · NaN is NaN: values of a later row
 // that are not finite reach earlier rows of its page.)
-func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, layer, head, r0, r1 int, scale float32) {
+func (f *forward) attendPages(s *scratch, dst, q *buffer, stride int, span *backend.Span, layer, head, r0, r1 int, scale float32) {
 	cache := span.Storage.(*storage)
 	l := cache.keys
 	d := l.HeadDim
-	group := q.width / (l.KVHeads * d)
+	group := dst.width / (l.KVHeads * d)
 	nq := (r1 - r0) * group
 	// Query i is row i/group, head i%group of this KV head.
-	at := func(i int) int { return (span.First+r0+i/group)*q.width + (head*group+i%group)*d }
+	at := func(i, width, stride int) int { return (span.First+r0+i/group)*width + (head*group+i%group)*stride }
 
 	a := kernels.PageAttention{Dim: d, Queries: nq, Scale: f.b.k.Scale}
 	a.Q = kernels.Grown(&s.queries, nq*d)
 	for i := range nq {
-		copy(a.Q[i*d:(i+1)*d], q.data[at(i):at(i)+d])
+		copy(a.Q[i*d:(i+1)*d], q.data[at(i, q.width, stride):][:d])
 	}
 	f.b.k.Scale(a.Q, scale)
 	s.seen, s.pages = s.seen[:0], s.pages[:0]
@@ -35,7 +35,7 @@ func (f *forward) attendPages(s *scratch, dst, q *buffer, span *backend.Span, la
 		s.pages = append(s.pages, unsafe.Pointer(&cache.tile(layer, head, t)[0]))
 	}
 	a.Seen, a.Pages = s.seen, s.pages
-	a.Out = func(i int) []float32 { return dst.data[at(i) : at(i)+d] }
+	a.Out = func(i int) []float32 { return dst.data[at(i, dst.width, d):][:d] }
 	f.b.k.AttendPages(&a, &s.kernels)
 	clear(s.pages) // nothing here keeps a closed cache alive
 }

@@ -37,8 +37,9 @@ func attended(t *testing.T, b *Backend, store backend.Storage, r *rand.Rand, bas
 	if err := store.Reserve(base + rows); err != nil {
 		t.Fatal(err)
 	}
-	f.rotateStore(q, k, v, &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}, 0)
-	f.attend(out, q, 0, 0.1)
+	heads := &backend.Heads{KVHeads: l.KVHeads, HeadDim: l.HeadDim, Rotation: rot}
+	f.rotateStore(q, k, v, heads, 0)
+	f.attend(out, q, heads, 0, 0.1)
 	return slices.Clone(out.data)
 }
 

@@ -15,6 +15,7 @@ import (
 	"runtime"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/cpu/kernels"
 )
 
@@ -26,6 +27,9 @@ type Options struct {
 	Exact bool
 	// Kernels names a kernel table (see KernelTables); "" means the best.
 	Kernels string
+	// Marks is how many marks of states are kept (backend.Storage's Mark); 0:
+	// paging.DefaultMarks, negative: none.
+	Marks int
 	// Verdicts keeps whether Accelerate is faster; nil measures at every start.
 	Verdicts Verdicts
 }
@@ -41,6 +45,7 @@ type Backend struct {
 	scratch []scratch // one a worker
 	packed  kernels.Packed
 	budget  backend.Budget
+	marks   *paging.Marks[*states]
 	blas    blas
 	// partials of the row statistics, kept between forwards
 	partials []partial
@@ -63,11 +68,15 @@ func New(o Options) (*Backend, error) {
 	if n < 0 || n > maxThreads {
 		return nil, fmt.Errorf("threads: %d, want 1 to %d, or 0 for one a CPU", n, maxThreads)
 	}
-	return newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable), o.Verdicts)
+	b, err := newBackend(k, o.Exact, n, &accelerate, os.Getenv(accelerateVariable), o.Verdicts)
+	if err == nil && o.Marks != 0 {
+		b.marks.Limit(o.Marks)
+	}
+	return b, err
 }
 
 func newBackend(k *kernels.Table, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
-	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads)}
+	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads), marks: paging.NewMarks[*states](paging.DefaultMarks)}
 	var err error
 	if b.blas, err = c.choose(b, setting, kept); err != nil {
 		b.pool.close()

@@ -33,13 +33,16 @@ func TestConformance(t *testing.T) {
 				continue // minutes under an emulator, and its code is the same everywhere
 			}
 			t.Run(name+" "+kind, func(t *testing.T) {
-				backendtest.Run(t, "../model/testdata/golden", func(t *testing.T) backend.Backend {
+				open := func(t *testing.T) backend.Backend {
 					b, err := cpu.New(cpu.Options{Kernels: name, Exact: exact, Threads: 2})
 					if err != nil {
 						t.Fatal(err)
 					}
 					return b
-				})
+				}
+				backendtest.Run(t, "../model/testdata/golden", open)
+				backendtest.RunExperts(t, "../model/testdata/golden", open)
+				backendtest.RunDelta(t, "../model/testdata/golden", open)
 			})
 		}
 	}

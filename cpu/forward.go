@@ -26,6 +26,8 @@ type forward struct {
 	normed  buffer    // the wanted rows, for the head
 	targets []target  // of the last projection
 	results []backend.Result
+	mixture mixture // of the experts at work
+	delta   deltaWork
 	started bool
 
 	// Of the forward at work.
@@ -60,7 +62,7 @@ func (b *Backend) Compile(p *backend.Program) (backend.Forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	f := &forward{b: b, program: p, buffers: make([]buffer, len(p.Widths))}
+	f := &forward{b: b, program: p, buffers: make([]buffer, len(p.Widths)), delta: deltaWork{weights: map[*backend.Delta]*deltaWeights{}}}
 	for i := range p.Ops {
 		if err := f.takes(&p.Ops[i]); err != nil {
 			return nil, err
@@ -71,7 +73,7 @@ func (b *Backend) Compile(p *backend.Program) (backend.Forward, error) {
 
 // takes checks one operation.
 func (f *forward) takes(o *backend.Op) error {
-	if o.Kind < backend.OpEmbed || o.Kind > backend.OpHead {
+	if !o.Kind.Known() {
 		return &backend.UnsupportedError{Backend: "cpu", What: o.Kind.String()}
 	}
 	for _, l := range o.Weights {
@@ -87,7 +89,13 @@ func (f *forward) takes(o *backend.Op) error {
 			return fmt.Errorf("cpu: %v: a norm of another backend", o.Kind)
 		}
 	}
-	if o.Kind != backend.OpRotateStore {
+	switch o.Kind {
+	case backend.OpExpertsAdd:
+		return f.takesExperts(o.Experts)
+	case backend.OpDelta:
+		return f.takesDelta(o.Delta)
+	case backend.OpRotateStore:
+	default:
 		return nil
 	}
 	r, ok := o.Heads.Rotation.(*rotation)
@@ -147,7 +155,7 @@ func (f *forward) ready(v *backend.Values) error {
 		}
 	}
 	for i, s := range v.Spans {
-		if err := s.Storage.(*storage).Writable(s.Base, s.Base+s.Rows); err != nil {
+		if err := s.Storage.(*storage).begin(s.Base, s.Rows); err != nil {
 			return backend.InSpan(i, err)
 		}
 	}
@@ -181,6 +189,7 @@ func (f *forward) Wait() ([]backend.Result, error) {
 func (f *forward) Close() {
 	clear(f.buffers)
 	f.apart, f.normed, f.results, f.started = [2]buffer{}, buffer{}, nil, false
+	f.mixture, f.delta = mixture{}, deltaWork{weights: f.delta.weights}
 }
 
 // run does one operation.
@@ -200,9 +209,15 @@ func (f *forward) run(o *backend.Op) (err error) {
 	case backend.OpRotateStore:
 		f.rotateStore(buf(o.Src, 0), buf(o.Src, 1), buf(o.Src, 2), &o.Heads, f.program.KeyLayer(o.Layer))
 	case backend.OpAttend:
-		f.attend(buf(o.Dst, 0), buf(o.Src, 0), f.program.KeyLayer(o.Layer), o.Scale)
+		f.attend(buf(o.Dst, 0), buf(o.Src, 0), &o.Heads, f.program.KeyLayer(o.Layer), o.Scale)
 	case backend.OpTap:
 		f.values.Tap(o.Index, slices.Clone(buf(o.Src, 0).data))
+	case backend.OpRoute:
+		f.route(buf(o.Dst, 0), buf(o.Src, 0), o)
+	case backend.OpExpertsAdd:
+		f.expertsAdd(buf(o.Dst, 0), buf(o.Src, 0), buf(o.Src, 1), o)
+	case backend.OpDelta:
+		f.deltaNet(buf(o.Dst, 0), o, f.program.StateLayer(o.Layer))
 	case backend.OpHead:
 		f.results, err = f.head(buf(o.Src, 0), o)
 	}
@@ -261,7 +276,7 @@ func (f *forward) rotateStore(qb, kb, vb *buffer, h *backend.Heads, layer int) {
 		cache := span.Storage.(*storage)
 		cos, sin := a.cos[r*pairs:(r+1)*pairs], a.sin[r*pairs:(r+1)*pairs]
 		row := qb.data[r*qb.width : (r+1)*qb.width]
-		for ; len(row) > 0; row = row[d:] {
+		for ; len(row) > 0; row = row[h.QStride():] {
 			head(row[:d], qn, cos, sin)
 		}
 		for i := range h.KVHeads {

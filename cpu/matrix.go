@@ -11,7 +11,8 @@ import (
 // matrix is a weight and the arithmetic that was chosen for it.
 type matrix struct {
 	kernels.Weight
-	proj kernels.Projector
+	proj  kernels.Projector
+	exact kernels.Projector // with activations in f32: of routers
 }
 
 // vector is a weight [n], widened to f32.
@@ -34,6 +35,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 func (b *Backend) matrix(t backend.Tensor) *matrix {
 	m := &matrix{Weight: kernels.NewWeight(t)}
 	m.proj = b.k.Projector(&m.Weight, b.exact)
+	m.exact = b.k.Projector(&m.Weight, true)
 	return m
 }
 

@@ -17,4 +17,6 @@ type scratch struct {
 	keys, queries, scores []float32
 	seen                  []int32          // attendPages: how many keys each query sees
 	pages                 []unsafe.Pointer // and the pages
+
+	chosen []int32 // of the router: the best experts so far
 }

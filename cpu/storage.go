@@ -28,6 +28,7 @@ const maxF16 = 65504
 // pageSlots values, so that attention reads runs of pageSlots · head bytes.
 type storage struct {
 	*paging.Table[[]byte]
+	states *paging.States[*states] // nil: no layer has some
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
@@ -61,16 +62,15 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	for _, s := range l.Layers {
-		if s.Kind == backend.StoreState {
-			return nil, &backend.UnsupportedError{Backend: "cpu", What: "storage of a recurrent layer's state"}
-		}
+	var s *paging.States[*states]
+	if l.Recurrent() {
+		s = paging.NewStates(l, &statePool{l}, b.marks, &b.budget)
 	}
-	return b.storageOf(paging.New(l, pages(l.Keys().PageBytes()), &b.budget)), nil
+	return b.storageOf(paging.New(l, pages(l.Keys().PageBytes()), &b.budget), s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[[]byte]) *storage {
-	c := &storage{Table: t, b: b, layout: t.Layout()}
+func (b *Backend) storageOf(t *paging.Table[[]byte], s *paging.States[*states]) *storage {
+	c := &storage{Table: t, states: s, b: b, layout: t.Layout()}
 	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
 	if b.transposes(&c.layout) {
@@ -88,7 +88,14 @@ func (c *storage) Fork(n, slots int) (backend.Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	y := c.b.storageOf(t)
+	var s *paging.States[*states]
+	if c.states != nil {
+		if s, err = c.states.Fork(t.Layout(), n); err != nil {
+			t.Close()
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+	}
+	y := c.b.storageOf(t, s)
 	for i := range y.written {
 		y.written[i] = min(c.written[i], (n+pageSlots-1)/pageSlots*pageSlots)
 	}

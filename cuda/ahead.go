@@ -9,10 +9,10 @@ import "windrow/backend"
 // fails is tried again, and reported, when it is needed. In a group, where some of this
 // may wait for another GPU, nothing is done.
 func (f *forward) lookAhead() {
-	if f.graph == nil || f.b.device.rank != nil {
+	if f.graph == nil || f.b.device.Grouped() {
 		return
 	}
-	f.spans = append(f.spans[:0], f.values.spans...)
+	f.spans = append(f.spans[:0], f.values.Spans...)
 	for i := range f.spans {
 		if f.readyAfter(&f.spans[i]) != nil {
 			return
@@ -27,8 +27,8 @@ func (f *forward) lookAhead() {
 // readyAfter moves a span behind its rows, and has its pages and angles.
 func (f *forward) readyAfter(s *backend.Span) error {
 	for _, a := range f.angles {
-		for _, p := range f.values.positions[s.First : s.First+s.Rows] {
-			if err := a.has(min(int(p)+s.Rows, a.positions-1)); err != nil {
+		for _, p := range f.values.Positions[s.First : s.First+s.Rows] {
+			if err := a.Has(min(int(p)+s.Rows, a.Positions()-1)); err != nil {
 				return err
 			}
 		}
@@ -51,17 +51,17 @@ func (f *forward) captureAhead(g geometry) {
 		return
 	}
 	if v, err := f.capture(y); err == nil {
-		v.graph.Upload(f.b.device.stream) // else the first launch does it
+		v.graph.Upload(f.b.device.Stream) // else the first launch does it
 	}
 }
 
 // fits reports whether there is room already for what grows with the context.
 func (f *forward) fits(y *plan) bool {
-	if y.shape.layout().size+y.host > f.b.step.size {
+	if y.shape.Bytes()+y.host > f.b.step.Size {
 		return false
 	}
 	for i := range y.actions {
-		if y.attendRoom(&y.actions[i]) > f.b.device.attendBytes {
+		if y.attendRoom(&y.actions[i]) > f.b.device.AttendHolds() {
 			return false
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cuda/emulator"
+	"windrow/cuda/launch"
 )
 
 // TestAhead takes steps over the borders of context buckets: each finds its graph
@@ -16,13 +18,13 @@ func TestAhead(t *testing.T) {
 	h := startHost(t, 1, rows)
 	b, c := h.y.b, h.v.Spans[0].Storage
 	h.run()
-	room, angles := b.device.attendBytes, h.f.angles[0]
+	room, angles := b.device.AttendHolds(), h.f.angles[0]
 	for base := 0; base < 150; base += 3 {
 		h.move(base, base+150) // over the border of a block of angles
-		if last := base + 150 + rows - 1; angles.blocks[last/blockPositions] == 0 {
+		if last := base + 150 + rows - 1; !angles.Made(last) {
 			t.Errorf("no angles of position %d", last)
 		}
-		if n := int(c.Bytes() / c.Layout().Keys().PageBytes() * pageSlots); n < base+rows {
+		if n := int(c.Bytes() / c.Layout().Keys().PageBytes() * launch.PageSlots); n < base+rows {
 			t.Errorf("base %d: %d slots", base, n)
 		}
 		if !h.step() {
@@ -30,17 +32,17 @@ func TestAhead(t *testing.T) {
 		}
 		h.run()
 	}
-	if n := len(b.graphs.list); b.device.attendBytes != room || n != 3 {
-		t.Errorf("room for attention %d and then %d bytes, %d graphs; want one of 1, 2 and 4 chunks of the context", room, b.device.attendBytes, n)
+	if n := len(b.graphs.list); b.device.AttendHolds() != room || n != 3 {
+		t.Errorf("room for attention %d and then %d bytes, %d graphs; want one of 1, 2 and 4 chunks of the context", room, b.device.AttendHolds(), n)
 	}
-	if angles.blocks[2] != 0 {
+	if angles.Made(2 * launch.BlockPositions) {
 		t.Error("angles that no position needs")
 	}
 }
 
 // Memory that is missing for what comes next is missed when it comes.
 func TestAheadWithoutMemory(t *testing.T) {
-	if onDevice {
+	if emulator.OnGPU {
 		t.Skip("takes all memory")
 	}
 	t.Setenv("WINDROW_EMULATED_MEMORY", fmt.Sprint(256<<20))
@@ -53,7 +55,7 @@ func TestAheadWithoutMemory(t *testing.T) {
 	defer bare.Close()
 	h.v.Spans[0].Storage = bare
 	h.run()
-	ctx := b.device.ctx
+	ctx := b.device.Context
 	ctx.Enter()
 	defer ctx.Leave()
 	clear(b.freePages)
@@ -75,7 +77,7 @@ func TestAheadWithoutMemory(t *testing.T) {
 		t.Errorf("a step into a page that cannot be: %v", err)
 	}
 	at := *base
-	h.move(0, blockPositions)
+	h.move(0, launch.BlockPositions)
 	if err := h.f.Start(t.Context(), h.v); err == nil || !strings.Contains(err.Error(), "angles of positions from 256 on: cuda: out of device memory") {
 		t.Errorf("a step to positions whose angles cannot be: %v", err)
 	}

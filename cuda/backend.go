@@ -11,6 +11,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
 // Options say which device to use, and how.
@@ -31,7 +32,7 @@ type Options struct {
 
 // Backend is one GPU as a backend.Backend.
 type Backend struct {
-	device   *device
+	device   *launch.Device
 	uploader *driver.Uploader
 	exact    bool
 	variant  bool // Options.BatchVariant
@@ -41,10 +42,10 @@ type Backend struct {
 	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
 	freePages map[int][]driver.Ptr
 	budget    backend.Budget
-	arena     arena
+	arena     launch.Arena
 	graphs    graphs
-	step      exchange // the step block
-	results   outbox   // row results
+	step      launch.Exchange // the step block
+	results   launch.Outbox   // row results
 	running   *forward
 	room      []byte    // for a row of logits on its way, and
 	logits    []float32 // for one that nobody keeps
@@ -57,15 +58,15 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	dev, err := newDevice(drv, o.Device)
+	dev, err := launch.NewDevice(drv, o.Device)
 	if err != nil {
 		return nil, err
 	}
 	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
-	dev.ctx.Enter()
-	defer dev.ctx.Leave()
-	if b.uploader, err = dev.ctx.NewUploader(); err != nil {
-		return nil, errors.Join(err, dev.close())
+	dev.Context.Enter()
+	defer dev.Context.Leave()
+	if b.uploader, err = dev.Context.NewUploader(); err != nil {
+		return nil, errors.Join(err, dev.Close())
 	}
 	return b, nil
 }
@@ -74,7 +75,7 @@ func New(o Options) (*Backend, error) {
 var ErrNoDriver = driver.ErrNoDriver
 
 // DeviceName is the GPU's name.
-func (b *Backend) DeviceName() string { return b.device.info.Name }
+func (b *Backend) DeviceName() string { return b.device.Info.Name }
 
 // Launches is how many nodes the last replayed graph has: kernels and copies
 // of one step.
@@ -95,7 +96,7 @@ const invariantRows = 32
 // products are the faster the larger they are, but activations take about
 // 200 KB a row of an 8B model.
 func (b *Backend) prefillRows() int {
-	if b.device.info.Memory >= 40<<30 {
+	if b.device.Info.Memory >= 40<<30 {
 		return 8192
 	}
 	return 2048
@@ -103,7 +104,7 @@ func (b *Backend) prefillRows() int {
 
 // Features describes the device.
 func (b *Backend) Features() backend.Features {
-	i := b.device.info
+	i := b.device.Info
 	f := backend.Features{
 		Description:        fmt.Sprintf("%s, compute capability %d.%d, driver %s", i.Name, i.Major, i.Minor, i.DriverVersion),
 		Kernels:            "cuda-bf16",
@@ -122,9 +123,9 @@ func (b *Backend) Features() backend.Features {
 
 // FreeMemory is how many bytes the device has free, and has in all.
 func (b *Backend) FreeMemory() (free, total uint64, err error) {
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
-	return b.device.ctx.MemInfo()
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
+	return b.device.Context.MemInfo()
 }
 
 func (b *Backend) progress(bytes int64) {
@@ -140,18 +141,18 @@ func (b *Backend) Close() error {
 	}
 	d := b.device
 	b.device = nil
-	d.ctx.Enter()
-	defer d.ctx.Leave()
-	err := errors.Join(b.uploader.Close(), d.stream.Synchronize())
+	d.Context.Enter()
+	defer d.Context.Leave()
+	err := errors.Join(b.uploader.Close(), d.Stream.Synchronize())
 	b.graphs.drop(nil)
 	for _, p := range b.owned {
-		d.ctx.Free(p)
+		d.Context.Free(p)
 	}
 	b.owned, b.freePages = nil, nil
-	b.arena.free(d.ctx)
-	b.step.free(d.ctx)
-	b.results.free()
-	return errors.Join(err, d.close())
+	b.arena.Free(d.Context)
+	b.step.Free(d.Context)
+	b.results.Free()
+	return errors.Join(err, d.Close())
 }
 
 var _ backend.Backend = (*Backend)(nil)

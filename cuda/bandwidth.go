@@ -7,10 +7,10 @@ import "time"
 // cannot be measured, for want of memory say.
 func (b *Backend) CopyBandwidth(d time.Duration) (rate float64) {
 	v := b.device
-	v.ctx.Enter()
-	defer v.ctx.Leave()
+	v.Context.Enter()
+	defer v.Context.Leave()
 	const copies = 8 // between waits
-	err := v.copying(func(enqueue func() error, bytes int) error {
+	err := copying(v, func(enqueue func() error, bytes int) error {
 		moved, start := 0, time.Time{}
 		for i := 0; i == 0 || time.Since(start) < d; i++ {
 			for range copies {
@@ -18,7 +18,7 @@ func (b *Backend) CopyBandwidth(d time.Duration) (rate float64) {
 					return err
 				}
 			}
-			if err := v.stream.Synchronize(); err != nil {
+			if err := v.Stream.Synchronize(); err != nil {
 				return err
 			}
 			if i == 0 { // the first round starts clocks and pages

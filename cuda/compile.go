@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cuda/launch"
 )
 
 // Compile looks up the weights of a program's operations. Graphs are made when
@@ -53,6 +54,14 @@ func (c *compiler) matrix(x backend.Matrix) *matrix {
 	return m
 }
 
+// weight is what a launch takes of a matrix.
+func (c *compiler) weight(x backend.Matrix) *launch.Weight {
+	if m := c.matrix(x); m != nil {
+		return &m.weight
+	}
+	return nil
+}
+
 // vector is nil where there is none.
 func (c *compiler) vector(x backend.Vector) *vector {
 	if x == nil {
@@ -66,8 +75,8 @@ func (c *compiler) vector(x backend.Vector) *vector {
 	return v
 }
 
-func (c *compiler) linear(w backend.Linear) linear {
-	return linear{w: c.matrix(w.Weight), bias: c.vector(w.Bias).data}
+func (c *compiler) linear(w backend.Linear) launch.Linear {
+	return launch.Linear{Weight: c.weight(w.Weight), Bias: c.vector(w.Bias).data}
 }
 
 // add translates an operation.
@@ -123,11 +132,11 @@ func (c *compiler) embed(y *op, table *matrix) {
 	if c.err != nil {
 		return
 	}
-	y.kind, y.w[0], y.n = opEmbed, linear{w: table}, 1
-	if table.dt.Quantized() {
+	y.kind, y.w[0], y.n = opEmbed, launch.Linear{Weight: &table.weight}, 1
+	if table.weight.DType.Quantized() {
 		y.kind, y.first = opEmbedHost, c.f.hostWidth
 		c.f.tables = append(c.f.tables, table)
-		c.f.hostWidth += table.in
+		c.f.hostWidth += table.weight.In
 	}
 }
 
@@ -149,7 +158,10 @@ func (c *compiler) rotate(y *op, h *backend.Heads) error {
 	if !ok || a.b != c.b {
 		return foreign("rotation")
 	}
-	if h.HeadDim > maxHeadDim {
+	if h.Gated {
+		return backend.NoGates(c.b.Name())
+	}
+	if h.HeadDim > launch.MaxHeadDim {
 		return &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("rotation of heads of %d", h.HeadDim)}
 	}
 	y.kind, y.angles = opRotate, a
@@ -166,8 +178,7 @@ func (c *compiler) tap(x backend.Buffer) {
 }
 
 func (c *compiler) head(y *op, o *backend.Op) {
-	m := c.matrix(o.Weights[0].Weight)
-	y.kind, y.w[0], y.n, y.norm[0] = opHead, linear{w: m}, 1, c.vector(o.Norm).data
+	y.kind, y.w[0], y.n, y.norm[0] = opHead, launch.Linear{Weight: c.weight(o.Weights[0].Weight)}, 1, c.vector(o.Norm).data
 }
 
 // end is the forward, whose last section has no Tap behind it.

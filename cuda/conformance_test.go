@@ -7,18 +7,15 @@ import (
 	"windrow/backend"
 	"windrow/conformance/backendtest"
 	"windrow/conformance/decodertest"
+	"windrow/cuda/emulator"
 )
 
 // goldenDir has the golden models.
 const goldenDir = "../model/testdata/golden"
 
-// onDevice tells whether the tests run on a GPU: the emulator takes minutes
-// for what a GPU does at once.
-var onDevice = os.Getenv("WINDROW_CUDA_DEVICE") != ""
-
 func openBackend(t testing.TB, exact bool) backend.Backend {
 	t.Helper()
-	b, err := New(Options{Exact: exact, Library: testLibrary(t)})
+	b, err := New(Options{Exact: exact, Library: emulator.Driver(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +30,7 @@ func TestConformance(t *testing.T) {
 		golden = ""
 	}
 	exact, rounded := []string{"qwen3-untied", "qwen3-yarn"}, []string{"qwen3-yarn"}
-	if onDevice || os.Getenv("WINDROW_SLOW") != "" {
+	if emulator.OnGPU || os.Getenv("WINDROW_SLOW") != "" {
 		exact, rounded = nil, nil
 	} else {
 		t.Log("left out: the larger golden models, minutes on the emulator: set WINDROW_SLOW=1")
@@ -48,7 +45,7 @@ func TestConformance(t *testing.T) {
 
 // traceProblems are those that run: all of them on a GPU or with WINDROW_SLOW.
 func traceProblems() []int {
-	if onDevice || os.Getenv("WINDROW_SLOW") != "" {
+	if emulator.OnGPU || os.Getenv("WINDROW_SLOW") != "" {
 		return nil
 	}
 	return decodertest.Quick[:1]
@@ -68,7 +65,7 @@ func TestTraces(t *testing.T) {
 	decodertest.RunVerified(t, b, traceProblems(), backend.KVF32)
 }
 
-// TestVerified holds verified against ar in the default arithmetic, where
+// TestVerified compares verified with ar in the default arithmetic, where
 // batch invariance has to make them equal.
 func TestVerified(t *testing.T) {
 	if testing.Short() {
@@ -79,13 +76,4 @@ func TestVerified(t *testing.T) {
 	for _, kv := range []backend.KVType{backend.KVBF16, backend.KVInt8} {
 		decodertest.RunVerified(t, b, traceProblems(), kv)
 	}
-}
-
-// testLibrary is the driver's library: the emulated one, or, on a GPU, the
-// machine's own.
-func testLibrary(t testing.TB) string {
-	if onDevice {
-		return ""
-	}
-	return emulatedLibrary(t)
 }

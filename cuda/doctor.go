@@ -10,6 +10,7 @@ import (
 	"windrow/backend/doctor"
 	"windrow/cuda/driver"
 	"windrow/cuda/kernels"
+	"windrow/cuda/launch"
 )
 
 // ErrNoDevice is what Doctor's and New's errors wrap where the driver shows no
@@ -39,6 +40,9 @@ func Doctor(library string, o doctor.Options) ([]doctor.Check, error) {
 
 func usable(i driver.DeviceInfo) bool { return i.Major >= 8 }
 
+// selfTests are those of the kernels.
+var selfTests = launch.SelfTests
+
 // examination is that of this machine's GPUs.
 type examination struct{ *doctor.Examination }
 
@@ -65,12 +69,12 @@ func (e *examination) run(drv *driver.Driver, devices []driver.DeviceInfo) {
 
 // group examines what several GPUs need to share a model.
 func (e *examination) group(drv *driver.Driver, devices []driver.DeviceInfo) {
-	lib, err := findNCCL()
+	lib, err := launch.FindNCCL()
 	if err != nil {
 		e.Fact("NCCL", fmt.Sprintf("none: %v", err))
 		return
 	}
-	e.Fact("NCCL", lib.versionText()+", "+lib.library.Path)
+	e.Fact("NCCL", lib.Text())
 	n := 0 // of GPUs that a group would take: the first ones
 	for n < len(devices) && usable(devices[n]) {
 		n++
@@ -96,7 +100,7 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 		if err != nil {
 			return err
 		}
-		free, total, err := d.ctx.MemInfo()
+		free, total, err := d.Context.MemInfo()
 		c.Detail = fmt.Sprintf("%.1f GiB free of %.1f GiB", float64(free)/(1<<30), float64(total)/(1<<30))
 		return err
 	})
@@ -110,23 +114,23 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 			files = append(files, file)
 		}
 	}
-	for _, t := range x.dev.translateFiles(files) {
-		e.Test("load "+t.file, func(c *doctor.Check) (err error) {
-			c.Detail, err = x.dev.adopt(t)
+	for _, t := range x.dev.TranslateFiles(files) {
+		e.Test("load "+t.File, func(c *doctor.Check) (err error) {
+			c.Detail, err = x.dev.Adopt(t)
 			return err
 		})
 	}
 	for _, t := range selfTests {
-		e.on(x, t.name, func(d *device, _ *doctor.Check) error { return t.run(d) })
+		e.on(x, t.Name, func(d *launch.Device, _ *doctor.Check) error { return t.Run(d) })
 	}
-	e.on(x, "device copy", (*device).measureCopy)
-	e.on(x, "upload, registered", func(d *device, c *doctor.Check) error { return d.measureUpload(c, false) })
-	e.on(x, "upload, staged", func(d *device, c *doctor.Check) error { return d.measureUpload(c, true) })
-	e.on(x, "download", (*device).measureDownload)
+	e.on(x, "device copy", measureCopy)
+	e.on(x, "upload, registered", func(d *launch.Device, c *doctor.Check) error { return measureUpload(d, c, false) })
+	e.on(x, "upload, staged", func(d *launch.Device, c *doctor.Check) error { return measureUpload(d, c, true) })
+	e.on(x, "download", measureDownload)
 }
 
 // on runs one check of a device.
-func (e *examination) on(x *patient, name string, run func(*device, *doctor.Check) error) {
+func (e *examination) on(x *patient, name string, run func(*launch.Device, *doctor.Check) error) {
 	if !e.Wanted(name) {
 		return
 	}
@@ -135,7 +139,7 @@ func (e *examination) on(x *patient, name string, run func(*device, *doctor.Chec
 		if err != nil {
 			return err
 		}
-		return errors.Join(run(d, c), d.take())
+		return errors.Join(run(d, c), d.Take())
 	})
 	if !ok {
 		x.close()
@@ -147,18 +151,18 @@ func (e *examination) on(x *patient, name string, run func(*device, *doctor.Chec
 type patient struct {
 	drv     *driver.Driver
 	ordinal int
-	dev     *device
+	dev     *launch.Device
 	blasErr error // why there is no cuBLASLt
 }
 
-func (x *patient) open() (*device, error) {
+func (x *patient) open() (*launch.Device, error) {
 	if x.dev == nil {
-		d, err := newDevice(x.drv, x.ordinal)
+		d, err := launch.NewDevice(x.drv, x.ordinal)
 		if err != nil {
 			return nil, err
 		}
-		d.ctx.Enter()
-		d.blas, x.blasErr = newBLAS(d.ctx)
+		d.Context.Enter()
+		x.blasErr = d.OpenBLAS()
 		x.dev = d
 	}
 	return x.dev, nil
@@ -167,17 +171,17 @@ func (x *patient) open() (*device, error) {
 func (x *patient) close() {
 	if d := x.dev; d != nil {
 		x.dev = nil
-		_ = d.close() // after a failed test nothing better is to be expected
-		d.ctx.Leave()
+		_ = d.Close() // after a failed test nothing better is to be expected
+		d.Context.Leave()
 	}
 }
 
-// blasText says what cuBLASLt there is. Its absence is no failure.
+// BLASText says what cuBLASLt there is. Its absence is no failure.
 func (x *patient) blasText() string {
-	switch b := x.dev.blas; {
-	case b != nil:
-		return b.versionText() + ", " + b.library.Path
-	case errors.Is(x.blasErr, errNoBLAS):
+	switch text := x.dev.BLASText(); {
+	case text != "":
+		return text
+	case errors.Is(x.blasErr, launch.ErrNoBLAS):
 		return "none: prefill uses the built-in kernels"
 	}
 	return fmt.Sprintf("unusable: %v", x.blasErr)

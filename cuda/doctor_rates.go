@@ -10,14 +10,15 @@ import (
 
 	"windrow/backend/doctor"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
 // ratesBytes bounds what the copies of a measurement move.
 const ratesBytes = 1 << 30
 
 // rateRoom is what a measurement moves: at most an eighth of the free memory.
-func (d *device) rateRoom() (int, error) {
-	free, _, err := d.ctx.MemInfo()
+func rateRoom(d *launch.Device) (int, error) {
+	free, _, err := d.Context.MemInfo()
 	if err != nil {
 		return 0, err
 	}
@@ -30,37 +31,37 @@ func (d *device) rateRoom() (int, error) {
 
 // copying calls run with what enqueues a copy within the device, and with the
 // bytes of one, read and written both counted.
-func (d *device) copying(run func(enqueue func() error, bytes int) error) error {
-	n, err := d.rateRoom()
+func copying(d *launch.Device, run func(enqueue func() error, bytes int) error) error {
+	n, err := rateRoom(d)
 	if err != nil {
 		return err
 	}
-	src, err := d.ctx.Alloc(n)
+	src, err := d.Context.Alloc(n)
 	if err != nil {
 		return err
 	}
-	defer d.ctx.Free(src)
-	dst, err := d.ctx.Alloc(n)
+	defer d.Context.Free(src)
+	dst, err := d.Context.Alloc(n)
 	if err != nil {
 		return err
 	}
-	defer d.ctx.Free(dst)
-	return run(func() error { return d.stream.Copy(dst, src, n) }, 2*n)
+	defer d.Context.Free(dst)
+	return run(func() error { return d.Stream.Copy(dst, src, n) }, 2*n)
 }
 
 // measureCopy is the rate of a copy within the device.
-func (d *device) measureCopy(c *doctor.Check) error {
-	return d.copying(func(enqueue func() error, bytes int) (err error) {
+func measureCopy(d *launch.Device, c *doctor.Check) error {
+	return copying(d, func(enqueue func() error, bytes int) (err error) {
 		c.Detail = fmt.Sprintf("read and written, %d MiB", bytes>>21)
-		c.Rate, err = bestRate(4, bytes, func() error { return errors.Join(enqueue(), d.stream.Synchronize()) })
+		c.Rate, err = bestRate(4, bytes, func() error { return errors.Join(enqueue(), d.Stream.Synchronize()) })
 		return err
 	})
 }
 
 // measureUpload is the rate at which a file that is in the page cache comes to
 // the device through an Uploader, each time through a mapping of its own.
-func (d *device) measureUpload(c *doctor.Check, staged bool) (err error) {
-	n, err := d.rateRoom()
+func measureUpload(d *launch.Device, c *doctor.Check, staged bool) (err error) {
+	n, err := rateRoom(d)
 	if err != nil {
 		return err
 	}
@@ -69,18 +70,18 @@ func (d *device) measureUpload(c *doctor.Check, staged bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	dst, err := d.ctx.Alloc(n)
+	dst, err := d.Context.Alloc(n)
 	if err != nil {
 		return err
 	}
-	defer d.ctx.Free(dst)
+	defer d.Context.Free(dst)
 	registered := false
 	c.Rate, err = bestRate(3, n, func() error {
 		data, err := mmap.Map(file, mmap.RDONLY, 0)
 		if err != nil {
 			return err
 		}
-		u, err := d.ctx.NewUploader()
+		u, err := d.Context.NewUploader()
 		if err != nil {
 			return errors.Join(err, data.Unmap())
 		}
@@ -115,24 +116,24 @@ func fileOf(n int) (*os.File, error) {
 }
 
 // measureDownload is the rate of a copy to pinned memory.
-func (d *device) measureDownload(c *doctor.Check) error {
-	n, err := d.rateRoom()
+func measureDownload(d *launch.Device, c *doctor.Check) error {
+	n, err := rateRoom(d)
 	if err != nil {
 		return err
 	}
 	n = min(n, 128<<20)
-	src, err := d.ctx.Alloc(n)
+	src, err := d.Context.Alloc(n)
 	if err != nil {
 		return err
 	}
-	defer d.ctx.Free(src)
-	dst, err := d.ctx.HostAlloc(n)
+	defer d.Context.Free(src)
+	dst, err := d.Context.HostAlloc(n)
 	if err != nil {
 		return err
 	}
 	defer dst.Close()
 	c.Detail = fmt.Sprintf("%d MiB to pinned memory", n>>20)
-	c.Rate, err = bestRate(4, n, func() error { return errors.Join(d.stream.CopyOut(dst, 0, src, n), d.stream.Synchronize()) })
+	c.Rate, err = bestRate(4, n, func() error { return errors.Join(d.Stream.CopyOut(dst, 0, src, n), d.Stream.Synchronize()) })
 	return err
 }
 

@@ -10,10 +10,11 @@ import (
 	"windrow/backend/doctor"
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
+	"windrow/cuda/launch"
 )
 
 // withSelfTests runs a test with self-tests of its own.
-func withSelfTests(t *testing.T, tests ...selfTest) {
+func withSelfTests(t *testing.T, tests ...launch.SelfTest) {
 	t.Helper()
 	kept := selfTests
 	selfTests = tests
@@ -23,20 +24,20 @@ func withSelfTests(t *testing.T, tests ...selfTest) {
 func TestDoctorFailures(t *testing.T) {
 	var left driver.Ptr
 	withSelfTests(t,
-		selfTest{"t panics", func(*device) error { panic("a panic") }},
-		selfTest{"t leaves an error", func(d *device) error {
-			d.err = errors.New("left behind")
+		launch.SelfTest{Name: "t panics", Run: func(*launch.Device) error { panic("a panic") }},
+		launch.SelfTest{Name: "t leaves an error", Run: func(d *launch.Device) error {
+			d.RowStats(0, 0, 1, 1, 0, 0, 0) // of no candidates
 			var err error
-			left, err = d.ctx.Alloc(100)
+			left, err = d.Context.Alloc(100)
 			return err
 		}},
-		selfTest{"t begins anew", func(d *device) error {
-			if d.err != nil || d.ctx.Allocated() != 0 || left == 0 {
+		launch.SelfTest{Name: "t begins anew", Run: func(d *launch.Device) error {
+			if d.Take() != nil || d.Context.Allocated() != 0 || left == 0 {
 				return errors.New("the device of a failed test")
 			}
 			return nil
 		}},
-		selfTest{"not asked for", func(*device) error { return errors.New("run") }},
+		launch.SelfTest{Name: "not asked for", Run: func(*launch.Device) error { return errors.New("run") }},
 	)
 	t.Setenv("WINDROW_EMULATED_CC", "8.0")
 	var reported []doctor.Check
@@ -58,7 +59,7 @@ func TestDoctorFailures(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
 	}
-	for i, words := range map[int]string{1: "compute capability 8.0", 2: "GiB free of", 4: "a panic", 5: "left behind", 7: "read and written"} {
+	for i, words := range map[int]string{1: "compute capability 8.0", 2: "GiB free of", 4: "a panic", 5: "0 candidates a row", 7: "read and written"} {
 		if i < len(checks) && !strings.Contains(checks[i].Detail, words) {
 			t.Errorf("%s: %q does not say %q", checks[i].Name, checks[i].Detail, words)
 		}
@@ -72,7 +73,7 @@ func TestDoctorFailures(t *testing.T) {
 func TestDoctorPatience(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
-	withSelfTests(t, selfTest{"endless", func(*device) error { <-end; return nil }}, selfTest{"behind", func(*device) error { return nil }})
+	withSelfTests(t, launch.SelfTest{Name: "endless", Run: func(*launch.Device) error { <-end; return nil }}, launch.SelfTest{Name: "behind", Run: func(*launch.Device) error { return nil }})
 	checks, err := Doctor(emulator.Library(t, false), doctor.Options{Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)

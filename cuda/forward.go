@@ -8,6 +8,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 	"windrow/quant"
 )
 
@@ -27,7 +28,7 @@ type forward struct {
 	closed    bool
 	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
 
-	values stepValues // of the forward that runs
+	values launch.StepValues // of the forward that runs
 	want   []backend.Wanted
 	host   []float32 // embedded rows that were decoded on the host
 	now    plan
@@ -58,8 +59,8 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 	if err := check(ctx, f.program, &v); err != nil {
 		return err
 	}
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
 	err := f.set(&v, v.Spans)
 	if err == nil && v.Tap != nil {
 		err = f.show(ctx, v.Tap)
@@ -99,7 +100,7 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 		}
 	}
 	y := &f.values
-	y.rows, y.tokens, y.positions, y.spans = len(v.Tokens), v.Tokens, v.Positions, spans
+	y.Rows, y.Tokens, y.Positions, y.Spans = len(v.Tokens), v.Tokens, v.Positions, spans
 	f.setWant(v.Want)
 	f.look(v.Tokens)
 	for i, s := range spans {
@@ -109,7 +110,7 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 	}
 	for _, a := range f.angles {
 		for _, p := range v.Positions {
-			if err := a.has(int(p)); err != nil {
+			if err := a.Has(int(p)); err != nil {
 				return err
 			}
 		}
@@ -121,7 +122,7 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 // forget lets go of the caller's slices, but for the wanted rows.
 func (f *forward) forget() {
 	y := &f.values
-	y.tokens, y.positions, y.spans = nil, nil, nil
+	y.Tokens, y.Positions, y.Spans = nil, nil, nil
 	clear(f.spans)
 }
 
@@ -132,8 +133,8 @@ func (f *forward) look(tokens []int32) {
 	to := f.host
 	for _, t := range f.tables {
 		for _, id := range tokens {
-			quant.Row(to[:t.in], &t.tensor, int(id))
-			to = to[t.in:]
+			quant.Row(to[:t.weight.In], &t.tensor, int(id))
+			to = to[t.weight.In:]
 		}
 	}
 }
@@ -144,26 +145,26 @@ func (f *forward) geometry(spans []backend.Span) geometry {
 	g := geometry{host: 4 * len(f.host)}
 	slots, longest := 1, 0
 	for _, s := range spans {
-		slots = max(slots, slotsOf(s))
+		slots = max(slots, launch.SlotsOf(s))
 		longest = max(longest, s.Rows)
 	}
 	if len(spans) == 0 {
-		longest = v.rows
+		longest = v.Rows
 	} else {
 		g.kv = spans[0].Storage.(*storage).keys
 	}
 	g.decode = longest <= invariantRows
-	g.chunks = powerOfTwo(ceil(slots, chunkSlots))
-	g.shape = stepShape{bucket: rowBucket(v.rows), spans: powerOfTwo(len(spans))}
-	g.shape.pages = max(8, g.shape.spans*g.chunks)
-	g.wide = g.decode && f.b.variant && v.rows > invariantRows
+	g.chunks = launch.PowerOfTwo(launch.Ceil(slots, launch.ChunkSlots))
+	g.shape = launch.StepShape{Bucket: launch.RowBucket(v.Rows), Spans: launch.PowerOfTwo(len(spans))}
+	g.shape.Pages = max(8, g.shape.Spans*g.chunks)
+	g.wide = g.decode && f.b.variant && v.Rows > invariantRows
 	if g.decode {
-		g.most = rowBucket(longest)
+		g.most = launch.RowBucket(longest)
 	} else {
 		g.most = (longest + 127) &^ 127
 	}
-	if n := len(v.want); n > 0 {
-		g.head, g.top = rowBucket(n), v.top
+	if n := len(v.Want); n > 0 {
+		g.head, g.top = launch.RowBucket(n), v.Top
 	}
 	return g
 }
@@ -205,8 +206,8 @@ func (f *forward) show(ctx context.Context, tap func(int, []float32)) error {
 // shown is what Tap i shows, once its section is over.
 func (f *forward) shown(i int) ([]float32, error) {
 	x := f.sections[i].shown
-	states := make([]float32, f.values.rows*f.widths[x])
-	return states, f.b.device.downloadFloats(states, f.now.buffers[x].f32)
+	states := make([]float32, f.values.Rows*f.widths[x])
+	return states, f.b.device.DownloadFloats(states, f.now.buffers[x].f32)
 }
 
 // Wait waits for the forward that Start began.
@@ -219,8 +220,8 @@ func (f *forward) Wait() ([]backend.Result, error) {
 		return nil, errClosed
 	}
 	b.running = nil
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
 	if err := f.wait(); err != nil {
 		return nil, err
 	}
@@ -234,11 +235,11 @@ func (f *forward) Close() {
 		return
 	}
 	f.closed = true
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
 	if b.running == f {
 		b.running = nil
-		b.device.stream.Synchronize() // its error has nobody left to see it
+		b.device.Stream.Synchronize() // its error has nobody left to see it
 	}
 	b.graphs.drop(f)
 }

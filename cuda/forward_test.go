@@ -9,11 +9,12 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/cuda/emulator"
 )
 
 func openCUDA(t testing.TB) *Backend {
 	t.Helper()
-	b, err := New(Options{Library: testLibrary(t)})
+	b, err := New(Options{Library: emulator.Driver(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func (h *host) step() bool {
 	}
 	found := f.find(f.rest(false))
 	if found {
-		f.values.write(b.step.host.Bytes(), f.now.shape, b.step.device)
+		f.values.Write(b.step.Host.Bytes(), f.now.shape, b.step.Device)
 	}
 	f.forget()
 	return found
@@ -223,8 +224,8 @@ func (s *script) forward(b *Backend) (out []float32) {
 
 // known reports whether there is a graph of a forward already.
 func (s *script) known(f *forward, v backend.Values) bool {
-	f.b.device.ctx.Enter()
-	defer f.b.device.ctx.Leave()
+	f.b.device.Context.Enter()
+	defer f.b.device.Context.Leave()
 	if err := f.set(&v, v.Spans); err != nil {
 		s.t.Fatal(err)
 	}

@@ -64,13 +64,13 @@ func (f *forward) capture(y *plan) (*variant, error) {
 	if err := b.warm(y, y.actions); err != nil {
 		return nil, err
 	}
-	s := b.device.stream
+	s := b.device.Stream
 	if err := s.BeginCapture(); err != nil {
 		return nil, err
 	}
 	b.emit(y, y.actions)
 	graph, err := s.EndCapture()
-	if failed := b.device.take(); failed != nil {
+	if failed := b.device.Take(); failed != nil {
 		if err == nil {
 			graph.Close()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
 // Group is several GPUs of one host as a backend.Backend: each has a part of the
@@ -17,8 +18,8 @@ import (
 type Group struct {
 	budget  backend.Budget
 	shards  []*Backend // each on its GPU
-	ranks   []*rank
-	nccl    *nccl
+	ranks   []*launch.Rank
+	nccl    *launch.NCCL
 	notify  func(int64)
 	work    []chan func() // of the threads of all shards but the first
 	ended   sync.WaitGroup
@@ -46,7 +47,7 @@ func NewGroup(o Options, devices int) (*Group, error) {
 	if len(list) < devices {
 		return nil, fmt.Errorf("%w for each part of %d: the driver shows %d", ErrNoDevice, devices, len(list))
 	}
-	lib, err := findNCCL()
+	lib, err := launch.FindNCCL()
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +66,9 @@ func NewGroup(o Options, devices int) (*Group, error) {
 	}
 	return g, nil
 }
+
+// ErrNoNCCL is what NewGroup's error wraps where the machine has no NCCL.
+var ErrNoNCCL = launch.ErrNoNCCL
 
 // maxGroup is more GPUs than a host has.
 const maxGroup = 64
@@ -89,30 +93,30 @@ func (g *Group) open() (err error) {
 	}
 	devices := make([]int, len(g.shards))
 	for i, b := range g.shards {
-		devices[i] = b.device.info.Ordinal
-		if b.device.info.Name != g.shards[0].device.info.Name {
-			return fmt.Errorf("cuda: GPU 0 is a %s, GPU %d a %s: want GPUs of one kind", g.shards[0].device.info.Name, i, b.device.info.Name)
+		devices[i] = b.device.Info.Ordinal
+		if b.device.Info.Name != g.shards[0].device.Info.Name {
+			return fmt.Errorf("cuda: GPU 0 is a %s, GPU %d a %s: want GPUs of one kind", g.shards[0].device.Info.Name, i, b.device.Info.Name)
 		}
 		// cuBLASLt loads kernels when it first needs them, which may wait for a GPU
 		// that waits for this one: prefill takes the built-in kernels.
-		b.device.prefill.tried, b.device.prefill.hopper = true, b.device.openHopper()
+		b.device.WithoutBLAS()
 	}
-	if g.ranks, err = g.nccl.connect(devices); err != nil {
-		return fmt.Errorf("cuda: NCCL %s: %w", g.nccl.versionText(), err)
+	if g.ranks, err = g.nccl.Connect(devices); err != nil {
+		return fmt.Errorf("cuda: NCCL %s: %w", g.nccl.VersionText(), err)
 	}
 	for i, b := range g.shards {
-		b.device.rank = g.ranks[i]
+		b.device.Join(g.ranks[i])
 	}
 	// The first exchanges are made before anything is captured.
 	_, err = g.tryExchange()
 	return err
 }
 
-// tryExchange tries what all GPUs exchange, and says how long one takes.
+// TryExchange tries what all GPUs exchange, and says how long one takes.
 func (g *Group) tryExchange() (took time.Duration, err error) {
 	all := make([]time.Duration, len(g.shards))
 	err = g.together(func(i int, b *Backend) (err error) {
-		all[i], err = b.device.tryExchange()
+		all[i], err = b.device.TryExchange()
 		return err
 	})
 	return slices.Max(all), err
@@ -166,10 +170,10 @@ func (g *Group) abort(err error) {
 		g.dead = err
 		for i, r := range g.ranks {
 			g.aborted.Go(func() {
-				c := g.shards[i].device.ctx
+				c := g.shards[i].device.Context
 				c.Enter()
 				defer c.Leave()
-				r.abort() // nothing is better than to go on
+				r.Abort() // nothing is better than to go on
 			})
 		}
 	})
@@ -181,7 +185,7 @@ func (g *Group) Name() string { return "cuda" }
 // Features describes the GPUs.
 func (g *Group) Features() backend.Features {
 	f := g.shards[0].Features()
-	f.Description = fmt.Sprintf("%d × %s, NCCL %s", len(g.shards), f.Description, g.nccl.versionText())
+	f.Description = fmt.Sprintf("%d × %s, NCCL %s", len(g.shards), f.Description, g.nccl.VersionText())
 	f.Devices = len(g.shards)
 	return f
 }
@@ -226,17 +230,17 @@ func (g *Group) Close() error {
 	if len(g.ranks) > 0 {
 		// NCCL waits for the graphs that hold exchanges.
 		for _, b := range g.shards {
-			b.device.ctx.Enter()
-			b.device.stream.Synchronize() // closing the stream tells
+			b.device.Context.Enter()
+			b.device.Stream.Synchronize() // closing the stream tells
 			b.graphs.drop(nil)
-			b.device.ctx.Leave()
+			b.device.Context.Leave()
 		}
 		g.aborted.Wait()
 		if g.dead == nil {
 			errs = append(errs, g.each(func(i int, b *Backend) error {
-				b.device.ctx.Enter()
-				defer b.device.ctx.Leave()
-				return g.ranks[i].close()
+				b.device.Context.Enter()
+				defer b.device.Context.Leave()
+				return g.ranks[i].Close()
 			}))
 		}
 		g.ranks = nil

@@ -9,6 +9,7 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 	"windrow/model"
 	"windrow/synthetic"
 )
@@ -29,77 +30,75 @@ func exchanges(t testing.TB, g *Group, rows, width, times int) {
 	t.Helper()
 	n := rows * width
 	dst, graphs := make([]driver.Ptr, len(g.shards)), make([]*driver.Graph, len(g.shards))
-	joined := func(d *device, i int) error {
+	joined := func(d *launch.Device, i int) error {
 		for range times {
-			d.joinPartials(dst[i], n, true)
+			d.JoinPartials(dst[i], n, true)
 		}
-		return d.take()
+		return d.Take()
 	}
-	step := func(f func(i int, d *device) error) {
+	step := func(f func(i int, d *launch.Device) error) {
 		t.Helper()
 		if err := g.together(func(i int, b *Backend) error {
-			b.device.ctx.Enter()
-			defer b.device.ctx.Leave()
+			b.device.Context.Enter()
+			defer b.device.Context.Leave()
 			return f(i, b.device)
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	step(func(i int, d *device) (err error) {
-		if _, err = d.preparePartials(n, true); err == nil {
-			dst[i], err = d.ctx.Alloc(4 * n)
+	step(func(i int, d *launch.Device) (err error) {
+		if _, err = d.PreparePartials(n, true); err == nil {
+			dst[i], err = d.Context.Alloc(4 * n)
 		}
-		d.dry = true
-		err = errors.Join(err, joined(d, i))
-		d.dry = false
-		return err
+		loaded := d.Rehearse(func() { err = errors.Join(err, joined(d, i)) })
+		return errors.Join(err, loaded)
 	})
-	step(func(i int, d *device) (err error) {
-		if err = d.stream.BeginCapture(); err == nil {
+	step(func(i int, d *launch.Device) (err error) {
+		if err = d.Stream.BeginCapture(); err == nil {
 			err = joined(d, i)
 			var ended error
-			graphs[i], ended = d.stream.EndCapture()
+			graphs[i], ended = d.Stream.EndCapture()
 			err = errors.Join(err, ended)
 		}
 		if err == nil {
-			err = graphs[i].Upload(d.stream)
+			err = graphs[i].Upload(d.Stream)
 		}
 		return err
 	})
-	measure := func(by string, rows int, queue func(i int, d *device) error) {
-		newMeter(t, g.shards[0].device).run("by", fmt.Sprintf("%s/rows=%d", by, rows), func(m meter) {
+	measure := func(by string, rows int, queue func(i int, d *launch.Device) error) {
+		newMeter(t, g.shards[0].device).Run("by", fmt.Sprintf("%s/rows=%d", by, rows), func(m meter) {
 			var took []time.Duration
-			for m.loop() {
-				m.check(g.together(func(i int, b *Backend) error {
-					b.device.ctx.Enter()
-					defer b.device.ctx.Leave()
+			for m.Loop() {
+				m.Check(g.together(func(i int, b *Backend) error {
+					b.device.Context.Enter()
+					defer b.device.Context.Leave()
 					start := time.Now()
-					err := errors.Join(queue(i, b.device), b.device.stream.Synchronize())
+					err := errors.Join(queue(i, b.device), b.device.Stream.Synchronize())
 					if i == 0 {
 						took = append(took, time.Since(start)/time.Duration(times))
 					}
 					return err
 				}))
 			}
-			m.report(median(took), "ns/op")
+			m.Report(median(took), "ns/op")
 		})
 	}
-	measure("gather", rows, func(i int, d *device) error { return graphs[i].Launch(d.stream) })
+	measure("gather", rows, func(i int, d *launch.Device) error { return graphs[i].Launch(d.Stream) })
 	big := 16 * n
-	step(func(i int, d *device) error {
-		_, err := d.preparePartials(big, false)
+	step(func(i int, d *launch.Device) error {
+		_, err := d.PreparePartials(big, false)
 		return err
 	})
-	measure("nccl", 16*rows, func(i int, d *device) error {
+	measure("nccl", 16*rows, func(i int, d *launch.Device) error {
 		for range times {
-			if err := d.rank.reduce(d.stream, d.partials.data, big); err != nil {
+			if err := d.ReducePartials(big); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	step(func(i int, d *device) error {
-		return errors.Join(graphs[i].Close(), d.ctx.Free(dst[i]))
+	step(func(i int, d *launch.Device) error {
+		return errors.Join(graphs[i].Close(), d.Context.Free(dst[i]))
 	})
 }
 

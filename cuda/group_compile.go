@@ -80,6 +80,9 @@ func (c *cutter) cut(o *backend.Op) error {
 	case backend.OpGatedProject:
 		c.gatedProject(o)
 	case backend.OpRotateStore:
+		if o.Heads.Gated {
+			return backend.NoGates(c.g.Name())
+		}
 		c.rotateStore(o)
 	case backend.OpAttend:
 		c.attend(o)
@@ -126,7 +129,7 @@ func (c *cutter) inParts(i int, b backend.Buffer, width int) backend.Buffer {
 // target is GPU i's buffer for the outputs of m.
 func (c *cutter) target(i int, b backend.Buffer, m *groupMatrix) backend.Buffer {
 	if m.split == backend.SplitOutputs {
-		return c.inParts(i, b, m.parts[i].out)
+		return c.inParts(i, b, m.parts[i].weight.Out)
 	}
 	c.buffers[b].split = false
 	return c.on(i, b)
@@ -280,7 +283,7 @@ func (c *cutter) gatedProject(o *backend.Op) {
 	}
 }
 
-// rotateStore norms and rotates the heads that each GPU has, and stores their keys
+// RotateStore norms and rotates the heads that each GPU has, and stores their keys
 // and values.
 func (c *cutter) rotateStore(o *backend.Op) {
 	q, k, v := o.Src[0], o.Src[1], o.Src[2]
@@ -362,7 +365,7 @@ func (c *cutter) head(o *backend.Op) {
 	for i, p := range c.parts {
 		p.Head(c.on(i, o.Src[0]), norm.parts[i], o.Eps, parts[i], backend.NoBars)
 		if y := p.HeadOp(); y != nil {
-			y.Bars = barsOn(o.Bars, m.out, first[i], parts[i].out)
+			y.Bars = barsOn(o.Bars, m.out, first[i], parts[i].weight.Out)
 		}
 	}
 }

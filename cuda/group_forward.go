@@ -82,9 +82,9 @@ func (f *groupForward) set(v *backend.Values) error {
 // oneByOne does a step of each GPU's forward.
 func (f *groupForward) oneByOne(step func(i int, p *forward) error) error {
 	for i, p := range f.parts {
-		p.b.device.ctx.Enter()
+		p.b.device.Context.Enter()
 		err := step(i, p)
-		p.b.device.ctx.Leave()
+		p.b.device.Context.Leave()
 		if err != nil {
 			return onGPU(i, err)
 		}
@@ -95,8 +95,8 @@ func (f *groupForward) oneByOne(step func(i int, p *forward) error) error {
 // onAll does a step of all GPUs' forwards at once.
 func (f *groupForward) onAll(step func(*forward) error) error {
 	return f.g.together(func(i int, b *Backend) error {
-		b.device.ctx.Enter()
-		defer b.device.ctx.Leave()
+		b.device.Context.Enter()
+		defer b.device.Context.Leave()
 		return step(f.parts[i])
 	})
 }
@@ -156,10 +156,10 @@ func (f *forward) makeReady(s section) error {
 		return err
 	}
 	if f.graph != nil {
-		if err := f.graph.Upload(f.b.device.stream); err != nil {
+		if err := f.graph.Upload(f.b.device.Stream); err != nil {
 			return err
 		}
-		return f.b.device.stream.Synchronize()
+		return f.b.device.Stream.Synchronize()
 	}
 	if s.whole() && f.warmed[f.now.geometry] {
 		return nil
@@ -191,15 +191,15 @@ func (f *groupForward) show(ctx context.Context, tap func(int, []float32)) error
 		if !cut {
 			parts = parts[:1]
 		}
-		rows, width := f.parts[0].values.rows, 0
+		rows, width := f.parts[0].values.Rows, 0
 		for _, p := range parts {
 			width += p.widths[p.sections[k].shown]
 		}
 		states, at := make([]float32, rows*width), 0
 		for i, p := range parts {
-			p.b.device.ctx.Enter()
+			p.b.device.Context.Enter()
 			part, err := p.shown(k)
-			p.b.device.ctx.Leave()
+			p.b.device.Context.Leave()
 			if err != nil {
 				return onGPU(i, err)
 			}

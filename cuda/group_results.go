@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cuda/launch"
 )
 
 // headParts are the GPUs' parts of a head, the ids that they begin at, and how many
@@ -46,25 +47,25 @@ func (f *groupForward) collect(results *[]backend.Result, rows []backend.Wanted)
 	if len(rows) == 0 {
 		return nil
 	}
-	bars, list := f.program.HeadOp().Bars, make([]statistics, f.heads)
+	bars, list := f.program.HeadOp().Bars, make([]launch.Statistics, f.heads)
 	for i := range rows {
 		w := &rows[i]
 		for j, p := range f.parts[:f.heads] {
-			s, err := readStats(p.b.results.host.Bytes(), i, p.values.top)
+			s, err := launch.ReadStats(p.b.results.Host.Bytes(), i, p.values.Top)
 			if err != nil {
 				return err
 			}
-			for k := range s.top {
-				s.top[k].ID += int32(f.first[j])
+			for k := range s.Top {
+				s.Top[k].ID += int32(f.first[j])
 			}
 			list[j] = s
 		}
-		r := joinStats(list, mostTop).result()
-		logits, err := f.rowLogits(w, i)
+		r := launch.JoinStats(list, launch.MostTop).Result()
+		logits, err := f.rowLogits(w, &r, i)
 		if err != nil {
 			return err
 		}
-		if err := w.Finish(&r, logits, bars, mostTop); err != nil {
+		if err := w.Finish(&r, logits, bars, launch.MostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)
@@ -73,16 +74,16 @@ func (f *groupForward) collect(results *[]backend.Result, rows []backend.Wanted)
 }
 
 // rowLogits is row i's logits of all GPUs, where they are needed.
-func (f *groupForward) rowLogits(w *backend.Wanted, i int) ([]float32, error) {
-	if !w.NeedsLogits(mostTop) {
+func (f *groupForward) rowLogits(w *backend.Wanted, r *backend.Result, i int) ([]float32, error) {
+	if !w.NeedsLogits(r, launch.MostTop) {
 		return nil, nil
 	}
 	logits := f.parts[0].b.logitsRoom(w, f.program.HeadOp().Weights[0].Weight.Out())
 	for j, p := range f.parts[:f.heads] {
-		m := p.head.w[0].w
-		p.b.device.ctx.Enter()
-		err := p.downloadLogits(logits[f.first[j]:f.first[j]+m.out], i)
-		p.b.device.ctx.Leave()
+		m := p.head.w[0].Weight
+		p.b.device.Context.Enter()
+		err := p.downloadLogits(logits[f.first[j]:f.first[j]+m.Out], i)
+		p.b.device.Context.Leave()
 		if err != nil {
 			return nil, onGPU(j, err)
 		}

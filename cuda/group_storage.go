@@ -35,6 +35,10 @@ func (c *groupStorage) Layout() backend.Layout { return c.layout }
 
 func (c *groupStorage) Reach(n, base int) int { return c.layout.Reach(n, base) }
 
+// Mark and Truncate do nothing: there are no states.
+func (c *groupStorage) Mark(int)     {}
+func (c *groupStorage) Truncate(int) {}
+
 // Bytes is what it takes on all GPUs by heads, or on each of them.
 func (c *groupStorage) Bytes() (n int64) {
 	for i, p := range c.parts {

@@ -17,6 +17,8 @@ import (
 	"windrow/conformance/backendtest"
 	"windrow/conformance/decodertest"
 	"windrow/cpu"
+	"windrow/cuda/emulator"
+	"windrow/cuda/launch"
 	"windrow/model"
 	"windrow/rope"
 	"windrow/synthetic"
@@ -29,10 +31,10 @@ const groupSize = 2
 // own, or the emulated one with as many devices and an NCCL, which is part of it.
 func groupLibrary(t testing.TB, devices int) string {
 	t.Helper()
-	library := testLibrary(t)
-	if !onDevice {
+	library := emulator.Driver(t)
+	if !emulator.OnGPU {
 		t.Setenv("WINDROW_EMULATED_DEVICES", fmt.Sprint(devices))
-		t.Setenv(ncclVariable, library)
+		t.Setenv(launch.NCCLVariable, library)
 	}
 	return library
 }
@@ -46,7 +48,7 @@ func openGroupOf(t testing.TB, exact bool, devices int) *Group {
 	t.Helper()
 	g, err := NewGroup(Options{Exact: exact, Library: groupLibrary(t, devices)}, devices)
 	if err != nil {
-		if onDevice && errors.Is(err, ErrNoDevice) {
+		if emulator.OnGPU && errors.Is(err, ErrNoDevice) {
 			t.Skip(err)
 		}
 		t.Fatal(err)
@@ -180,10 +182,10 @@ func TestGroupForward(t *testing.T) {
 	}
 }
 
-// TestGroupGolden holds a golden model on two GPUs against its tensors.
+// TestGroupGolden compares a golden model on two GPUs with its tensors.
 func TestGroupGolden(t *testing.T) {
 	files := []string{"qwen3-yarn/golden"}
-	if onDevice {
+	if emulator.OnGPU {
 		files = []string{"qwen3-untied/golden", "qwen3-yarn/golden", "tiny-gsm/golden", "tiny-gsm/prompt"}
 	}
 	g := openGroup(t, true)
@@ -214,7 +216,7 @@ func TestGroupGolden(t *testing.T) {
 
 // TestGroupConformance runs the suite on weights that are whole on every GPU.
 func TestGroupConformance(t *testing.T) {
-	if !onDevice && os.Getenv("WINDROW_SLOW") == "" {
+	if !emulator.OnGPU && os.Getenv("WINDROW_SLOW") == "" {
 		t.Skip("minutes on the emulator: set WINDROW_SLOW")
 	}
 	g := openGroup(t, false)
@@ -232,7 +234,7 @@ func TestGroupTraces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("minutes on the emulator: leave -short out")
 	}
-	if onDevice || os.Getenv("WINDROW_SLOW") != "" {
+	if emulator.OnGPU || os.Getenv("WINDROW_SLOW") != "" {
 		decodertest.Run(t, openGroup(t, true), traceProblems())
 	} else {
 		t.Log("left out: golden traces on two GPUs, minutes on the emulator: set WINDROW_SLOW=1")
@@ -242,7 +244,7 @@ func TestGroupTraces(t *testing.T) {
 
 // What is missing is told in one line.
 func TestGroupRefusals(t *testing.T) {
-	if onDevice {
+	if emulator.OnGPU {
 		t.Skip("what the emulator can leave out")
 	}
 	library := groupLibrary(t, 2)
@@ -259,15 +261,15 @@ func TestGroupRefusals(t *testing.T) {
 	refused("three of two", 3, ErrNoDevice, "the driver shows 2")
 	refused("one", 1, nil, "want 2 to")
 	t.Setenv("WINDROW_EMULATED_NCCL", "20806")
-	refused("an old NCCL", 2, ErrNoNCCL, "is version 2.8.6, want 2.9.6 or later")
+	refused("an old NCCL", 2, launch.ErrNoNCCL, "is version 2.8.6, want 2.9.6 or later")
 	t.Setenv("WINDROW_EMULATED_NCCL", "2708")
-	refused("an older NCCL", 2, ErrNoNCCL, "is version 2.7.8, want 2.9.6 or later")
-	t.Setenv(ncclVariable, "off")
-	refused("NCCL turned off", 2, ErrNoNCCL, "several GPUs need NCCL")
-	t.Setenv(ncclVariable, filepath.Join(t.TempDir(), "libnccl.so.2"))
-	refused("no NCCL", 2, ErrNoNCCL, "libnccl.so.2")
-	t.Setenv(ncclVariable, "libc.so.6")
-	refused("another library", 2, ErrNoNCCL, "no function nccl")
+	refused("an older NCCL", 2, launch.ErrNoNCCL, "is version 2.7.8, want 2.9.6 or later")
+	t.Setenv(launch.NCCLVariable, "off")
+	refused("NCCL turned off", 2, launch.ErrNoNCCL, "several GPUs need NCCL")
+	t.Setenv(launch.NCCLVariable, filepath.Join(t.TempDir(), "libnccl.so.2"))
+	refused("no NCCL", 2, launch.ErrNoNCCL, "libnccl.so.2")
+	t.Setenv(launch.NCCLVariable, "libc.so.6")
+	refused("another library", 2, launch.ErrNoNCCL, "no function nccl")
 }
 
 // Models that GPUs cannot share are refused before anything is uploaded.
@@ -293,13 +295,13 @@ func TestGroupShapes(t *testing.T) {
 // An error on one GPU ends the forward on all of them: too little memory leaves the
 // group of use, a failed exchange does not.
 func TestGroupErrors(t *testing.T) {
-	if onDevice {
+	if emulator.OnGPU {
 		t.Skip("errors that the emulator makes")
 	}
 	t.Setenv("WINDROW_EMULATED_MEMORY", fmt.Sprint(256<<20))
 	g := openGroup(t, false)
 	m, cache := load(t, g, synthetic.RandomSource(small(false), backend.BF16, 5))
-	full := g.shards[1].device.ctx
+	full := g.shards[1].device.Context
 	full.Enter()
 	defer full.Leave()
 	free, _, err := full.MemInfo()
@@ -346,12 +348,12 @@ func TestGroupAbort(t *testing.T) {
 			return failure
 		}
 		d := b.device
-		d.ctx.Enter()
-		defer d.ctx.Leave()
-		if err := d.rank.gather(d.stream, d.partials.data, triedFloats); err != nil {
+		d.Context.Enter()
+		defer d.Context.Leave()
+		if err := d.GatherPartials(launch.TriedFloats); err != nil {
 			return err
 		}
-		return d.stream.Synchronize()
+		return d.Stream.Synchronize()
 	})
 	if !errors.Is(err, failure) {
 		t.Errorf("error %v, want that of GPU 1", err)

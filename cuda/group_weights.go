@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/cuda/launch"
 	"windrow/quant"
 )
 
@@ -40,7 +41,7 @@ func cuts(outputs, n int) []int {
 	if outputs%n == 0 {
 		unit = outputs / n
 	}
-	units := ceil(outputs, unit)
+	units := launch.Ceil(outputs, unit)
 	if units < n {
 		return nil
 	}

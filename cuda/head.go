@@ -5,25 +5,21 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
-const (
-	// headRows bounds the rows that go through the head at once: 128 rows of
-	// 152 k logits are 78 MB.
-	headRows = 128
-	// mostTop is how many candidates a row the device finds; where more are
-	// wanted the host takes them from the logits.
-	mostTop = 64
-)
+// headRows bounds the rows that go through the head at once: 128 rows of
+// 152 k logits are 78 MB.
+const headRows = 128
 
 func scratchOfHead(y *plan, o *op) [3]int {
-	w := o.w[0].w
-	partials, _ := statsBytes(w.out, y.head, y.top)
+	w := o.w[0].Weight
+	partials, _ := launch.StatsBytes(w.Out, y.head, y.top)
 	size := 4
-	if w.fast() {
+	if w.Fast() {
 		size = 2
 	}
-	return [3]int{size * y.head * w.in, 4 * y.head * w.out, partials}
+	return [3]int{size * y.head * w.In, 4 * y.head * w.Out, partials}
 }
 
 // lastHead is the head that a plan ends with, if its geometry has one.
@@ -39,10 +35,10 @@ func (y *plan) lastHead() *action {
 func (a *action) logits() driver.Ptr { return a.scratch[1] }
 
 func prepareHead(f *forward, y *plan, a *action) (moved bool, err error) {
-	_, out := statsBytes(a.w[0].w.out, y.head, y.top)
-	if moved, err = f.b.results.grow(f.b.device.ctx, out); err == nil && y.wideHead() && a.w[0].w.fast() {
+	_, out := launch.StatsBytes(a.w[0].Weight.Out, y.head, y.top)
+	if moved, err = f.b.results.Grow(f.b.device.Context, out); err == nil && y.wideHead() && a.w[0].Weight.Fast() {
 		var also bool
-		also, err = f.b.device.prepareGEMM(a.w[:], y.head)
+		also, err = f.b.device.PrepareGEMM(a.w[:], y.head)
 		moved = moved || also
 	}
 	return moved, err
@@ -56,37 +52,37 @@ func (g *geometry) wideHead() bool { return g.wide && g.head > invariantRows }
 func (b *Backend) emitHead(y *plan, a *action) {
 	d, w, src := b.device, a.w[0], a.from[0]
 	switch {
-	case w.w.fast() && y.shape.bucket == 1 && d.takesNorm(a.w[:1]): // the only row is the wanted one
-		d.projectNormed([]target{{f32: a.logits()}}, inputs{src.f32, a.norm[0], a.eps}, a.w[:1], false)
-	case w.w.fast():
-		d.rmsNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
-		logits := []target{{f32: a.logits()}}
+	case w.Weight.Fast() && y.shape.Bucket == 1 && d.TakesNorm(a.w[:1]): // the only row is the wanted one
+		d.ProjectNormed([]launch.Target{{F32: a.logits()}}, launch.Inputs{X: src.f32, Norm: a.norm[0], Eps: a.eps}, a.w[:1], false)
+	case w.Weight.Fast():
+		d.RMSNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.Device)
+		logits := []launch.Target{{F32: a.logits()}}
 		if y.wideHead() {
-			d.prefillProject(logits, a.scratch[0], a.w[:1], y.head)
+			d.PrefillProject(logits, a.scratch[0], a.w[:1], y.head)
 		} else {
-			d.project(logits, a.scratch[0], a.w[:1], y.head)
+			d.Project(logits, a.scratch[0], a.w[:1], y.head)
 		}
 	default:
-		d.rmsNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.device)
-		d.simtProject(a.logits(), a.scratch[0], w.w, 0, false, y.head)
+		d.RMSNormWanted(a.scratch[0], 0, src.f32, a.norm[0], src.width, y.head, a.eps, b.step.Device)
+		d.SIMTProject(a.logits(), a.scratch[0], w.Weight, 0, false, y.head)
 	}
-	d.rowStats(b.results.host.Address(), a.logits(), w.w.out, y.head, y.top, b.step.device, a.scratch[2])
+	d.RowStats(b.results.Host.Address(), a.logits(), w.Weight.Out, y.head, y.top, b.step.Device, a.scratch[2])
 }
 
 // setWant takes the wanted rows, the first of which go through the head at once. The
 // device finds as many candidates for each of them as any row wants.
 func (f *forward) setWant(want []backend.Wanted) {
 	v := &f.values
-	f.want, v.want, v.top = want, v.want[:0], 1
+	f.want, v.Want, v.Top = want, v.Want[:0], 1
 	if len(want) == 0 {
 		return
 	}
 	head := f.program.HeadOp()
 	vocabulary := head.Weights[0].Weight.Out()
 	for i := range want {
-		v.top = max(v.top, min(want[i].TopK, mostTop, vocabulary))
+		v.Top = max(v.Top, want[i].Candidates(min(launch.MostTop, vocabulary)))
 	}
-	v.limit, v.except = int32(head.Bars.Ids(vocabulary)), head.Bars.Except
+	v.Limit, v.Except = int32(head.Bars.Ids(vocabulary)), head.Bars.Except
 	f.wantRows(f.firstRows())
 }
 
@@ -94,9 +90,9 @@ func (f *forward) setWant(want []backend.Wanted) {
 func (f *forward) firstRows() []backend.Wanted { return f.want[:min(len(f.want), headRows)] }
 
 func (f *forward) wantRows(rows []backend.Wanted) {
-	f.values.want = f.values.want[:0]
+	f.values.Want = f.values.Want[:0]
 	for i := range rows {
-		f.values.want = append(f.values.want, rows[i].Row)
+		f.values.Want = append(f.values.Want, rows[i].Row)
 	}
 }
 
@@ -127,14 +123,14 @@ func (f *forward) results() ([]backend.Result, error) {
 func (f *forward) again(rows []backend.Wanted) error {
 	b, y := f.b, &f.now
 	f.wantRows(rows)
-	y.head = rowBucket(len(rows))
+	y.head = launch.RowBucket(len(rows))
 	y.actions = append(y.actions[:0], *f.head)
 	if err := f.prepare(y); err != nil {
 		return err
 	}
-	f.values.writeWanted(b.step.host.Bytes(), y.shape.layout())
+	f.values.WriteWanted(b.step.Host.Bytes(), y.shape)
 	b.emit(y, y.actions)
-	return b.device.take()
+	return b.device.Take()
 }
 
 // collect appends the results that a launch has brought.
@@ -145,19 +141,19 @@ func (f *forward) collect(results *[]backend.Result, rows []backend.Wanted) erro
 	bars := f.program.HeadOp().Bars
 	for i := range rows {
 		w := &rows[i]
-		stats, err := readStats(f.b.results.host.Bytes(), i, f.values.top)
+		stats, err := launch.ReadStats(f.b.results.Host.Bytes(), i, f.values.Top)
 		if err != nil {
 			return err
 		}
-		r := stats.result()
+		r := stats.Result()
 		var logits []float32
-		if w.NeedsLogits(mostTop) {
-			logits = f.b.logitsRoom(w, f.head.w[0].w.out)
+		if w.NeedsLogits(&r, launch.MostTop) {
+			logits = f.b.logitsRoom(w, f.head.w[0].Weight.Out)
 			if err := f.downloadLogits(logits, i); err != nil {
 				return err
 			}
 		}
-		if err := w.Finish(&r, logits, bars, mostTop); err != nil {
+		if err := w.Finish(&r, logits, bars, launch.MostTop); err != nil {
 			return err
 		}
 		*results = append(*results, r)
@@ -178,5 +174,5 @@ func (b *Backend) logitsRoom(w *backend.Wanted, vocabulary int) []float32 {
 func (f *forward) downloadLogits(out []float32, i int) error {
 	b, n := f.b, 4*len(out)
 	b.room = slices.Grow(b.room[:0], n)[:n]
-	return b.device.downloadBy(b.room, out, f.head.logits()+driver.Ptr(i*n))
+	return b.device.DownloadBy(b.room, out, f.head.logits()+driver.Ptr(i*n))
 }

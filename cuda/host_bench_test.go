@@ -81,27 +81,27 @@ func hostSteps(t testing.TB, src checkpoint.Source, rowCounts []int, steps int) 
 		t.Fatal(err)
 	}
 	for _, rows := range rowCounts {
-		newMeter(t, b.device).run("rows", fmt.Sprint(rows), func(m meter) {
+		newMeter(t, b.device).Run("rows", fmt.Sprint(rows), func(m meter) {
 			first := hostTimes{t: m, m: loaded, c: c}
 			if first.run(rows, 1); b.graphs.last == nil {
 				m.Fatal("a step made no graph")
 			}
-			m.run("of", "step", func(m meter) {
+			m.Run("of", "step", func(m meter) {
 				h := hostTimes{t: m, m: loaded, c: c}
-				for m.loop() {
+				for m.Loop() {
 					h.run(rows, steps)
 				}
-				m.report(float64(slices.Max(h.whole)), "longest-ns")
-				m.report(median(h.whole), "ns/op")
-				m.report(median(h.between), "between-ns")
-				m.report(median(h.start), "start-ns")
-				m.report(median(h.wait), "wait-ns")
+				m.Report(float64(slices.Max(h.whole)), "longest-ns")
+				m.Report(median(h.whole), "ns/op")
+				m.Report(median(h.between), "between-ns")
+				m.Report(median(h.start), "start-ns")
+				m.Report(median(h.wait), "wait-ns")
 			})
-			m.run("of", "graph", func(m meter) {
-				m.replay(b.graphs.last, 10, 10)
-				m.report(float64(b.graphs.last.Nodes()), "nodes")
+			m.Run("of", "graph", func(m meter) {
+				m.Replay(b.graphs.last, 10, 10)
+				m.Report(float64(b.graphs.last.Nodes()), "nodes")
 			})
-			m.run("of", "launch", func(m meter) { launchTimes(m, b.graphs.last) })
+			m.Run("of", "launch", func(m meter) { launchTimes(m, b.graphs.last) })
 		})
 	}
 }
@@ -110,15 +110,15 @@ func hostSteps(t testing.TB, src checkpoint.Source, rowCounts []int, steps int) 
 // and the call, "call-ns".
 func launchTimes(m meter, g *driver.Graph) {
 	var call, end []time.Duration
-	for m.loop() {
+	for m.Loop() {
 		start := time.Now()
-		m.check(g.Launch(m.d.stream))
+		m.Check(g.Launch(m.D.Stream))
 		call = append(call, time.Since(start))
-		m.check(m.d.stream.Synchronize())
+		m.Check(m.D.Stream.Synchronize())
 		end = append(end, time.Since(start))
 	}
-	m.report(median(call), "call-ns")
-	m.report(median(end), "ns/op")
+	m.Report(median(call), "call-ns")
+	m.Report(median(end), "ns/op")
 }
 
 // median is that of times in nanoseconds.

@@ -3,8 +3,6 @@ package cuda
 import (
 	"encoding/binary"
 	"math"
-
-	"windrow/cuda/driver"
 )
 
 // begin launches a section.
@@ -17,7 +15,7 @@ func (f *forward) begin(s section) error {
 	}
 	err := f.launch()
 	if err != nil {
-		f.b.device.stream.Synchronize() // what was queued reads the step block
+		f.b.device.Stream.Synchronize() // what was queued reads the step block
 	}
 	return err
 }
@@ -83,29 +81,29 @@ func (f *forward) launch() error {
 	if f.graph == nil && len(y.actions) == 0 {
 		return nil
 	}
-	block := b.step.host.Bytes()
-	f.values.write(block, y.shape, b.step.device)
-	at := y.shape.layout().size
+	block := b.step.Host.Bytes()
+	f.values.Write(block, y.shape, b.step.Device)
+	at := y.shape.Bytes()
 	for i, x := range f.host {
 		binary.LittleEndian.PutUint32(block[at+4*i:], math.Float32bits(x))
 	}
 	if f.graph != nil {
 		b.graphs.last = f.graph
-		return f.graph.Launch(b.device.stream)
+		return f.graph.Launch(b.device.Stream)
 	}
 	b.emit(y, y.actions)
-	return b.device.take()
+	return b.device.Take()
 }
 
 // wait waits for what launch has enqueued. The driver spins: to block costs 40 µs a
 // step, and to spin on a word that the device writes gains nothing.
-func (f *forward) wait() error { return f.b.device.stream.Synchronize() }
+func (f *forward) wait() error { return f.b.device.Stream.Synchronize() }
 
 // prepare makes room for what the launches use besides the arena: it may
 // allocate, which a capture may not.
 func (f *forward) prepare(y *plan) error {
 	b := f.b
-	moved, err := b.step.grow(b.device.ctx, y.shape.layout().size+y.host)
+	moved, err := b.step.Grow(b.device.Context, y.shape.Bytes()+y.host)
 	for i := range y.actions {
 		if prepare := operations[y.actions[i].kind].prepare; prepare != nil && err == nil {
 			var also bool
@@ -117,20 +115,4 @@ func (f *forward) prepare(y *plan) error {
 		b.graphs.drop(nil)
 	}
 	return err
-}
-
-// downloadFloats copies floats from the device, once its work is done.
-func (d *device) downloadFloats(out []float32, from driver.Ptr) error {
-	return d.downloadBy(make([]byte, 4*len(out)), out, from)
-}
-
-// downloadBy is downloadFloats by way of room of 4 bytes each.
-func (d *device) downloadBy(room []byte, out []float32, from driver.Ptr) error {
-	if err := d.ctx.Download(room, from); err != nil {
-		return err
-	}
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(room[4*i:]))
-	}
-	return nil
 }

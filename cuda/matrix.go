@@ -5,55 +5,28 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 	"windrow/quant"
 )
 
-// matrix is a weight [out, in] on the device: as stored, or packed for the
-// tensor cores, never both.
+// matrix is a weight [out, in] of a backend.
 type matrix struct {
-	b               *Backend
-	label           string
-	dt              backend.DType
-	out, in, group  int
-	raw             driver.Ptr // rows as the checkpoint has them; 0 where packed
-	scales, biases  driver.Ptr // of affine types
-	packed          *packedMatrix
-	tensor          backend.Tensor // on the host, as stored: quantised embeddings are decoded there
-	tensorCoreShape bool           // bf16 rows that the tensor-core kernels take
-	partial         bool           // has part of the inputs: other GPUs' sums are to be added
+	b      *Backend
+	weight launch.Weight
+	tensor backend.Tensor // on the host, as stored: quantised embeddings are decoded there
 }
 
-func (m *matrix) Out() int { return m.out }
-func (m *matrix) In() int  { return m.in }
-
-// fast tells whether projections by m run on tensor cores.
-func (m *matrix) fast() bool { return m.packed != nil || m.tensorCoreShape }
+func (m *matrix) Out() int { return m.weight.Out }
+func (m *matrix) In() int  { return m.weight.In }
 
 // view is n outputs of a weight, from first on, in its memory; false where they
 // do not lie apart from others.
 func (m *matrix) view(first, n int) (*matrix, bool) {
-	y := *m
-	y.out = n
-	if m.tensorCoreShape && n%8 != 0 {
+	w, ok := m.weight.View(first, n)
+	if !ok {
 		return nil, false
 	}
-	if p := m.packed; p != nil {
-		if first%16 != 0 || n%8 != 0 {
-			return nil, false
-		}
-		cut := *p
-		cut.out = n
-		cut.data += driver.Ptr(first / 16 * ceil(p.in, p.inputs) * p.granule)
-		cut.bytes = cut.granules() * cut.granule
-		y.packed = &cut
-		return &y, true
-	}
-	y.raw += driver.Ptr(first * m.dt.RowBytes(m.in))
-	if m.dt.Affine() {
-		at := driver.Ptr(first * m.in / m.group * 2)
-		y.scales, y.biases = m.scales+at, m.biases+at
-	}
-	return &y, true
+	return &matrix{b: m.b, weight: w, tensor: m.tensor}, true
 }
 
 // vector is a weight [n] in f32 on the device.
@@ -76,41 +49,42 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	}
 	stored := t
 	t = quant.Convert(t, b.exact)
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
-	m := &matrix{b: b, partial: t.Split == backend.SplitInputs && b.device.rank != nil, label: t.Name, dt: t.DType, out: t.Shape[0], in: t.Shape[1], group: t.Group}
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
+	m := &matrix{b: b, weight: launch.Weight{Partial: t.Split == backend.SplitInputs && b.device.Grouped(), DType: t.DType, Out: t.Shape[0], In: t.Shape[1], Group: t.Group}}
+	w := &m.weight
 	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
 		m.tensor = stored
 	}
 	mark := len(b.owned)
 	var err error
-	if m.raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {
-		if m.scales, err = b.upload(t.Scales); err == nil {
-			m.biases, err = b.upload(t.Biases)
+	if w.Raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {
+		if w.Scales, err = b.upload(t.Scales); err == nil {
+			w.Biases, err = b.upload(t.Biases)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	// The tensor-core kernels of prefill take outputs by eight.
-	if !b.exact && packable(t) && m.out%8 == 0 {
+	if !b.exact && launch.Packable(t) && w.Out%8 == 0 {
 		if !t.DType.Quantized() {
-			m.tensorCoreShape = true
+			w.TensorCoreShape = true
 		} else {
 			if err := b.uploader.Flush(); err != nil {
 				return nil, err
 			}
-			if m.packed, err = b.device.pack(t, m.raw, m.scales, m.biases); err != nil {
+			if w.Packed, err = b.device.Pack(t, w.Raw, w.Scales, w.Biases); err != nil {
 				return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 			}
-			if err := b.device.stream.Synchronize(); err != nil {
+			if err := b.device.Stream.Synchronize(); err != nil {
 				return nil, err
 			}
 			for _, p := range b.owned[mark:] {
-				b.device.ctx.Free(p)
+				b.device.Context.Free(p)
 			}
 			b.owned = b.owned[:mark]
-			m.raw, m.scales, m.biases = 0, 0, 0
+			w.Raw, w.Scales, w.Biases = 0, 0, 0
 		}
 	}
 	b.progress(int64(t.Bytes()))
@@ -120,7 +94,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 // upload copies bytes to new device memory, which the backend owns. The copy
 // may still be under way when it returns.
 func (b *Backend) upload(data []byte) (driver.Ptr, error) {
-	p, err := b.device.ctx.Alloc(len(data))
+	p, err := b.device.Context.Alloc(len(data))
 	if err != nil {
 		return 0, err
 	}
@@ -137,14 +111,14 @@ func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
 	n := len(x)
 	data := make([]byte, 4*n)
 	quant.Blocks(data, backend.F32, x)
-	b.device.ctx.Enter()
-	defer b.device.ctx.Leave()
-	p, err := b.device.ctx.Alloc(len(data))
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
+	p, err := b.device.Context.Alloc(len(data))
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	b.owned = append(b.owned, p)
-	if err := b.device.ctx.Upload(p, data); err != nil {
+	if err := b.device.Context.Upload(p, data); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	b.progress(int64(t.Bytes()))

@@ -3,6 +3,7 @@ package cuda
 import (
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
 type opKind uint8
@@ -26,7 +27,7 @@ type op struct {
 	layer      int
 	eps, scale float32
 	dst, src   []backend.Buffer
-	w          [3]linear
+	w          [3]launch.Linear
 	n          int // how many of w are in use
 	norm       [2]driver.Ptr
 	kvHeads    int
@@ -83,7 +84,7 @@ func asWanted(_ *plan, _ *op, wanted form) form { return wanted }
 // emit enqueues actions: the step block, and one or a few kernels an action. A head
 // writes the row results to the host.
 func (b *Backend) emit(y *plan, actions []action) {
-	b.device.copyIn(b.step.device, b.step.host, y.shape.layout().size+y.host)
+	b.device.CopyIn(b.step.Device, b.step.Host, y.shape.Bytes()+y.host)
 	for i := range actions {
 		operations[actions[i].kind].emit(b, y, &actions[i])
 	}
@@ -92,33 +93,30 @@ func (b *Backend) emit(y *plan, actions []action) {
 // warm loads the modules of actions' kernels: nothing may be loaded while a capture
 // is under way.
 func (b *Backend) warm(y *plan, actions []action) error {
-	b.device.dry = true
-	b.emit(y, actions)
-	b.device.dry = false
-	return b.device.take()
+	return b.device.Rehearse(func() { b.emit(y, actions) })
 }
 
 func (b *Backend) emitEmbed(y *plan, a *action) {
-	w := a.w[0].w
-	b.device.embed(a.to[0].f32, w.raw, w.dt, a.to[0].width, b.step.device, y.shape.bucket)
+	w := a.w[0].Weight
+	b.device.Embed(a.to[0].f32, w.Raw, w.DType, a.to[0].width, b.step.Device, y.shape.Bucket)
 }
 
 // emitEmbedHost takes the rows from behind the step block.
 func (b *Backend) emitEmbedHost(y *plan, a *action) {
 	rows := y.host / (4 * y.f.hostWidth)
-	from := b.step.device + driver.Ptr(y.shape.layout().size+4*rows*a.first)
-	b.device.copy(a.to[0].f32, from, 4*rows*a.to[0].width)
+	from := b.step.Device + driver.Ptr(y.shape.Bytes()+4*rows*a.first)
+	b.device.Copy(a.to[0].f32, from, 4*rows*a.to[0].width)
 }
 
 func (b *Backend) emitRMSNorm(y *plan, a *action) {
-	b.device.rmsNorm(a.to[0].f32, a.to[0].bf16, a.from[0].f32, a.norm[0], a.from[0].width, y.shape.bucket, a.eps)
+	b.device.RMSNorm(a.to[0].f32, a.to[0].bf16, a.from[0].f32, a.norm[0], a.from[0].width, y.shape.Bucket, a.eps)
 }
 
 func (b *Backend) emitConvert(y *plan, a *action) {
-	to, from, n := a.to[0], a.from[0], y.shape.bucket*a.from[0].width
+	to, from, n := a.to[0], a.from[0], y.shape.Bucket*a.from[0].width
 	if to.bf16 != 0 {
-		b.device.toBF16(to.bf16, from.f32, n)
+		b.device.ToBF16(to.bf16, from.f32, n)
 	} else {
-		b.device.toF32(to.f32, from.bf16, n)
+		b.device.ToF32(to.f32, from.bf16, n)
 	}
 }

@@ -1,20 +1,23 @@
 package cuda
 
-import "windrow/cuda/driver"
+import (
+	"windrow/cuda/driver"
+	"windrow/cuda/launch"
+)
 
 // sameFormat reports whether two weights run in one launch.
-func sameFormat(a, b *matrix) bool {
-	return a.fast() == b.fast() && a.dt == b.dt && a.group == b.group
+func sameFormat(a, b *launch.Weight) bool {
+	return a.Fast() == b.Fast() && a.DType == b.DType && a.Group == b.Group
 }
 
 // gatedTogether reports whether gate and up run in one launch with the activation.
-func gatedTogether(gate, up linear) bool {
-	return sameFormat(gate.w, up.w) && gate.w.fast()
+func gatedTogether(gate, up launch.Linear) bool {
+	return sameFormat(gate.Weight, up.Weight) && gate.Weight.Fast()
 }
 
 func readsOfWeights(_ *plan, o *op) (f form) {
 	for _, w := range o.w[:o.n] {
-		if w.w.fast() {
+		if w.Weight.Fast() {
 			f |= asBF16
 		} else {
 			f |= asF32
@@ -35,7 +38,7 @@ func scratchOfGated(y *plan, o *op) [3]int {
 	if gatedTogether(o.w[0], o.w[1]) {
 		return [3]int{}
 	}
-	n := 4 * y.shape.bucket * y.f.widths[o.dst[0]]
+	n := 4 * y.shape.Bucket * y.f.widths[o.dst[0]]
 	return [3]int{n, n}
 }
 
@@ -43,49 +46,51 @@ func prepareProject(f *forward, y *plan, a *action) (moved bool, err error) {
 	if a.from[0].bf16 == 0 || y.decode && !y.wide {
 		return false, nil
 	}
-	return f.b.device.prepareGEMM(a.w[:], y.shape.bucket)
+	return f.b.device.PrepareGEMM(a.w[:], y.shape.Bucket)
 }
 
 func prepareProjectAdd(f *forward, y *plan, a *action) (moved bool, err error) {
 	moved, err = prepareProject(f, y, a)
-	if err == nil && a.w[0].w.partial {
+	if err == nil && a.w[0].Weight.Partial {
 		var also bool
-		also, err = f.b.device.preparePartials(y.shape.bucket*a.to[0].width, y.decode)
+		also, err = f.b.device.PreparePartials(y.shape.Bucket*a.to[0].width, y.decode)
 		moved = moved || also
 	}
 	return moved, err
 }
 
 // target is where an operand's rows go.
-func (o operand) target(add bool) target { return target{o.f32, o.bf16, add} }
+func (o operand) target(add bool) launch.Target {
+	return launch.Target{F32: o.f32, BF16: o.bf16, Add: add}
+}
 
 // project enqueues up to three weights of one format. norm says how the only row
 // of src is normed first, if at all.
-func (b *Backend) project(y *plan, dst []operand, src operand, w []linear, norm driver.Ptr, eps float32, add bool) {
-	var targets [3]target
+func (b *Backend) project(y *plan, dst []operand, src operand, w []launch.Linear, norm driver.Ptr, eps float32, add bool) {
+	var targets [3]launch.Target
 	for i, o := range dst {
 		targets[i] = o.target(add)
 	}
 	switch {
 	case norm != 0:
-		b.device.projectNormed(targets[:len(dst)], inputs{src.f32, norm, eps}, w, false)
+		b.device.ProjectNormed(targets[:len(dst)], launch.Inputs{X: src.f32, Norm: norm, Eps: eps}, w, false)
 	case y.decode && !y.wide:
-		b.device.project(targets[:len(dst)], src.bf16, w, y.shape.bucket)
+		b.device.Project(targets[:len(dst)], src.bf16, w, y.shape.Bucket)
 	default:
-		b.device.prefillProject(targets[:len(dst)], src.bf16, w, y.shape.bucket)
+		b.device.PrefillProject(targets[:len(dst)], src.bf16, w, y.shape.Bucket)
 	}
 }
 
 func (b *Backend) emitProject(y *plan, a *action) {
 	for i := 0; i < a.n; {
-		w := a.w[i].w
-		if !w.fast() {
-			b.device.simtProject(a.to[i].f32, a.from[0].f32, w, a.w[i].bias, false, y.shape.bucket)
+		w := a.w[i].Weight
+		if !w.Fast() {
+			b.device.SIMTProject(a.to[i].f32, a.from[0].f32, w, a.w[i].Bias, false, y.shape.Bucket)
 			i++
 			continue
 		}
 		j := i + 1
-		for j < a.n && sameFormat(w, a.w[j].w) {
+		for j < a.n && sameFormat(w, a.w[j].Weight) {
 			j++
 		}
 		b.project(y, a.to[i:j], a.from[0], a.w[i:j], a.norm[0], a.eps, false)
@@ -94,40 +99,40 @@ func (b *Backend) emitProject(y *plan, a *action) {
 }
 
 func (b *Backend) emitProjectAdd(y *plan, a *action) {
-	w, dst, n := a.w[0], a.to[0], y.shape.bucket*a.to[0].width
+	w, dst, n := a.w[0], a.to[0], y.shape.Bucket*a.to[0].width
 	to, add := dst, true
-	if w.w.partial {
-		to, add = operand{width: dst.width, f32: b.device.ownPartial(n, y.decode)}, false
+	if w.Weight.Partial {
+		to, add = operand{width: dst.width, f32: b.device.OwnPartial(n, y.decode)}, false
 	}
-	if w.w.fast() {
+	if w.Weight.Fast() {
 		b.project(y, []operand{to}, a.from[0], a.w[:1], 0, 0, add)
 	} else {
-		b.device.simtProject(to.f32, a.from[0].f32, w.w, w.bias, add, y.shape.bucket)
+		b.device.SIMTProject(to.f32, a.from[0].f32, w.Weight, w.Bias, add, y.shape.Bucket)
 	}
-	if w.w.partial {
-		b.device.joinPartials(dst.f32, n, y.decode)
+	if w.Weight.Partial {
+		b.device.JoinPartials(dst.f32, n, y.decode)
 	}
 }
 
 func (b *Backend) emitGated(y *plan, a *action) {
-	d, bucket, dst := b.device, y.shape.bucket, a.to[0]
+	d, bucket, dst := b.device, y.shape.Bucket, a.to[0]
 	if a.scratch[0] == 0 {
 		switch {
 		case a.norm[0] != 0:
-			d.projectNormed([]target{dst.target(false)}, inputs{a.from[0].f32, a.norm[0], a.eps}, a.w[:2], true)
+			d.ProjectNormed([]launch.Target{dst.target(false)}, launch.Inputs{X: a.from[0].f32, Norm: a.norm[0], Eps: a.eps}, a.w[:2], true)
 		case y.decode && !y.wide:
-			d.projectGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
+			d.ProjectGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
 		default:
-			d.prefillGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
+			d.PrefillGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
 		}
 		return
 	}
 	for i, w := range a.w[:2] {
-		if !w.w.fast() {
-			d.simtProject(a.scratch[i], a.from[0].f32, w.w, w.bias, false, bucket)
+		if !w.Weight.Fast() {
+			d.SIMTProject(a.scratch[i], a.from[0].f32, w.Weight, w.Bias, false, bucket)
 			continue
 		}
 		b.project(y, []operand{{width: dst.width, f32: a.scratch[i]}}, a.from[0], a.w[i:i+1], 0, 0, false)
 	}
-	d.gatedAct(dst.f32, dst.bf16, a.scratch[0], a.scratch[1], false, bucket*dst.width)
+	d.GatedAct(dst.f32, dst.bf16, a.scratch[0], a.scratch[1], false, bucket*dst.width)
 }

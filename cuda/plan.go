@@ -5,6 +5,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
 
 // form is a set of the representations of a buffer.
@@ -26,7 +27,7 @@ type buffer struct {
 
 // geometry is what the launches of a forward's operations depend on, besides them.
 type geometry struct {
-	shape  stepShape
+	shape  launch.StepShape
 	decode bool // every span has at most invariantRows rows
 	wide   bool // a decode pass whose projections are made as prefill's
 	chunks int  // of the context, a power of two
@@ -49,7 +50,7 @@ type plan struct {
 	f *forward
 	geometry
 	buffers []buffer
-	arena   arenaMark
+	arena   launch.ArenaMark
 	wants   []wanted // of each operation
 	actions []action
 }
@@ -65,7 +66,7 @@ type wanted struct {
 func (y *plan) reset() {
 	y.buffers = slices.Grow(y.buffers[:0], len(y.f.widths))[:len(y.f.widths)]
 	clear(y.buffers)
-	y.arena = arenaMark{}
+	y.arena = launch.ArenaMark{}
 }
 
 // make plans a section by the geometry that the plan has. Buffers lie where the
@@ -119,7 +120,7 @@ func (y *plan) make(s section) error {
 // normed form nobody else reads, now or later. Wants are those of the operations
 // after them.
 func (y *plan) joins(norm, o *op) bool {
-	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.bucket != 1 {
+	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
 		return false
 	}
 	for _, d := range o.dst {
@@ -131,7 +132,7 @@ func (y *plan) joins(norm, o *op) bool {
 	if o.kind == opGated && !gatedTogether(w[0], w[1]) {
 		return false
 	}
-	return y.decode && y.reads(o) == asBF16 && y.f.b.device.takesNorm(w)
+	return y.decode && y.reads(o) == asBF16 && y.f.b.device.TakesNorm(w)
 }
 
 // wanted returns the forms of the first target that operation o has to write,
@@ -174,7 +175,7 @@ func (y *plan) writes(o *op, forms form) form {
 
 // place gives a buffer memory in the forms f.
 func (y *plan) place(at backend.Buffer, f form) error {
-	b, n := &y.buffers[at], y.shape.bucket*y.f.widths[at]
+	b, n := &y.buffers[at], y.shape.Bucket*y.f.widths[at]
 	var err error
 	if f&asF32 != 0 && b.f32 == 0 {
 		b.f32, err = y.take(4 * n)
@@ -186,7 +187,7 @@ func (y *plan) place(at backend.Buffer, f form) error {
 }
 
 func (y *plan) take(n int) (driver.Ptr, error) {
-	return y.f.b.arena.take(y.f.b.device.ctx, &y.arena, n)
+	return y.f.b.arena.Take(y.f.b.device.Context, &y.arena, n)
 }
 
 // operand is a buffer in the forms f.

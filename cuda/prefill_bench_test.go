@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/cuda/measure"
 )
 
 // prefillParts are the kinds of operations that BenchmarkPrefill measures alone.
@@ -36,15 +37,15 @@ func BenchmarkPrefill(b *testing.B) {
 func prefills(t testing.TB, size toyShape, types []backend.DType, rowCounts []int) {
 	b, m := backendMeter(t, Options{})
 	s := size.slab(m)
-	data := make([]byte, min(16<<20, s.bytes))
-	normalsBF16(data, rand.New(rand.NewPCG(1, 1)), 0.02)
-	m.fill(s.data, s.bytes, data)
+	data := make([]byte, min(16<<20, s.Bytes))
+	measure.NormalsBF16(data, rand.New(rand.NewPCG(1, 1)), 0.02)
+	m.Fill(s.Data, s.Bytes, data)
 	for _, dt := range types {
 		y := noiseToy(b, s, size, dt)
 		y.layout.Slots = 1 << 14
-		m.run("type", dt.String(), func(m meter) {
+		m.Run("type", dt.String(), func(m meter) {
 			for _, rows := range rowCounts {
-				m.run("rows", fmt.Sprint(rows), func(m meter) { prefillTimes(m, y, rows) })
+				m.Run("rows", fmt.Sprint(rows), func(m meter) { prefillTimes(m, y, rows) })
 			}
 		})
 	}
@@ -59,24 +60,24 @@ func prefillTimes(m meter, y *toy, rows int) {
 	defer f.Close()
 	forward := func() {
 		_, err := run(f, v)
-		m.check(err)
+		m.Check(err)
 	}
 	forward()
-	m.run("of", "prefill", func(m meter) {
-		for m.loop() {
+	m.Run("of", "prefill", func(m meter) {
+		for m.Loop() {
 			forward()
 		}
 	})
-	y.b.device.ctx.Enter()
-	defer y.b.device.ctx.Leave()
-	m.check(f.set(&v, v.Spans))
-	m.check(f.settle(f.rest(false)))
+	y.b.device.Context.Enter()
+	defer y.b.device.Context.Leave()
+	m.Check(f.set(&v, v.Spans))
+	m.Check(f.settle(f.rest(false)))
 	enqueued := func(name string, takes func(opKind) bool) {
-		m.run("of", name, func(m meter) {
+		m.Run("of", name, func(m meter) {
 			actions := slices.DeleteFunc(slices.Clone(f.now.actions), func(a action) bool { return !takes(a.kind) })
-			m.rounds(1, func() error {
+			m.Rounds(1, func() error {
 				y.b.emit(&f.now, actions)
-				return m.d.take()
+				return m.D.Take()
 			})
 		})
 	}

@@ -2,10 +2,15 @@ package cuda
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"windrow/backend"
+	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
+	"windrow/cuda/launch"
+	"windrow/cuda/measure"
 )
 
 // toyShape is the shape of a model in weights of noise.
@@ -15,26 +20,40 @@ type toyShape struct {
 }
 
 // shape8B is the 8B model's.
-var shape8B = toyShape{4096, 32, 8, 128, 12288, 151936, layers8B, 8 << 30}
+var shape8B = toyShape{4096, 32, 8, 128, 12288, 151936, 36, 8 << 30}
 
 // tinyShape is that of [TestBenchmarks].
 var tinyShape = toyShape{256, 2, 1, 128, 512, 300, 1, 1 << 20}
 
-// slab is what the weights are cut from.
-func (s toyShape) slab(m meter) *slab {
-	return newSlab(m, s.noise, []projectShape{{"head", []int{s.vocabulary}, s.hidden, false}, {"down", []int{s.hidden}, s.inner, false}})
+// noise is what the weights of a model are cut from, and its norms.
+type noise struct {
+	m meter
+	*measure.Slab
+	norm driver.Ptr // f32
+}
+
+func (s toyShape) slab(m meter) *noise {
+	r := rand.New(rand.NewPCG(1, 1))
+	data := measure.Noise(r, s.noise)
+	y := &noise{m: m, Slab: m.Slab(s.noise, data)}
+	measure.NormalsBF16(data, r, 1)
+	y.norm = m.Filled(4*s.hidden, data)
+	return y
 }
 
 // noiseToy makes a model of weights of noise.
-func noiseToy(b *Backend, s *slab, size toyShape, dt backend.DType) *toy {
+func noiseToy(b *Backend, s *noise, size toyShape, dt backend.DType) *toy {
 	matrix := func(dt backend.DType, out, in int) *matrix {
-		m, _ := s.weight(weightType{dt, 64}, out, in)
-		m.b = b
-		m.tensorCoreShape = !dt.Quantized()
-		return m
+		w := launch.Weight{DType: dt, Out: out, In: in, Group: 64, TensorCoreShape: !dt.Quantized()}
+		if p, ok := launch.PackedShape(dt, 64, out, in); ok {
+			p.Data, w.Packed = s.Cut(p.Bytes), p
+		} else {
+			w.Raw = s.Cut(2 * out * in)
+		}
+		return &matrix{b: b, weight: w}
 	}
 	linear := func(out, in int) backend.Linear { return backend.Linear{Weight: matrix(dt, out, in)} }
-	norm := &vector{b: b, n: size.hidden, data: s.x}
+	norm := &vector{b: b, n: size.hidden, data: s.norm}
 	queries, keys := size.heads*size.dim, size.kvHeads*size.dim
 	y := &toy{
 		b: b, rotation: toyRotation(s.m, b, size.dim), hidden: size.hidden, queries: queries, keys: keys, inner: size.inner,
@@ -54,14 +73,14 @@ func noiseToy(b *Backend, s *slab, size toyShape, dt backend.DType) *toy {
 // backendMeter opens a backend for a benchmark or its test, and holds its device.
 func backendMeter(t testing.TB, o Options) (*Backend, meter) {
 	t.Helper()
-	o.Library = testLibrary(t)
+	o.Library = emulator.Driver(t)
 	b, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.device.ctx.Enter()
+	b.device.Context.Enter()
 	t.Cleanup(func() {
-		b.device.ctx.Leave()
+		b.device.Context.Leave()
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
@@ -83,9 +102,9 @@ func steps(t testing.TB, size toyShape, types []backend.DType, rowCounts []int, 
 	s := size.slab(m)
 	for _, dt := range types {
 		y := noiseToy(b, s, size, dt)
-		m.run("type", dt.String(), func(m meter) {
+		m.Run("type", dt.String(), func(m meter) {
 			for _, rows := range rowCounts {
-				m.run("rows", fmt.Sprint(rows), func(m meter) { step(m, y, rows, base) })
+				m.Run("rows", fmt.Sprint(rows), func(m meter) { step(m, y, rows, base) })
 			}
 		})
 	}
@@ -109,12 +128,12 @@ func stepTimes(m meter, y *toy, v backend.Values, without string) {
 	if g == nil || len(y.b.graphs.list) == 0 {
 		m.Fatal("a step made no graph")
 	}
-	m.run("of", "graph", func(m meter) {
-		m.replay(g, 10, 10)
-		m.report(float64(g.Nodes()), "nodes")
+	m.Run("of", "graph", func(m meter) {
+		m.Replay(g, 10, 10)
+		m.Report(float64(g.Nodes()), "nodes")
 	})
-	m.run("of", "step", func(m meter) {
-		for m.loop() {
+	m.Run("of", "step", func(m meter) {
+		for m.Loop() {
 			run(f, v)
 		}
 	})
@@ -163,7 +182,7 @@ func batchSteps(t testing.TB, size toyShape, variant bool, sequences, base int, 
 	s := size.slab(m)
 	for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
 		y := noiseToy(b, s, size, dt)
-		m.run("type", dt.String(), func(m meter) {
+		m.Run("type", dt.String(), func(m meter) {
 			v := values(nil, base, sequences*rows)
 			v.Spans = nil
 			for i := range sequences {
@@ -175,7 +194,7 @@ func batchSteps(t testing.TB, size toyShape, variant bool, sequences, base int, 
 				if without != "nothing" && (!variant || dt != backend.Affine4) {
 					continue
 				}
-				m.run("without", without, func(m meter) {
+				m.Run("without", without, func(m meter) {
 					if v.Want = bestOf(sequences * rows); without == "head" {
 						v.Want = nil
 					}

@@ -7,10 +7,8 @@ import (
 	"windrow/backend"
 	"windrow/backend/paging"
 	"windrow/cuda/driver"
+	"windrow/cuda/launch"
 )
-
-// pageSlots is how many slots of all layers one page holds.
-const pageSlots = backend.PageTokens
 
 // storage is one sequence's keys and values, in pages that are taken when they are
 // first written: for each layer with keys K and V, for each KV head a tile of 64
@@ -63,14 +61,11 @@ func checkLayout(l backend.Layout) error {
 	if err := CheckKVType(l.DType); err != nil {
 		return err
 	}
-	if n := l.Keys().HeadDim; n > maxHeadDim {
-		return fmt.Errorf("cuda: kv heads of %d: at most %d", n, maxHeadDim)
+	if n := l.Keys().HeadDim; n > launch.MaxHeadDim {
+		return fmt.Errorf("cuda: kv heads of %d: at most %d", n, launch.MaxHeadDim)
 	}
 	return nil
 }
-
-// maxHeadDim is what the exact attention kernel holds in registers.
-const maxHeadDim = 256
 
 // Fork shares the full pages of the first n indices, and copies the last.
 func (c *storage) Fork(n, slots int) (backend.Storage, error) { return c.fork(n, slots) }
@@ -90,9 +85,9 @@ func (c *storage) Export(i int, dst []byte) error {
 		return fmt.Errorf("cuda: export: %w", err)
 	}
 	data := make([]byte, len(dst))
-	c.b.device.ctx.Enter()
-	defer c.b.device.ctx.Leave()
-	if err := c.b.device.ctx.Download(data, page); err != nil {
+	c.b.device.Context.Enter()
+	defer c.b.device.Context.Leave()
+	if err := c.b.device.Context.Download(data, page); err != nil {
 		return err
 	}
 	carryPage(c.keys, data, dst, false)
@@ -107,9 +102,9 @@ func (c *storage) Import(i int, src []byte) error {
 	}
 	data := make([]byte, len(src))
 	carryPage(c.keys, data, src, true)
-	c.b.device.ctx.Enter()
-	defer c.b.device.ctx.Leave()
-	return c.b.device.ctx.Upload(page, data)
+	c.b.device.Context.Enter()
+	defer c.b.device.Context.Leave()
+	return c.b.device.Context.Upload(page, data)
 }
 
 // carryPage brings a page in the order of an exported one, or back.
@@ -129,15 +124,15 @@ func carryPage(k backend.Keys, page, exported []byte, in bool) {
 	for layer := range k.Layers {
 		for part := range 2 {
 			for head := range k.KVHeads {
-				tile := page[((2*layer+part)*k.KVHeads+head)*pageSlots*row:][:pageSlots*row]
-				rows := exported[((layer*k.KVHeads+head)*2+part)*pageSlots*row:][:pageSlots*row]
+				tile := page[((2*layer+part)*k.KVHeads+head)*launch.PageSlots*row:][:launch.PageSlots*row]
+				rows := exported[((layer*k.KVHeads+head)*2+part)*launch.PageSlots*row:][:launch.PageSlots*row]
 				if scales == 0 {
 					move(tile, rows)
 					continue
 				}
-				for i := range pageSlots {
+				for i := range launch.PageSlots {
 					move(tile[i*body:(i+1)*body], rows[i*row:i*row+body])
-					move(tile[pageSlots*body+i*scales:][:scales], rows[i*row+body:(i+1)*row])
+					move(tile[launch.PageSlots*body+i*scales:][:scales], rows[i*row+body:(i+1)*row])
 				}
 			}
 		}
@@ -162,12 +157,12 @@ func (p pages) Take() (driver.Ptr, error) {
 	free := b.freePages[size]
 	if len(free) == 0 {
 		n := max(1, min(16, slabBytes/size))
-		b.device.ctx.Enter()
-		defer b.device.ctx.Leave()
-		slab, err := b.device.ctx.Alloc(n * size)
+		b.device.Context.Enter()
+		defer b.device.Context.Leave()
+		slab, err := b.device.Context.Alloc(n * size)
 		if err != nil && n > 1 {
 			n = 1
-			slab, err = b.device.ctx.Alloc(size)
+			slab, err = b.device.Context.Alloc(size)
 		}
 		if err != nil {
 			return 0, err
@@ -195,10 +190,10 @@ func (p pages) Copy(to, from driver.Ptr) error {
 	if d == nil {
 		return errClosed
 	}
-	d.ctx.Enter()
-	defer d.ctx.Leave()
-	if err := d.stream.Copy(to, from, p.size); err != nil {
+	d.Context.Enter()
+	defer d.Context.Leave()
+	if err := d.Stream.Copy(to, from, p.size); err != nil {
 		return err
 	}
-	return d.stream.Synchronize()
+	return d.Stream.Synchronize()
 }

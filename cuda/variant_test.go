@@ -1,13 +1,12 @@
 package cuda
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/cuda/emulator"
+	"windrow/cuda/launch"
 )
 
 // variantCase is a toy model with three sequences on one backend.
@@ -25,7 +24,7 @@ func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType
 	}
 	t.Cleanup(func() { b.Close() })
 	if !hopper(b.device) {
-		b.device.prefill.route = routeOwn // rows are fewer than it is worth
+		b.device.UseRoute(launch.RouteOwn) // rows are fewer than it is worth
 	}
 	y := newToy(t, b, dt, 1, 3)
 	return &variantCase{b: b, y: y, f: y.list().rest(nil).compile(t), t: t}
@@ -58,16 +57,16 @@ func (c *variantCase) logits(rows, first, sequences int) []float32 {
 // TestBatchVariant runs three sequences of 16 rows: batch invariant, where each
 // has the bits that it has alone, and not, where results are near and a second
 // pass is as the first. Two sequences have 32 rows, and their bits, either way.
-func TestBatchVariant(t *testing.T) { testBatchVariant(t, testLibrary(t)) }
+func TestBatchVariant(t *testing.T) { testBatchVariant(t, emulator.Driver(t)) }
 
 // TestBatchVariantHopper does so on an emulated device of compute capability 9.0,
 // checked: passes whose kernels overlap, by way of tensor maps.
 func TestBatchVariantHopper(t *testing.T) {
-	testBatchVariant(t, checkedHopper(t))
+	testBatchVariant(t, emulator.CheckedHopper(t))
 }
 
-// hopper tells whether a device takes the kernels for compute capability 9.0 alone.
-func hopper(d *device) bool { return d.info.Major == 9 && d.info.Minor == 0 }
+// hopper reports whether a device takes the kernels for compute capability 9.0 alone.
+func hopper(d *launch.Device) bool { return d.Info.Major == 9 && d.Info.Minor == 0 }
 
 func testBatchVariant(t *testing.T, library string) {
 	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
@@ -93,7 +92,7 @@ func testBatchVariant(t *testing.T, library string) {
 		if !without.f.now.wideHead() || dt.Quantized() && vectors.Equal(got, want) == nil {
 			t.Errorf("%v: the kernels of invariant passes", dt)
 		}
-		if ran := slices.ContainsFunc(slices.Collect(maps.Keys(without.b.device.functions)), func(e entry) bool { return strings.HasSuffix(e.file, "_hopper") }); ran != hopper(without.b.device) {
+		if ran := without.b.device.Loaded("_hopper"); ran != hopper(without.b.device) {
 			t.Errorf("%v: kernels of 9.0 alone ran: %t", dt, ran)
 		}
 		near(t, got, want)

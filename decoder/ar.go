@@ -23,13 +23,14 @@ func (a *autoregressive) start(last model.Result, allowed model.IDSet, emit emit
 		return err
 	}
 	a.next = a.s.draw(p, 0)
-	emit(a.next)
+	emit(a.next, a.s.logprobs(last, a.next))
 	return nil
 }
 
 func (a *autoregressive) plan(r *rows) {
 	r.add(0, Slot{Token: a.next, Filled: true}, true)
 	r.allow(&a.s.constrained, a.s.at, false)
+	r.wantLogprobs(a.s)
 	a.allowed = allowedOf(r.allowed, 0)
 }
 

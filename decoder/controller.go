@@ -1,32 +1,83 @@
 package decoder
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 // A control decides how many rows a verified step feeds. It is told what came
 // of each step; it sees no clock, so equal results lead to equal choices.
 // Whatever it chooses, verified's output stays ar's.
 type control interface {
-	// choose returns how many of the drafts at hand to feed, in order, and how
-	// many masks behind them, at most most. Drafts are given by the entropies
-	// that they were drawn at.
-	choose(drafts []float32, most int) (feed, masks int)
+	// drafted tells of what the masks of a step have drafted, once that is known.
+	drafted(drafts []class)
+	// choose returns how many of the drafts at hand to feed, in order, and how many masks
+	// behind them, at most most. p is what rows cost in a forward that others
+	// share, nil in one of the sequence's own. It may be called again before the
+	// step is made: the last choice is the one.
+	choose(drafts []class, most int, p *Price) (feed, masks int)
 	// observe tells of the step just made.
 	observe(s observation)
+	// chance is how likely a draft stands where those before it do.
+	chance(c class) float64
+	// prefers reports whether drafts by others than masks are to be fed in place of the
+	// masks'.
+	prefers(others, masks []class) bool
+	// pays reports whether one more draft is worth a forward of a drafter that takes so
+	// many seconds, behind so many which all stand with a chance.
+	pays(sure float64, drafts int, seconds float64, p *Price) bool
+	// proposed tells of a draft that took a drafter's forward.
+	proposed(c class, seconds float64)
 }
 
 // observation is what a verified step showed.
 type observation struct {
-	drafts   []float32 // entropies of those fed
-	accepted int       // the leading run of them that stood
-	masks    int       // fed
-	tokens   int       // committed
+	drafts   []class // of those fed
+	accepted int     // the leading run of them that stood
+	masks    int     // fed
+	tokens   int     // committed
 }
 
 // fixedControl feeds every draft and the whole window.
 type fixedControl struct{}
 
-func (fixedControl) choose(drafts []float32, most int) (int, int) { return len(drafts), most }
-func (fixedControl) observe(observation)                          {}
+func (fixedControl) drafted([]class)         {}
+func (fixedControl) observe(observation)     {}
+func (fixedControl) chance(c class) float64  { return trustPrior[c] }
+func (fixedControl) proposed(class, float64) {}
+
+// mostBlind is how many drafts of others than masks are fed where nothing is known of
+// what rows cost, and leastBlind the chance from which on.
+const (
+	mostBlind  = 8
+	leastBlind = .5
+)
+
+func (fixedControl) choose(drafts []class, most int, _ *Price) (int, int) {
+	feed := len(drafts)
+	if feed > 0 && !drafts[0].ofMask() {
+		feed = min(feed, mostBlind)
+	}
+	return feed, most
+}
+
+func (f fixedControl) prefers(others, masks []class) bool {
+	return len(others) > 0 && f.chance(others[0]) >= leastBlind && expected(f, others) >= expected(f, masks)
+}
+
+func (fixedControl) pays(sure float64, drafts int, _ float64, _ *Price) bool {
+	return drafts < mostBlind && sure >= leastBlind
+}
+
+// expected is how many of the drafts are expected to stand.
+func expected(c control, drafts []class) (n float64) {
+	sure := 1.0
+	for _, d := range drafts {
+		sure *= c.chance(d)
+		n += sure
+	}
+	return n
+}
 
 // Constants of the adaptive window. Costs are in one-row forwards.
 const (
@@ -54,24 +105,42 @@ const (
 // one row a token: choices that might break it, were nothing accepted, are not
 // allowed. It counts by the cost table.
 type ledger struct {
+	mutex         sync.Mutex // generations of one Experience share theirs
 	balance, most float64
 }
 
 // newLedger also bounds what good phases may save up for bad ones, to what two
 // of the dearest steps cost.
-func newLedger(dearest float64) ledger {
-	return ledger{balance: credit, most: max(credit, 2*dearest)}
+func newLedger(dearest float64) *ledger {
+	return &ledger{balance: credit, most: max(credit, 2*dearest)}
+}
+
+// widen makes room for what two steps of such a cost may save up.
+func (l *ledger) widen(dearest float64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.most = max(l.most, 2*dearest)
 }
 
 // allows reports whether a step may cost extra more than one row.
-func (l *ledger) allows(extra float64) bool { return extra <= l.balance }
+func (l *ledger) allows(extra float64) bool { return extra <= l.left() }
+
+// left is what may be spent beyond a row a token.
+func (l *ledger) left() float64 {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.balance
+}
 
 func (l *ledger) book(tokens int, cost float64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	l.balance = min(l.most, l.balance+float64(tokens)*(1+slack)-cost)
 }
 
 // rates estimates a chance for each index from faded counts. An index with
-// little evidence leans on the one before it, the first on prior.
+// little evidence leans on what is expected of it, or on the one before it, the
+// first then on prior.
 type rates struct {
 	yes, seen []float64
 }
@@ -79,23 +148,33 @@ type rates struct {
 func newRates(n int) rates { return rates{make([]float64, n), make([]float64, n)} }
 
 // observe counts an event: 1 where it came true, 0 where not, or its chance.
-func (r *rates) observe(i int, x float64) {
-	r.yes[i] = r.yes[i]*memory + x
-	r.seen[i] = r.seen[i]*memory + 1
+func (r *rates) observe(i int, x float64) { r.weigh(i, x, memory) }
+
+// weigh counts an event beside older ones that weigh so much of it.
+func (r *rates) weigh(i int, x, older float64) {
+	r.yes[i] = r.yes[i]*older + x
+	r.seen[i] = r.seen[i]*older + 1
 }
 
-func (r *rates) fade(tokens int) {
-	f := math.Exp2(-float64(tokens) / halfLife)
+func (r *rates) fade(tokens int) { r.forget(tokens, halfLife) }
+
+// forget lets evidence count half after so many tokens.
+func (r *rates) forget(tokens int, half float64) {
+	f := math.Exp2(-float64(tokens) / half)
 	for i := range r.seen {
 		r.yes[i] *= f
 		r.seen[i] *= f
 	}
 }
 
-// each calls f with every index's rate.
-func (r *rates) each(f func(i int, rate float64)) {
+// each calls f with every index's rate. expected has what to lean on by index,
+// negative or missing: on the one before.
+func (r *rates) each(expected []float64, f func(i int, rate float64)) {
 	rate := prior
 	for i := range r.seen {
+		if i < len(expected) && expected[i] >= 0 {
+			rate = expected[i]
+		}
 		rate = (r.yes[i] + rate) / (r.seen[i] + 1)
 		f(i, rate)
 	}

@@ -53,13 +53,18 @@ type randomControl struct {
 	dropped int
 }
 
-func (c *randomControl) choose(drafts []float32, most int) (int, int) {
+func (c *randomControl) choose(drafts []class, most int, _ *Price) (int, int) {
 	feed := c.r.IntN(len(drafts) + 1)
 	c.dropped += len(drafts) - feed
 	return feed, c.r.IntN(most + 1)
 }
 
-func (c *randomControl) observe(observation) {}
+func (c *randomControl) observe(observation)                     {}
+func (c *randomControl) drafted([]class)                         {}
+func (c *randomControl) chance(class) float64                    { return .5 }
+func (c *randomControl) prefers(others, _ []class) bool          { return len(others) > 0 && c.r.IntN(2) == 0 }
+func (c *randomControl) pays(float64, int, float64, *Price) bool { return c.r.IntN(4) > 0 }
+func (c *randomControl) proposed(class, float64)                 {}
 
 // TestAdaptiveOnToy: the real controls, on many cost tables: verified says what
 // ar says, wedlm keeps to its contract, both twice the same.
@@ -258,17 +263,18 @@ func BenchmarkAdaptiveChoice(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := newVerifiedControl(c, maxAdaptive)
+	v := newVerifiedControl(c, maxAdaptive, 2*maxAdaptive, nil)
 	r := rand.New(rand.NewPCG(1, 1))
-	drafts := []float32{}
+	drafts := []class{}
 	for b.Loop() {
-		feed, masks := v.choose(drafts, maxAdaptive)
+		feed, masks := v.choose(drafts, maxAdaptive, nil)
 		o := observation{drafts: drafts[:feed], accepted: r.IntN(feed + 1), masks: masks}
 		o.tokens = 1 + o.accepted
 		v.observe(o)
-		drafts = []float32{}
+		drafts = []class{}
 		for i := 1; i < masks && o.accepted == feed; i++ {
-			drafts = append(drafts, r.Float32())
+			drafts = append(drafts, entropyClass(r.Float32()))
 		}
+		v.drafted(drafts)
 	}
 }

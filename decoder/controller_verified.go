@@ -16,109 +16,151 @@ package decoder
 // h(k) of drafts, with h(0) = 0; the step taken is the one with the most
 // T(d) - g·c(1+d+m) + S(d)·h(m-1) that the ledger allows, S and T now of the
 // drafts at hand with their entropies.
+//
+// In a forward that others share, rows have a Price instead (see policy).
 type verifiedControl struct {
-	cost    []float64 // c(rows)/c(1), up to 2W rows
-	trust   trust
-	promise rates // of the draft of mask i+1
-	ledger  ledger
-	since   int       // tokens since the last solution; negative: never
-	typical prospect  // by promise
-	present prospect  // of the drafts at hand
-	worth   []float64 // h by k
-	rate    float64   // g
-	feed    []int     // the policy, by k
-	masks   []int
-	matrix  [][]float64
+	policy
+	lessons
+	ledger *ledger
+	known  *Experience // of the model; nil: none is kept
+	// expected are the chances of drafts, by class of entropy and by mask, where
+	// this text has shown nothing.
+	expected struct{ trust, promise []float64 }
+	lean     float64   // how much they weigh
+	since    int       // tokens since the last solution; negative: never
+	present  prospect  // of the drafts at hand
+	found    []float64 // what they were expected to earn, where no mask made them
+	hopes    []float64
+	// second is the time of a one-row forward. Of drafters that run forwards: spent is
+	// what they took since the last step, in those; next the chance of their next draft.
+	second, spent float64
+	next          rates
+	// pace is what the last steps brought, and took: with drafts that no mask made, more
+	// than the policy, which knows masks only, expects.
+	pace struct{ tokens, paid float64 }
+	paid float64 // what the last choice costs
 }
 
-// prospect is what feeding d drafts promises, by d: S and T.
-type prospect struct{ stand, earned []float64 }
-
-func newProspect(k int) prospect {
-	p := prospect{make([]float64, k+1), make([]float64, k+1)}
-	p.stand[0], p.earned[0] = 1, 1
-	return p
-}
-
-// set gives draft i+1 its chance, in order.
-func (p *prospect) set(i int, chance float64) {
-	p.stand[i+1] = p.stand[i] * chance
-	p.earned[i+1] = p.earned[i] + p.stand[i+1]
-}
-
-// trust is the chance that a draft stands, by its entropy.
+// trust is the chance that a draft stands, by its class.
 type trust struct{ rates }
 
-// The classes of entropy, in nats, and the chances assumed where nothing was
-// seen.
-var (
-	trustBelow = []float32{.05, .2, .4, .8, 1.6, 3}
-	trustPrior = []float64{.97, .93, .88, .7, .5, .3, .1}
-)
-
-func entropyClass(h float32) int {
-	i := 0
-	for i < len(trustBelow) && h >= trustBelow[i] {
-		i++
-	}
-	return i
+// chance leans on what is expected of the class as on so many observations.
+func (t *trust) chance(i class, expected []float64, lean float64) float64 {
+	return (t.yes[i] + lean*expected[i]) / (t.seen[i] + lean)
 }
 
-func (t *trust) chance(h float32) float64 {
-	i := entropyClass(h)
-	return (t.yes[i] + trustPrior[i]) / (t.seen[i] + 1)
-}
+// experienced is how many of a text's own observations an Experience weighs: fewer would
+// let a single draft that fell change the window.
+const experienced = 4
 
-// newVerifiedControl weighs up to window masks, 2 or more.
-func newVerifiedControl(c *CostModel, window int) *verifiedControl {
-	k := window - 1
+// newVerifiedControl weighs up to window masks, 2 or more, or none (0), in steps of up to
+// so many rows; known may be nil.
+func newVerifiedControl(c *CostModel, window, rows int, known *Experience) *verifiedControl {
+	k := max(0, window-1)
 	v := &verifiedControl{
-		cost: c.ratios(2 * window), trust: trust{newRates(len(trustPrior))}, promise: newRates(k), since: -1,
-		typical: newProspect(k), present: newProspect(k), worth: make([]float64, k+1),
-		feed: make([]int, k+1), masks: make([]int, k+1), matrix: make([][]float64, k+1),
-	}
-	for i := range v.matrix {
-		v.matrix[i] = make([]float64, k+2)
+		policy: newPolicy(k, c.ratios(max(2*window, rows+1))), lessons: newLessons(k, memory, halfLife),
+		since: -1, present: newProspect(max(k, rows-1)), second: c.Seconds(1), next: newRates(1),
 	}
 	dearest := 0.0
-	for _, x := range v.cost {
+	steps := v.cost
+	if window > 0 {
+		steps = steps[:2*window+1] // two windows
+	}
+	for _, x := range steps {
 		dearest = max(dearest, x)
 	}
-	v.ledger = newLedger(dearest)
+	v.known, v.ledger, v.lean = known, known.account(dearest), 1
+	if known != nil {
+		v.lean = experienced
+	}
+	v.expected.trust, v.expected.promise = make([]float64, len(trustPrior)), make([]float64, k)
+	known.chances(v.expected.trust, v.expected.promise)
 	return v
 }
 
 func (v *verifiedControl) observe(s observation) {
-	v.ledger.book(s.tokens, v.cost[1+len(s.drafts)+s.masks])
-	v.trust.fade(s.tokens)
-	v.promise.fade(s.tokens)
-	for i, h := range s.drafts[:min(s.accepted+1, len(s.drafts))] {
-		x := 0.0
-		if i < s.accepted {
-			x = 1
-		}
-		v.trust.observe(entropyClass(h), x)
+	if v.price == nil { // else those who set the price answer for it
+		v.ledger.book(s.tokens, v.paid+v.spent)
+		v.pace.tokens = v.pace.tokens*memory + float64(s.tokens)
+		v.pace.paid = v.pace.paid*memory + v.paid + v.spent
 	}
+	v.spent = 0
+	v.next.fade(s.tokens)
+	v.fade(s.tokens)
+	v.lessons.observe(s)
+	v.known.observe(s, v.found)
 	v.since += s.tokens
 	if len(s.drafts) > 0 {
 		v.since = -1
 	}
 }
 
-func (v *verifiedControl) choose(drafts []float32, most int) (feed, masks int) {
-	drafts = drafts[:min(len(drafts), len(v.worth)-1)]
-	for i, h := range drafts {
-		p := v.trust.chance(h)
-		v.present.set(i, p)
-		v.promise.observe(i, p)
-		v.since = -1
+func (v *verifiedControl) drafted(drafts []class) {
+	if len(drafts) == 0 {
+		return
+	}
+	v.hopes = v.hopes[:0]
+	for _, c := range drafts[:min(len(drafts), len(v.worth)-1)] {
+		v.hopes = append(v.hopes, v.chance(c))
+	}
+	v.lessons.drafted(v.hopes)
+	v.known.drafted(v.hopes)
+	v.since = -1
+}
+
+func (v *verifiedControl) chance(c class) float64 {
+	return v.trust.chance(c, v.expected.trust, v.lean)
+}
+
+func (v *verifiedControl) prefers(others, masks []class) bool {
+	return len(others) > 0 && expected(v, others) >= expected(v, masks)
+}
+
+func (v *verifiedControl) proposed(c class, seconds float64) {
+	v.spent += seconds / v.second
+	v.next.observe(0, v.chance(c))
+}
+
+func (v *verifiedControl) pays(sure float64, drafts int, seconds float64, p *Price) bool {
+	v.next.each(nil, func(_ int, chance float64) { sure *= chance })
+	took := seconds / v.second
+	if p != nil {
+		return sure > p.Row+took
+	}
+	rows := 2 + drafts // that token, the drafts, and this one
+	return rows < len(v.cost) && sure > max(v.rate, v.recent())*(took+v.cost[rows]-v.cost[rows-1]) &&
+		v.ledger.allows(v.spent+took+v.cost[rows]-1)
+}
+
+// recent is the rate of the last steps, in tokens per one-row forward.
+func (v *verifiedControl) recent() float64 {
+	if v.pace.paid == 0 {
+		return 1
+	}
+	return max(1, v.pace.tokens/v.pace.paid)
+}
+
+func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, masks int) {
+	drafts = drafts[:min(len(drafts), len(v.present.stand)-1)]
+	for i, c := range drafts {
+		v.present.set(i, v.chance(c))
+	}
+	v.found = nil
+	if len(drafts) > 0 && !drafts[0].ofMask() {
+		v.found = v.present.earned[:len(drafts)+1]
 	}
 	// Without news the chances drift slowly; solving takes some microseconds.
-	if v.since < 0 || v.since >= 8 {
-		v.solve()
+	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
+		v.known.chances(v.expected.trust, v.expected.promise)
+		v.promise.each(v.expected.promise, v.typical.set)
+		v.solve(p)
 		v.since = 0
 	}
-	most = min(most, len(v.worth))
+	rate := v.rate
+	if p == nil && len(drafts) > 0 && !drafts[0].ofMask() {
+		rate = max(rate, v.recent())
+	}
+	most = min(most, v.states)
 	best, found := 0.0, false
 	for d := 0; d <= len(drafts); d++ {
 		for m := 0; m <= most; m++ {
@@ -126,96 +168,15 @@ func (v *verifiedControl) choose(drafts []float32, most int) (feed, masks int) {
 				continue // mask 0 only holds the causal token's place
 			}
 			// Masks are for nothing without the means to check their drafts.
-			extra := v.cost[1+d+m] - 1 + max(0, v.cost[max(1, m)]-1)
-			if (d > 0 || m > 0) && !v.ledger.allows(extra) {
+			extra := v.at(1+d+m) - 1 + max(0, v.at(max(1, m))-1)
+			if p == nil && (d > 0 || m > 0) && !v.ledger.allows(extra) {
 				continue
 			}
-			if q := v.value(v.present, d, m); !found || q > best {
+			if q := v.value(v.present, d, m, rate); !found || q > best {
 				best, found, feed, masks = q, true, d, m
 			}
 		}
 	}
+	v.paid = v.at(1 + feed + masks)
 	return feed, masks
 }
-
-// value is the worth of an action under the solution.
-func (v *verifiedControl) value(p prospect, d, m int) float64 {
-	return p.earned[d] - v.rate*v.cost[1+d+m] + p.stand[d]*surest*v.worth[max(0, m-1)]
-}
-
-// solve brings chances, rate and worths up to date, from the last policy on:
-// one or two rounds are the rule.
-func (v *verifiedControl) solve() {
-	v.promise.each(v.typical.set)
-	for range 8 {
-		v.evaluate()
-		if !v.improve() {
-			return
-		}
-	}
-}
-
-// improve sets the policy that is best against the present worths.
-func (v *verifiedControl) improve() (changed bool) {
-	const tolerance = 1e-9 // of a token: differences of rounding are none
-	best, feed, masks := 0.0, 0, 0
-	for k := range v.worth {
-		current := v.value(v.typical, v.feed[k], v.masks[k])
-		for m := range len(v.worth) + 1 {
-			if q := v.value(v.typical, k, m); (k == 0 && m == 0) || q > best {
-				best, feed, masks = q, k, m
-			}
-		}
-		if best > current+tolerance {
-			v.feed[k], v.masks[k], changed = feed, masks, true
-		}
-	}
-	return changed
-}
-
-// evaluate finds rate and worths of the policy: for every k
-//
-//	h(k) + g·c(1+d+m) - S(d)·h(m-1) = T(d),   d and m of k,   h(0) = 0
-//
-// by elimination, g in the place of h(0). From every k, no drafts are left
-// sooner or later (surest), so there is one solution.
-func (v *verifiedControl) evaluate() {
-	n := len(v.worth)
-	for k, row := range v.matrix {
-		clear(row)
-		d, m := v.feed[k], v.masks[k]
-		if k > 0 {
-			row[k] = 1
-		}
-		if m > 1 {
-			row[m-1] -= v.typical.stand[d] * surest
-		}
-		row[0], row[n] = v.cost[1+d+m], v.typical.earned[d]
-	}
-	for i := range n {
-		pivot := i
-		for r := i + 1; r < n; r++ {
-			if abs(v.matrix[r][i]) > abs(v.matrix[pivot][i]) {
-				pivot = r
-			}
-		}
-		v.matrix[i], v.matrix[pivot] = v.matrix[pivot], v.matrix[i]
-		for r := i + 1; r < n; r++ {
-			if f := v.matrix[r][i] / v.matrix[i][i]; f != 0 {
-				for c := i; c <= n; c++ {
-					v.matrix[r][c] -= f * v.matrix[i][c]
-				}
-			}
-		}
-	}
-	for i := n - 1; i >= 0; i-- {
-		x := v.matrix[i][n]
-		for c := i + 1; c < n; c++ {
-			x -= v.matrix[i][c] * v.worth[c]
-		}
-		v.worth[i] = x / v.matrix[i][i]
-	}
-	v.rate, v.worth[0] = v.worth[0], 0
-}
-
-func abs(x float64) float64 { return max(x, -x) }

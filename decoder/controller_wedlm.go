@@ -15,7 +15,7 @@ import "math"
 type fillControl struct {
 	cost   []float64 // c(rows)/c(1), up to 2W rows
 	below  rates
-	ledger ledger
+	ledger *ledger
 	fills  []float64 // F by m
 }
 
@@ -34,7 +34,7 @@ func newFillControl(c *CostModel, window int) *fillControl {
 func (f *fillControl) choose(filled, most int) int {
 	most = min(most, len(f.fills)-1)
 	sum, none := 0.0, 1.0
-	f.below.each(func(i int, q float64) {
+	f.below.each(nil, func(i int, q float64) {
 		sum, none = sum+q, none*(1-q)
 		f.fills[i+1] = sum + none
 	})

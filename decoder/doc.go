@@ -34,6 +34,15 @@
 // verified cost at most as much as 1.02·N + 2 steps of one row, by the table.
 // Choices depend on the table and the tokens only, never on a clock.
 //
+// Where several sequences share a forward a row of verified has a [Price]
+// instead, which their owner sets (Sequence.Share). What texts have shown is kept
+// for later ones by an [Experience], if the options have one.
+//
+// # Drafters
+//
+// Beside masks, verified takes drafts from what followed the same tokens before
+// (lookup.go) and from smaller models ([Drafter]), for any model: docs/drafts.md.
+//
 // # Sampling
 //
 // Every mode maps a row's raw logits to a distribution by one function, in

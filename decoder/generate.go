@@ -27,6 +27,7 @@ func Generate(ctx context.Context, eng Engine, cache *model.Cache, prompt []int3
 	if err != nil {
 		return Summary{}, err
 	}
+	defer s.Close()
 	return s.run(ctx, eng, h)
 }
 
@@ -65,6 +66,9 @@ func (s *Sequence) run(ctx context.Context, eng Engine, h Hooks) (Summary, error
 // forward plans, runs and absorbs one forward of this sequence alone.
 func (s *Sequence) forward(ctx context.Context, eng Engine) ([]Event, error) {
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.Draft(ctx); err != nil {
 		return nil, err
 	}
 	b := &model.Batch{}

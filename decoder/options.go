@@ -35,6 +35,14 @@ type Options struct {
 	// longer cut drafts (nil or 0 still drafts nothing); wedlm's output may
 	// change, as a slot that is filled alone is filled after seeing less.
 	Cost *CostModel
+	// Experience is what adaptive windows of verified learn from each other; nil:
+	// each generation begins anew. A fixed window only adds to it.
+	Experience *Experience
+	// Draft says who drafts in verified; "" is DraftMask.
+	Draft DraftChoice
+	// NewDrafter makes the drafter of a sequence where Draft is DraftModel. It is closed
+	// with the sequence ([Sequence.Close]).
+	NewDrafter func() (Drafter, error) `json:"-"`
 	// EntropyThreshold is τ in nats; nil fills one token per step (in verified:
 	// drafts nothing). +Inf is allowed: it drafts or fills every mask.
 	EntropyThreshold *float32
@@ -54,6 +62,9 @@ type Options struct {
 	// on from a clone of it. Penalties, filters and draws come after it. Mode WeDLM,
 	// which fills slots out of order, takes none.
 	Constraint Constraint
+	// Logprobs, where not nil, asks for a [Logprobs] event with each token, of that many
+	// of the most likely ones: 0 to MaxLogprobs.
+	Logprobs *int
 	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
 	PrefillRows int
 	// InvariantRows is how many rows of a span keep their bits whatever is beside them:
@@ -124,7 +135,8 @@ type Step struct {
 	// after the last commit, nor in verified after a rejection.
 	Entropy []float32
 	// Filled are the slots filled from this forward, counted after the commit:
-	// in ar the next token, in verified the causal token and the drafts.
+	// in ar the next token, in verified the causal token and the drafts, which
+	// the next forward need not all feed.
 	Filled []Fill
 	// Drafts and Accepted count verified mode's drafts fed in this forward, and
 	// those of them that were committed.

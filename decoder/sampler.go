@@ -17,6 +17,7 @@ type sampler struct {
 	prompt map[int32]struct{} // kept for the repetition penalty only
 	output map[int32]int      // how often each id stands in the output
 	z      []float32          // scratch: the adjusted logits of one row
+	tell   *int               // Options.Logprobs
 	constrained
 }
 

@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -38,13 +39,14 @@ type Sequence struct {
 
 // emission is a token for the owner, with the text that it makes visible.
 type emission struct {
-	token  int32
-	piece  string
-	hidden bool // a stop id
+	token    int32
+	logprobs *Logprobs // nil: nobody asked
+	piece    string
+	hidden   bool // a stop id
 }
 
-// An Event is what happened to a sequence: [Prefilled], [Token], [Text], [Step]
-// or [Finished].
+// An Event is what happened to a sequence: [Prefilled], [Token], [Logprobs], [Text],
+// [Step] or [Finished].
 type Event interface{ event() }
 
 // Prefilled says that Done of the Total prompt tokens that the cache lacked are
@@ -80,8 +82,12 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	if err := o.check(prompt, cache.Base(), cache.Capacity(), cache.MaxRows(), detok != nil); err != nil {
 		return nil, err
 	}
+	if o.Mode == WeDLM && cache.Recurrent() {
+		return nil, ErrRecurrent
+	}
 	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}, need: len(prompt)}
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
+	s.sampler.tell = o.Logprobs
 	if o.Constraint != nil {
 		s.sampler.constrained = constrained{at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size)}
 	}
@@ -89,7 +95,11 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	case WeDLM:
 		s.stepper = newWeDLM(o, s.sampler)
 	case Verified:
-		s.stepper = newVerified(o, s.sampler)
+		v, err := newVerified(o, s.sampler, prompt, min(o.stepRows(), cache.StepRows()))
+		if err != nil {
+			return nil, err
+		}
+		s.stepper = v
 	default:
 		s.stepper = &autoregressive{s: s.sampler}
 	}
@@ -116,7 +126,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 // Run again, a token has the bits that it had, where rows of a forward keep theirs in
 // spans of up to Options.InvariantRows rows.
 func (s *Sequence) Move(cache *model.Cache) error {
-	if base, room := cache.Base(), s.cache.Capacity(); base > s.held() || cache.Capacity() < room || cache.MaxRows() < s.cache.MaxRows() {
+	if base, room := cache.Base(), s.cache.Capacity(); base > s.held() || cache.Capacity() < room || cache.MaxRows() < s.cache.MaxRows() || cache.StepRows() < s.cache.StepRows() {
 		return fmt.Errorf("move %d tokens to a cache that holds %d of %d, %d rows a forward: want a part of them, %d and %d",
 			s.held(), base, cache.Capacity(), cache.MaxRows(), room, s.cache.MaxRows())
 	}
@@ -171,6 +181,9 @@ func (s *Sequence) Left() int { return max(0, s.need-s.cache.Base()) }
 // Cache is the sequence's cache.
 func (s *Sequence) Cache() *model.Cache { return s.cache }
 
+// Tokens is how many tokens were generated so far.
+func (s *Sequence) Tokens() int { return len(s.sum.Tokens) }
+
 // Summary is what was generated so far. Its times are the owner's to fill in.
 func (s *Sequence) Summary() Summary {
 	sum := s.sum
@@ -224,7 +237,27 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 		s.rows.add(i, Slot{Token: token, Filled: true}, from+i == last)
 		if from+i == last {
 			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
+			s.rows.wantLogprobs(s.sampler)
 		}
+	}
+}
+
+// Elastic reports whether the rows of the next step are the sequence's to choose: its
+// text does not depend on them, so that Share can make it feed fewer or more.
+func (s *Sequence) Elastic() bool {
+	v, ok := s.stepper.(*verified)
+	if !ok || s.Prefilling() || s.Done() {
+		return false
+	}
+	_, adaptive := v.control.(*verifiedControl)
+	return adaptive
+}
+
+// Share tells an elastic sequence what the rows of its next steps cost, and nil that
+// its forwards are its own.
+func (s *Sequence) Share(p *Price) {
+	if v, ok := s.stepper.(*verified); ok {
+		v.price = p
 	}
 }
 
@@ -257,10 +290,17 @@ func (s *Sequence) Absorb(results []model.Result) ([]Event, error) {
 	return events, err
 }
 
+// markEvery is after how many tokens of a prompt its states are kept for others that
+// begin alike (model.Cache.Mark).
+const markEvery = 2048
+
 // absorbPrompt makes a chunk of the prompt permanent.
 func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err error) {
 	if err := s.cache.Commit(len(s.rows.slots)); err != nil {
 		return nil, err
+	}
+	if base := s.cache.Base(); base/markEvery > (base-len(s.rows.slots))/markEvery {
+		s.cache.Mark()
 	}
 	if s.started {
 		return nil, nil // nobody has to know that it is run again
@@ -271,6 +311,9 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 		return events, nil
 	}
 	s.started = true
+	// What follows a prompt another time, an answer to be thought over or the next turn
+	// without what was thought in this one, begins about here.
+	s.cache.Mark()
 	var last model.Result
 	if len(results) > 0 {
 		last = results[0]
@@ -283,6 +326,7 @@ func (s *Sequence) absorbStep(results []model.Result) (*Step, error) {
 	base := s.cache.Base()
 	s.count()
 	out, err := s.stepper.absorb(results, s.emit)
+	s.charge(&out.by)
 	if bad := s.cache.Commit(out.commit); bad != nil {
 		return nil, bad
 	}
@@ -297,6 +341,50 @@ func (s *Sequence) absorbStep(results []model.Result) (*Step, error) {
 		Slots: window, Base: base, Committed: committed,
 		Entropy: out.entropy, Filled: out.filled, Drafts: out.drafts, Accepted: out.accepted,
 	}, err
+}
+
+// charge adds what drafters did in a step, and what it cost: the rows beyond the first
+// share what they add to the forward.
+func (s *Sequence) charge(by *Drafters) {
+	if c := s.o.Cost; c != nil {
+		rows := len(s.rows.slots)
+		row := 0.0
+		if rows > 1 {
+			row = max(0, c.Ratio(rows)-1) / float64(rows-1)
+		}
+		for kind := range by {
+			x := &by[kind]
+			fed := x.Drafts
+			if DrafterKind(kind) == MaskDrafter {
+				fed += x.Rows
+			}
+			x.Cost = row*float64(fed) + x.Seconds/c.Seconds(1)
+		}
+	}
+	s.sum.Stats.Drafters.Add(by)
+}
+
+// Draft has a drafter that runs forwards of its own (Options.NewDrafter) propose tokens
+// for the next step. It comes before Plan, and may run any number of forwards, so long
+// as ctx lasts; where there is no such drafter, or nothing to draft, it does nothing.
+// After an error it may be called again, or the step be planned without it.
+func (s *Sequence) Draft(ctx context.Context) error {
+	v, ok := s.stepper.(*verified)
+	if !ok || s.Done() || s.Prefilling() {
+		return nil
+	}
+	if err := v.draft(ctx); err != nil {
+		return fmt.Errorf("draft at %d: %w", s.cache.Base(), err)
+	}
+	return nil
+}
+
+// Close frees what drafters hold. It need not be called of a sequence without one that
+// runs forwards; the cache stays the owner's.
+func (s *Sequence) Close() {
+	if v, ok := s.stepper.(*verified); ok {
+		v.close()
+	}
 }
 
 // count adds the forward of s.rows to the counters.
@@ -355,13 +443,13 @@ func (s *Sequence) Stop(reason FinishReason) []Event {
 }
 
 // emit is the stepper's emitter: it decides whether the generation ends here.
-func (s *Sequence) emit(token int32) bool {
+func (s *Sequence) emit(token int32, p *Logprobs) bool {
 	if s.Done() {
 		return false
 	}
 	s.sum.Tokens = append(s.sum.Tokens, token)
 	s.sampler.observe(token)
-	e := emission{token: token, hidden: slices.Contains(s.o.StopIDs, token)}
+	e := emission{token: token, logprobs: p, hidden: slices.Contains(s.o.StopIDs, token)}
 	var stopped bool
 	if !e.hidden && s.detok != nil {
 		e.piece, stopped = s.stops.push(s.detok.Push(token))
@@ -385,6 +473,9 @@ func (s *Sequence) takeEvents(events []Event) []Event {
 	for _, e := range s.emitted {
 		s.text.WriteString(e.piece)
 		events = append(events, Token(e.token))
+		if e.logprobs != nil {
+			events = append(events, *e.logprobs)
+		}
 		if e.piece != "" && !e.hidden {
 			events = append(events, Text(e.piece))
 		}

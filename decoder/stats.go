@@ -12,6 +12,8 @@ type Stats struct {
 	// Drafts are those that verified checked, Accepted those of them that stood.
 	Drafts   int `json:"drafts"`
 	Accepted int `json:"accepted"`
+	// Drafters say the same by who proposed them, and what that took.
+	Drafters Drafters `json:"drafters,omitzero"`
 	// Masks are all masks fed; LeastMasks and MostMasks are those of one step.
 	// Reports show them as StepMasks.
 	Masks          int     `json:"-"`
@@ -38,6 +40,7 @@ func (s *Stats) Add(o Stats) {
 	s.Rows += o.Rows
 	s.Drafts += o.Drafts
 	s.Accepted += o.Accepted
+	s.Drafters.Add(&o.Drafters)
 	s.Masks += o.Masks
 	s.PrefillSeconds += o.PrefillSeconds
 	s.DecodeSeconds += o.DecodeSeconds

@@ -23,9 +23,9 @@ type stepper interface {
 	absorb(results []model.Result, emit emitter) (outcome, error)
 }
 
-// An emitter takes the next generated token. It returns false when that token
-// ends the generation: whatever would follow is dropped.
-type emitter func(token int32) bool
+// An emitter takes the next generated token, and how likely it was where somebody asks.
+// It returns false when that token ends the generation: whatever would follow is dropped.
+type emitter func(token int32, p *Logprobs) bool
 
 // outcome is what a stepper made of a forward.
 type outcome struct {
@@ -35,6 +35,7 @@ type outcome struct {
 	entropy          []float32
 	filled           []Fill
 	drafts, accepted int
+	by               Drafters
 }
 
 // rows collects one sequence's rows of a forward, in packed order.

@@ -26,6 +26,8 @@ type toy struct {
 	// agree is the share of the logits that the position alone decides; scale
 	// multiplies all: with it entropies fall.
 	agree, scale float64
+	// period, where not 0, is after how many positions the part that they decide repeats.
+	period uint64
 
 	keys     []toyKey // by physical slot, the last forward's rows included
 	forwards int
@@ -69,6 +71,9 @@ func (m *toy) logits(k toyKey) []float32 {
 	target := uint64(k.pos) + 1
 	if k.token == m.mask {
 		target--
+	}
+	if m.period > 0 {
+		target %= m.period
 	}
 	scale := m.scale * []float64{1, 3, 8}[mix(m.seed, target, 7)%3]
 	z := make([]float32, m.vocab)

@@ -36,6 +36,10 @@ func (e *ContextError) Error() string {
 		e.PromptTokens, e.MaxTokens, e.PromptTokens+e.MaxTokens, e.Capacity)
 }
 
+// ErrRecurrent is mode WeDLM on a model with recurrent layers: its rows are packed filled
+// slots first, and a state adds rows in the order in which they come.
+var ErrRecurrent = &OptionError{"mode", string(WeDLM), "ar or verified: layers with a state take tokens in the order of their positions, and wedlm fills slots out of order"}
+
 // DefaultOptions are the options of a WeDLM model in verified mode: W 16,
 // τ 0.4, λ 0.02, greedy, at most 256 tokens. The vocabulary is the caller's.
 func DefaultOptions() Options {
@@ -60,6 +64,25 @@ func ParseMode(s string) (Mode, error) {
 		return m, nil
 	}
 	return "", &OptionError{"mode", fmt.Sprintf("%q", s), "ar, wedlm or verified"}
+}
+
+// ParseDraft reads "auto", "mask", "lookup", "model" or "none", and "" for what is the
+// default; its error is an *OptionError.
+func ParseDraft(s string) (DraftChoice, error) {
+	switch c := DraftChoice(s); c {
+	case "", DraftAuto, DraftMask, DraftLookup, DraftModel, DraftNone:
+		return c, nil
+	}
+	return "", &OptionError{"draft", fmt.Sprintf("%q", s), "auto, mask, lookup, model or none"}
+}
+
+// LacksMask reports whether the mode takes a mask token, and there is none. Without one
+// verified drafts what a constraint forces, and what other drafters than masks propose.
+func (o Options) LacksMask() bool {
+	if o.Mode == AR || o.Vocabulary.MaskID >= 0 {
+		return false
+	}
+	return o.Mode != Verified || o.Draft.NeedsMask() && o.Constraint == nil
 }
 
 // Validate checks every option and returns the first one out of range as an
@@ -94,11 +117,20 @@ func (o Options) Validate() error {
 	if o.PrefillRows < 0 || o.PrefillRows > MaxPrefillRows {
 		return optionRange("prefill-rows", o.PrefillRows, 1, MaxPrefillRows)
 	}
-	if o.Mode != AR && o.Vocabulary.MaskID < 0 {
+	if _, err := ParseDraft(string(o.Draft)); err != nil {
+		return err
+	}
+	if o.Draft == DraftModel && o.Mode == Verified && o.NewDrafter == nil {
+		return &OptionError{"draft", string(o.Draft), "a drafter beside it"}
+	}
+	if o.LacksMask() {
 		return &OptionError{"mask-id", "none", fmt.Sprintf("an id: mode %s needs a mask token (mode ar does not)", o.Mode)}
 	}
 	if o.Vocabulary.Size < 0 {
 		return &OptionError{"vocabulary size", fmt.Sprint(o.Vocabulary.Size), "0 (no limit) or more"}
+	}
+	if n := o.Logprobs; n != nil && (*n < 0 || *n > MaxLogprobs) {
+		return optionRange("logprobs", *n, 0, MaxLogprobs)
 	}
 	for _, id := range o.StopIDs {
 		if id < 0 {

@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -18,6 +19,14 @@ import (
 //	       fill' = [a], a drawn from p_{ok-1}
 //	       if nothing was rejected: append drafts of masks 1, 2, … while H_j + λ·j < τ
 //
+// Other drafters may draft in the masks' place, behind a rejection too: what followed the
+// same tokens before (lookup), or what a smaller model says. The masks then follow their
+// drafts.
+//
+// What a constraint forces (Forcer) is drafted without masks, at any of these places,
+// also behind a rejection. A control knows nothing of it: neither of the rows nor of
+// the tokens that they bring.
+//
 // A draw depends on the seed, the token's position and the distribution alone
 // (drawKey), so a is ar's token, greedy or sampled, whatever was drafted.
 //
@@ -34,21 +43,44 @@ type verified struct {
 	window  int
 	stops   []int32
 	control control
+	price   *Price  // nil: the forward is the sequence's own
 	fill    []draft // fill[0] is right by construction
-	masks   int     // that follow fill in the next forward
-	left    int     // tokens that may still be emitted: never fewer than fill
+	// fed is how many of fill are fed in the planned forward, and masks how many
+	// masks follow them.
+	fed, masks int
+	left       int // tokens that may still be emitted: never fewer than fill
+	rows       int // of a step, at most
+	forcing    forcing
+	// prompt is what drafters are told at the start. lookup drafts in absorb, as it runs
+	// no forward; beside does in draft, before the next plan. Either may be nil.
+	prompt         []int32
+	lookup, beside Drafter
+	undrafted      bool    // beside has not drafted for the next plan
+	made           int     // rows that beside has run for it
+	seconds        float64 // and what they took, by its own account
 	// allowed are the ids that each checked row of the last plan may choose.
 	allowed []model.IDSet
 }
 
-// draft is a token and the entropy of the row that proposed it.
-type draft struct {
-	token   int32
-	entropy float32
-}
-
-func newVerified(o Options, s *sampler) *verified {
-	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens}
+// newVerified begins one whose steps have some rows at most.
+func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, error) {
+	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens, rows: rows, forcing: forcing{mostReach}, prompt: prompt}
+	if o.Draft == DraftNone {
+		v.forcing.reach = 0
+	}
+	if o.Draft == DraftLookup || o.Draft == DraftAuto && (o.Cost != nil || o.Vocabulary.MaskID < 0) {
+		v.lookup = newLookup()
+	}
+	if o.Draft == DraftModel {
+		d, err := o.NewDrafter()
+		if err != nil {
+			return nil, err
+		}
+		v.beside = d
+	}
+	if o.Vocabulary.MaskID < 0 || !o.Draft.masks() {
+		o.Window = 0
+	}
 	if o.Cost != nil {
 		o.Window = min(o.Window, maxAdaptive)
 		if v.rule.below(0, 0) {
@@ -63,10 +95,13 @@ func newVerified(o Options, s *sampler) *verified {
 	if v.window == 1 {
 		v.window = 0
 	}
-	if o.Cost != nil && v.window > 0 {
-		v.control = newVerifiedControl(o.Cost, v.window)
+	if o.Cost != nil && (v.window > 0 || v.lookup != nil || v.beside != nil) {
+		v.control = newVerifiedControl(o.Cost, v.window, v.rows, o.Experience)
 	}
-	return v
+	if o.Cost == nil && o.Experience != nil {
+		v.control = newRecordingControl(o.Experience)
+	}
+	return v, nil
 }
 
 func (v *verified) needsPrompt() bool { return true }
@@ -76,56 +111,85 @@ func (v *verified) start(last model.Result, allowed model.IDSet, _ emitter) erro
 	if err != nil {
 		return err
 	}
-	v.fill = []draft{{token: v.s.draw(p, 0)}}
-	v.choose()
-	return nil
+	first := v.s.draw(p, 0)
+	v.fill = []draft{{token: first, logprobs: v.s.logprobs(last, first)}}
+	for _, d := range v.drafters() {
+		d.Follow(v.prompt, nil)
+		d.Follow([]int32{first}, []model.Result{last})
+	}
+	masked, err := v.ofMasks(nil)
+	if err == nil {
+		err = v.take(masked)
+	}
+	return err
+}
+
+// drafters are those beside the masks.
+func (v *verified) drafters() (list []Drafter) {
+	for _, d := range []Drafter{v.lookup, v.beside} {
+		if d != nil {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// close frees what drafters hold.
+func (v *verified) close() {
+	for _, d := range v.drafters() {
+		d.Close()
+	}
+	v.lookup, v.beside = nil, nil
 }
 
 // choose decides what the next forward feeds.
 func (v *verified) choose() {
-	feed, masks := v.control.choose(draftEntropies(v.fill), v.most())
-	v.fill = v.fill[:1+feed]
-	v.masks = min(masks, v.most())
+	feed, masks := v.control.choose(classes(v.fill[1:]), v.most(len(v.fill)), v.price)
+	v.fed = through(v.fill, feed)
+	v.masks = min(masks, v.most(v.fed))
 }
 
-// most is how many masks can matter behind the filled rows.
-func (v *verified) most() int {
-	if v.stop(v.fill[len(v.fill)-1].token) {
+// most is how many masks can matter behind so many filled rows.
+func (v *verified) most(filled int) int {
+	if v.stop(v.fill[filled-1].token) {
 		return 0
 	}
-	return min(v.window, v.left-len(v.fill))
+	return min(v.window, v.left-filled, v.rows-filled)
 }
 
 func (v *verified) stop(token int32) bool { return slices.Contains(v.stops, token) }
 
 func (v *verified) plan(r *rows) {
+	v.choose()
 	// A checked row is constrained by its own prefix, which is known now.
 	at := v.s.at
 	if at != nil {
 		at = at.Clone()
 	}
-	for i, d := range v.fill {
+	for i, d := range v.fill[:v.fed] {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
 		ended := at != nil && (v.stop(d.token) || !at.Advance(d.token))
 		r.allow(&v.s.constrained, at, ended)
+		r.wantLogprobs(v.s)
 	}
 	v.allowed = r.allowed
 	for j := range v.masks {
-		r.add(len(v.fill)+j, Slot{}, true)
+		r.add(v.fed+j, Slot{}, true)
 		if at != nil && !v.s.needsLogits() {
 			r.batch.Want[len(r.batch.Want)-1].TopK = constrainedTop
 		}
 	}
 }
 
-func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error) {
-	checked := v.fill
+func (v *verified) absorb(results []model.Result, emit emitter) (out outcome, err error) {
+	checked := v.fill[:v.fed]
 	mask := results[len(checked):]
-	out := outcome{drafts: len(checked) - 1}
+	out.drafts = len(checked) - 1
+	defer func() { v.count(&out, checked, len(mask)) }()
 	for {
 		out.accepted = out.commit
 		out.commit++ // right by construction, or accepted below
-		if !emit(checked[out.commit-1].token) {
+		if right := checked[out.commit-1]; !emit(right.token, right.logprobs) {
 			return out, nil
 		}
 		// Row commit-1 saw prompt and emitted tokens only: it is ar's row.
@@ -134,67 +198,110 @@ func (v *verified) absorb(results []model.Result, emit emitter) (outcome, error)
 			return out, err
 		}
 		next := v.s.draw(p, 0)
+		likely := v.s.logprobs(results[out.commit-1], next)
 		all := out.commit == len(checked)
 		if all || checked[out.commit].token != next {
 			v.left -= out.commit
-			v.fill = []draft{{token: next}}
+			v.fill = []draft{{token: next, logprobs: likely}}
+			v.forcing.observe(checked[1:], out.accepted)
+			drafted := mask[:0]
 			if all {
 				out.entropy = entropies(mask)
-				err = v.draft(mask)
+				drafted = mask
 			}
-			v.control.observe(observation{
-				drafts: draftEntropies(checked), accepted: out.accepted, masks: len(mask), tokens: out.commit,
-			})
-			v.choose()
+			masked, err := v.ofMasks(drafted)
+			v.control.observe(seen(checked[1:], out.accepted, len(mask), out.commit))
+			v.control.drafted(classes(masked))
+			for _, d := range v.drafters() {
+				d.Follow(certain(checked[1:out.commit], next), results[:out.commit])
+			}
+			if err == nil {
+				err = v.take(masked)
+			}
 			for i, d := range v.fill {
 				out.filled = append(out.filled, Fill{i, d.token})
 			}
 			return out, err
 		}
+		checked[out.commit].logprobs = likely
 	}
 }
 
-// draftEntropies are those that a fill's drafts were drawn at.
-func draftEntropies(fill []draft) []float32 {
-	h := make([]float32, 0, len(fill))
-	for _, d := range fill[1:] {
-		h = append(h, d.entropy)
+// count says who proposed what, and what it took.
+func (v *verified) count(out *outcome, checked []draft, masks int) {
+	out.by.count(checked[1:], out.accepted)
+	out.by[MaskDrafter].Rows += masks
+	if v.beside != nil {
+		x := &out.by[v.beside.Kind()]
+		x.Rows += v.made
+		x.Seconds += v.seconds
 	}
-	return h
+	v.made, v.seconds = 0, 0
 }
 
-// draft appends to fill, which holds the causal token in mask 0's place, what
-// the masks propose while they pass τ.
-func (v *verified) draft(mask []model.Result) error {
-	ahead := []int32{v.fill[0].token}
-	at := v.s.at
-	if at != nil {
-		at = at.Clone()
+// ofMasks is what a constraint forces behind the token that is right by construction,
+// and what the masks propose there while they pass τ.
+func (v *verified) ofMasks(mask []model.Result) ([]draft, error) {
+	p := v.propose(MaskDrafter, 0)
+	for p.open {
+		j := len(p.ahead)
+		if j >= len(mask) || !v.rule.below(mask[j].Entropy, j) || j >= v.rows {
+			break
+		}
+		token, ok, err := v.drawDraft(mask[j], p.ahead, p.at, j)
+		if err != nil || !ok {
+			return p.list, err
+		}
+		p.put(draft{token: token, class: entropyClass(mask[j].Entropy)})
+		p.settle()
 	}
-	for j := 1; j < len(mask) && v.rule.below(mask[j].Entropy, j) && !v.stop(ahead[j-1]); j++ {
-		token, ok, err := v.propose(mask[j], ahead, at, j)
-		if err != nil {
+	return p.list, nil
+}
+
+// take appends to fill what the masks have drafted, or, where that promises more, what a
+// lookup drafts. A drafter that runs forwards comes later, where neither did.
+func (v *verified) take(masked []draft) error {
+	list := masked
+	if v.lookup != nil {
+		p := v.propose(v.lookup.Kind(), 0)
+		if err := v.lookup.Propose(context.Background(), p); err != nil {
 			return err
 		}
-		if !ok {
-			return nil
+		if v.control.prefers(classes(p.list), classes(masked)) {
+			list = p.list
 		}
-		v.fill = append(v.fill, draft{token, mask[j].Entropy})
-		ahead = append(ahead, token)
 	}
+	v.fill = append(v.fill, list...)
+	v.undrafted = v.beside != nil
 	return nil
 }
 
-// propose is what mask j drafts behind ahead. Under a constraint, which stands before
-// the last token of ahead, it is one that is allowed; false where none is known.
-func (v *verified) propose(mask model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
+// draft has the drafter that runs forwards draft for the next plan, once.
+func (v *verified) draft(ctx context.Context) error {
+	if !v.undrafted {
+		return nil
+	}
+	v.fill = v.fill[:1]
+	p := v.propose(v.beside.Kind(), v.beside.Seconds())
+	err := v.beside.Propose(ctx, p)
+	v.made += p.made
+	v.seconds += p.seconds * float64(p.forwards)
+	if err != nil {
+		return err
+	}
+	v.fill = append(v.fill, p.list...)
+	v.undrafted = false
+	return nil
+}
+
+// drawDraft is what a drafter's row says for the place j behind the next token, where
+// ahead stands before it. Under a constraint, which stands there, too, that is one which
+// is allowed; false where none is known.
+func (v *verified) drawDraft(row model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
 	var allowed model.IDSet
 	if at != nil {
-		if !at.Advance(ahead[len(ahead)-1]) {
-			return 0, false, nil
-		}
 		if !v.s.needsLogits() {
-			token, ok = firstAllowed(mask, at)
+			token, ok = firstAllowed(row, at)
 			return token, ok, nil
 		}
 		allowed = model.NewIDSet(v.s.ids)
@@ -202,7 +309,7 @@ func (v *verified) propose(mask model.Result, ahead []int32, at Constraint, j in
 			return 0, false, nil // the checked row will say so
 		}
 	}
-	q, err := v.s.distribution(mask, ahead, allowed)
+	q, err := v.s.distribution(row, ahead, allowed)
 	if err != nil {
 		return 0, false, err
 	}

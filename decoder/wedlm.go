@@ -23,8 +23,10 @@ type wedlm struct {
 	rule    fillRule
 	control *fillControl // nil: every mask is fed
 	slots   []Slot
-	masks   int // of the next forward
-	left    int // tokens that may still be emitted: never fewer than slots
+	// logprobs has one entry a slot: how likely the token in it was, where somebody asks.
+	logprobs []*Logprobs
+	masks    int // of the next forward
+	left     int // tokens that may still be emitted: never fewer than slots
 }
 
 func newWeDLM(o Options, s *sampler) *wedlm {
@@ -34,6 +36,7 @@ func newWeDLM(o Options, s *sampler) *wedlm {
 		w.control = newFillControl(o.Cost, o.Window)
 	}
 	w.slots = make([]Slot, min(o.Window, o.MaxTokens))
+	w.logprobs = make([]*Logprobs, len(w.slots))
 	w.choose()
 	return w
 }
@@ -81,6 +84,7 @@ func (w *wedlm) plan(r *rows) {
 	for i, s := range slots {
 		if !s.Filled && masks < w.masks {
 			r.add(i, s, true)
+			r.wantLogprobs(w.s)
 			masks++
 		}
 	}
@@ -90,11 +94,14 @@ func (w *wedlm) plan(r *rows) {
 func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 	slots, p := w.extended()
 	for i, s := range slots[:p] {
-		if !emit(s.Token) {
+		if !emit(s.Token, w.logprobs[i]) {
 			return outcome{commit: i + 1}, nil
 		}
 	}
 	w.slots, w.left = slots[p:], w.left-p
+	likely := make([]*Logprobs, len(w.slots))
+	copy(likely, w.logprobs[p:])
+	w.logprobs = likely
 
 	var masks []int     // slot of each result
 	var visible []int32 // tokens of the filled slots: every mask row saw them
@@ -111,7 +118,9 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 		if err != nil {
 			return out, err
 		}
-		out.filled = append(out.filled, Fill{masks[m], w.s.draw(x, masks[m])})
+		token := w.s.draw(x, masks[m])
+		out.filled = append(out.filled, Fill{masks[m], token})
+		w.logprobs[masks[m]] = w.s.logprobs(results[m], token)
 	}
 	for _, f := range out.filled {
 		w.slots[f.Slot] = Slot{Token: f.Token, Filled: true}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"windrow/checkpoint"
+	"windrow/hub"
 	"windrow/internal/unless"
 	"windrow/models/tinygsm"
 )
@@ -28,11 +29,17 @@ func ModelName(path string) string {
 	if Embedded(path) {
 		return tinygsm.Name
 	}
+	if hub.IsName(path) {
+		if name, err := hub.ParseName(path); err == nil {
+			return name.Short()
+		}
+	}
 	return filepath.Base(filepath.Clean(path))
 }
 
 // OpenCheckpoint opens the files of a model: those of a folder in the Hugging Face
-// layout, a GGUF file, or the embedded model's. The wait ends with ctx, whatever
+// layout, a GGUF file, a name such as hf:Qwen/Qwen3-0.6B of what is in Hugging Face's
+// cache (nothing is fetched), or the embedded model's. The wait ends with ctx, whatever
 // the file system does.
 func OpenCheckpoint(ctx context.Context, path string) (*checkpoint.Checkpoint, error) {
 	return unless.Cancelled(ctx, func() (*checkpoint.Checkpoint, error) { return readCheckpoint(path) },
@@ -40,6 +47,13 @@ func OpenCheckpoint(ctx context.Context, path string) (*checkpoint.Checkpoint, e
 }
 
 func readCheckpoint(path string) (*checkpoint.Checkpoint, error) {
+	if hub.IsName(path) {
+		found, err := cached(path)
+		if err != nil {
+			return nil, err
+		}
+		return checkpoint.Open(found.Path)
+	}
 	if !Embedded(path) {
 		return checkpoint.Open(path)
 	}
@@ -47,4 +61,18 @@ func readCheckpoint(path string) (*checkpoint.Checkpoint, error) {
 		return nil, ErrNoEmbeddedModel
 	}
 	return checkpoint.New(tinygsm.Files())
+}
+
+// cached finds a model of that name in the cache; a *hub.MissingError says that it, or a
+// part of it, is not there.
+func cached(name string) (*hub.Found, error) {
+	n, err := hub.ParseName(name)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := hub.Locate(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return cache.Find(n)
 }

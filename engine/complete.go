@@ -21,10 +21,12 @@ var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
 // Complete fills in what the model decides, and checks the rest against it and
 // against a prompt of so many tokens. What it returns it would return unchanged.
 //
-//   - Mode "" is verified for a model that was trained to fill masks, ar for any
+//   - Mode "" is verified for a model that was trained to fill masks, where Draft says
+//     who else drafts, and under a constraint, whose forced text it drafts; ar for any
 //     other.
+//   - Draft "" is decoder.DraftAuto in mode verified. DraftModel is what DraftWith said.
 //   - Window 0 stands for the window, threshold and penalty of
-//     decoder.DefaultOptions.
+//     decoder.DefaultOptions; in verified for those of the Calibration.
 //   - MaxTokens 0 is what the generation config suggests, or DefaultMaxTokens,
 //     as far as the context leaves it.
 //   - StopIDs get those of the model; Vocabulary and PrefillRows are the model's
@@ -56,13 +58,20 @@ func (e *Engine) Defaults(o decoder.Options) decoder.Options {
 		o.Mode = decoder.AR
 		// A WeDLM that was converted to qwen3 says what it is by its mask
 		// alone: in a GGUF's metadata, or in Options.MaskID.
-		if o.Vocabulary.MaskID >= 0 {
+		if o.Vocabulary.MaskID >= 0 || o.Constraint != nil || !o.Draft.NeedsMask() && o.Draft != decoder.DraftNone {
 			o.Mode = decoder.Verified
 		}
+	}
+	if o.Mode == decoder.Verified && o.Draft == "" {
+		o.Draft = decoder.DraftAuto
+	}
+	if o.Draft == decoder.DraftModel && o.NewDrafter == nil && e.drafter != nil {
+		o.NewDrafter = e.drafter.draft
 	}
 	if o.Window == 0 {
 		d := decoder.DefaultOptions()
 		o.Window, o.EntropyThreshold, o.PosPenalty = d.Window, d.EntropyThreshold, d.PosPenalty
+		o = e.Calibrated(o)
 	}
 	if o.MaxTokens == 0 {
 		o.MaxTokens = max(1, min(e.maxTokens(), config.MaxPositions-1))
@@ -102,8 +111,11 @@ func (e *Engine) Check(o decoder.Options) error {
 			return &BiasError{e.name, id, o.Sampling.LogitBias[id], vocabulary}
 		}
 	}
-	if o.Vocabulary.MaskID < 0 && o.Mode != decoder.AR {
-		return &ModeError{e.name, o.Mode}
+	if o.LacksMask() {
+		return &ModeError{Model: e.name, Mode: o.Mode}
+	}
+	if o.Mode == decoder.WeDLM && e.Config().Delta != nil {
+		return &ModeError{Model: e.name, Mode: o.Mode, Recurrent: true}
 	}
 	return o.Validate()
 }

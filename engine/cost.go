@@ -35,29 +35,33 @@ var costRows = []int{1, 16, 8, 4, 1, 32, 2, 24, 12, 1, 6, 3, 20, 10, 1, 48}
 // than a second where no single forward takes longer. What else runs on the
 // machine only ever makes a forward slower: so rounds alternate over the
 // points, a point is the quickest of its rounds, and none is slower than one of
-// more rows. The caller has the turn.
+// more rows. Between forwards others have their turn, whose time does not count.
 func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder.CostModel, error) {
-	start := time.Now()
-	late := func() bool { return time.Since(start) > limit }
+	var spent time.Duration
 	s := e.NewStopwatch(0)
-	defer func() {
-		for _, c := range s.contexts {
-			c.Close()
-		}
-	}()
+	defer s.Close()
+	fill := func(context, most int) error {
+		return s.alone(ctx, func() error {
+			start := time.Now()
+			_, err := s.at(ctx, context, most)
+			spent += time.Since(start)
+			return err
+		})
+	}
+	late := func() bool { return spent > limit }
 	context, most := shortContext, slices.Max(costRows)
 	if n := e.Config().MaxPositions; context+most > n {
 		if context, most = 0, min(most, n-1); most < 1 {
 			return nil, fmt.Errorf("a context of %d tokens has no room to measure in", n)
 		}
 	}
-	if _, err := s.at(ctx, context, most); err != nil {
+	if err := fill(context, most); err != nil {
 		return nil, err
 	}
-	full := time.Since(start) * costContext / shortContext
+	full := spent * costContext / shortContext
 	if context == shortContext && full < limit/6 && costContext+most <= e.Config().MaxPositions {
 		context = costContext
-		if _, err := s.at(ctx, context, most); err != nil {
+		if err := fill(context, most); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +72,13 @@ func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder
 			if rows > most || late() && len(least) >= 2 {
 				continue
 			}
-			t, err := s.once(ctx, rows, context, round == 0 && !late())
+			var t time.Duration
+			err := s.alone(ctx, func() (err error) {
+				start := time.Now()
+				t, err = s.once(ctx, rows, context, round == 0 && !late())
+				spent += time.Since(start)
+				return err
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -100,20 +110,21 @@ func (e *Engine) costKey() string {
 }
 
 // rowCost is c(rows) of an open model, once it is known. It is read and written by
-// who has the turn.
+// who has its turn.
 type rowCost struct {
+	turn
 	known bool
 	table *decoder.CostModel // nil: it cannot be measured
 }
 
 // Cost is c(rows) of the model on this machine: what is kept of it, or measured
-// now, which takes less than a second of the device. It is nil where it cannot be
-// measured, and where ctx ends before: then the next call measures.
+// now, which takes less than a second of the device, between others' forwards. It is nil
+// where it cannot be measured, and where ctx ends before: then the next call measures.
 func (e *Engine) Cost(ctx context.Context) *decoder.CostModel {
-	if e.device.take(ctx) != nil {
+	if e.rowCost.take(ctx) != nil {
 		return nil
 	}
-	defer e.device.give()
+	defer e.rowCost.give()
 	if !e.rowCost.known {
 		e.rowCost.table = e.options.Measurements.cost(e.costKey(), time.Now(), func() (*decoder.CostModel, error) { return e.measureCost(ctx, costTime) })
 		e.rowCost.known = ctx.Err() == nil
@@ -123,12 +134,15 @@ func (e *Engine) Cost(ctx context.Context) *decoder.CostModel {
 
 // Adaptive makes the window of complete options adapt by c(rows), or leaves the
 // options as they are where that is not known. Verified's text stays the same;
-// wedlm's may then differ between machines and days.
+// wedlm's may then differ between machines and days. What one generation learns of
+// drafts the next ones begin with.
 func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Options {
 	if o.Cost = e.Cost(ctx); o.Cost != nil {
 		// Two windows are the most rows of a step: a row must be the same in it
 		// as alone.
 		o.Window = min(adaptiveWindow, max(1, e.Features().BatchInvariantRows/2))
+		e.Calibration() // what experience begins with
+		o.Experience = e.experience
 	}
 	return o
 }

@@ -213,6 +213,24 @@ func TestMeasureCost(t *testing.T) {
 	}
 }
 
+// TestCostLetsOthersIn: forwards run while c(rows) is measured.
+func TestCostLetsOthersIn(t *testing.T) {
+	e := openTiny(t, Options{Backend: CPU, Measurements: Measurements{Folder: NoFolder}})
+	measured := make(chan *decoder.CostModel)
+	go func() { measured <- e.Cost(t.Context()) }()
+	for n := 0; ; n++ {
+		e.KVRoom(t.Context()) // takes a turn
+		select {
+		case c := <-measured:
+			if c == nil || n < 10 {
+				t.Errorf("cost %v, others had %d turns", c, n)
+			}
+			return
+		default:
+		}
+	}
+}
+
 // A measurement that was cut short does not count for the rest of the engine's
 // life.
 func TestAdaptiveCancelled(t *testing.T) {

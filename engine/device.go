@@ -70,7 +70,12 @@ func (d *device) close() {
 func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	gpus := map[string]func(Options, checkpoint.Source) (*device, error){CUDA: openCUDA, Metal: openMetal}
 	for _, name := range o.gpuKinds() {
-		d, err := gpus[name](o, src)
+		d, err := (*device)(nil), gpuLacks(name, src.Config())
+		if err == nil {
+			d, err = gpus[name](o, src)
+		} else if o.Backend != name && o.GPUs <= 1 {
+			continue // no GPU could be of use
+		}
 		switch {
 		case err == nil:
 			return d, nil
@@ -80,13 +85,25 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 			o.Note(fmt.Sprintf("%v; going on with the CPU", err))
 		}
 	}
-	b, err := cpu.New(cpu.Options{Threads: o.Threads, Exact: o.Exact, Kernels: o.Kernels, Verdicts: o.Measurements})
+	b, err := cpu.New(cpu.Options{Threads: o.Threads, Exact: o.Exact, Kernels: o.Kernels, Marks: o.StateCache, Verdicts: o.Measurements})
 	if err != nil {
 		return nil, err
 	}
 	threads := b.Features().Threads
 	return newDevice(b, func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }, nil,
 		roomOf(roomOfHost, func() (int64, error) { return memory.Total(), nil })), nil
+}
+
+// gpuLacks says what a model needs that GPUs of a kind cannot do, before its weights go
+// there.
+func gpuLacks(name string, c *checkpoint.Config) error {
+	if c.Delta != nil {
+		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet yet, which the CPU runs"}
+	}
+	if c.Experts != nil {
+		return &backend.UnsupportedError{Backend: name, What: "mixture of experts yet, which the CPU runs"}
+	}
+	return nil
 }
 
 // gpuKinds are the kinds of GPUs to try. Kernels that are asked for are the CPU's;

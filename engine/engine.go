@@ -8,6 +8,7 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/decoder"
 	"windrow/grammar"
 	"windrow/internal/unless"
 	"windrow/model"
@@ -26,7 +27,13 @@ type Engine struct {
 	shared  bool // the device is another engine's, which closes it
 	options Options
 	rowCost rowCost
-	closing sync.Once
+	// experience is what windows learn of the model.
+	experience *decoder.Experience
+	drafter    *smallerModel // nil: none
+	closing    sync.Once
+
+	calibrationOnce sync.Once // reads what follows
+	calibration     *Calibration
 
 	vocabularyOnce  sync.Once // makes what follows
 	grammars        *grammar.Vocabulary
@@ -46,7 +53,7 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := &Engine{name: ModelName(path), source: files, files: files, options: o}
+		e := &Engine{name: ModelName(path), source: files, files: files, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}
 		if e.tokens, err = tokenizer.Load(files); err != nil {
 			files.Close()
 			return nil, err
@@ -60,7 +67,7 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 // open as long as the engine, and is not closed with it.
 func OpenSource(ctx context.Context, name string, src checkpoint.Source, o Options) (*Engine, error) {
 	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
-		e := &Engine{name: name, source: src, options: o}
+		e := &Engine{name: name, source: src, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}
 		return e, e.start(ctx)
 	})
 }
@@ -114,7 +121,7 @@ func (e *Engine) With(ctx context.Context, src checkpoint.Source) (*Engine, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options}, nil
+	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}, nil
 }
 
 // Close waits for the forward that runs, if one does, and frees the model, the

@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 			o := e.Defaults(decoder.Options{Mode: decoder.WeDLM})
 			o.Vocabulary.MaskID = -1
 			return e.Check(o)
-		}, &ModeError{"tiny-gsm", decoder.WeDLM}},
+		}, &ModeError{Model: "tiny-gsm", Mode: decoder.WeDLM}},
 		"window": {func() error { _, err := e.Complete(decoder.Options{Window: 5000}, 1); return err },
 			&decoder.OptionError{Option: "window", Got: "5000", Want: "a number from 1 to 1024"}},
 		"backend": {func() error { _, err := Open(t.Context(), "", Options{Backend: "tpu"}); return err },
@@ -155,7 +155,8 @@ func TestErrors(t *testing.T) {
 		&MemoryError{Metal, "M4", false, 3 << 30, 1 << 30, 0}:               "metal: the weights take 3 GiB, M4 can use 1 GiB",
 		&ContextError{"m", 10, 7, 16}:                                       "the prompt has 10 tokens and 7 are to be generated, the context of m is 16",
 		&TemplateError{"m"}:                                                 "m has no chat template",
-		&ModeError{"m", decoder.AR}:                                         "mode ar: m has no mask token in its config",
+		&ModeError{Model: "m", Mode: decoder.AR}:                            "mode ar: m has no mask token in its config",
+		&ModeError{Model: "m", Mode: decoder.WeDLM, Recurrent: true}:        "mode wedlm: m has recurrent layers, which take tokens in their order: want ar or verified",
 	} {
 		if err.Error() != want {
 			t.Errorf("%T: %q, want %q", err, err, want)

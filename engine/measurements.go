@@ -18,7 +18,7 @@ import (
 const NoFolder = "off"
 
 // Measurements are what was measured of this machine, each in a file: c(rows) by
-// model, and which of two kernels is the faster. They change speed, and nothing
+// model, what its drafts are worth, and which of two kernels is the faster. They change speed, and nothing
 // else but wedlm's text where its window adapts.
 type Measurements struct {
 	// Folder is where the files lie; "" is windrow in the user's cache folder,
@@ -33,6 +33,8 @@ type Measurements struct {
 const (
 	costKind    = "cost"
 	verdictKind = "verdict"
+	// calibrationKind is what drafts of a model were seen to be worth.
+	calibrationKind = "calibration"
 )
 
 // maxMeasurement bounds what is read of a file: a real one has 1 KiB.

@@ -46,6 +46,10 @@ type Options struct {
 	// KVWindow, where not 0, keeps keys and values of so many tokens only: the
 	// first KVKeep and the newest.
 	KVWindow, KVKeep int
+	// StateCache is how many places that conversations may go back to have their states
+	// kept, of models with recurrent layers: 0 is 8, negative none. Each takes what a
+	// sequence's states take; they go before a forward lacks memory.
+	StateCache int
 	// MaskID is the mask token's id; nil: the config's.
 	MaskID *int32
 	// NoThink asks the chat template for an answer without a thinking part.

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"windrow/backend"
 	"windrow/model"
 )
 
@@ -87,12 +86,11 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 	})
 }
 
-// StepBytes is what a one-row step at a context reads: the weights, and the
-// keys and values of all tokens.
+// StepBytes is what a one-row step at a context reads: the weights, the states of
+// recurrent layers, and the keys and values of all tokens.
 func (s *Stopwatch) StepBytes(context int) int64 {
 	c := s.engine.Config()
-	kv := backend.Keys{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: s.engine.options.KV}
-	return s.engine.model.WeightBytes(s.engine.source) + int64(context)*kv.TokenBytes()
+	return s.engine.model.WeightBytes(s.engine.source) + c.StateBytes() + int64(context)*c.KVBytesPerToken(s.engine.options.KV)
 }
 
 // alone runs a measurement in one turn.

@@ -81,6 +81,26 @@ func (e *Engine) ReserveCache(ctx context.Context, c *model.Cache, n int) error 
 	return c.Reserve(n)
 }
 
+// ExportCache copies a full page of a cache, as model.Cache's Export does: between two
+// forwards, where some run.
+func (e *Engine) ExportCache(ctx context.Context, c *model.Cache, page int, dst []byte) error {
+	if err := e.device.take(ctx); err != nil {
+		return err
+	}
+	defer e.device.give()
+	return c.Export(page, dst)
+}
+
+// ImportCache appends a page to a cache, as model.Cache's Import does: between two
+// forwards, where some run.
+func (e *Engine) ImportCache(ctx context.Context, c *model.Cache, src []byte) error {
+	if err := e.device.take(ctx); err != nil {
+		return err
+	}
+	defer e.device.give()
+	return c.Import(src)
+}
+
 // KVPageBytes is what a page of 64 tokens' keys and values takes of the Budget.
 func (e *Engine) KVPageBytes() int64 {
 	return backend.PageTokens * e.Config().KVBytesPerToken(e.options.KV)
@@ -111,8 +131,12 @@ func (e *Engine) FreeCache(c *model.Cache) {
 
 // newCache is NewCache for who has the turn.
 func (e *Engine) newCache(capacity, maxRows int) (*model.Cache, error) {
-	return e.model.NewCache(model.CacheOptions{
+	o := model.CacheOptions{
 		Capacity: capacity, MaxRows: maxRows, DType: e.options.KV,
 		Window: e.options.KVWindow, Keep: e.options.KVKeep,
-	})
+	}
+	if e.vocabulary(e.Config()).MaskID < 0 { // no window to feed: what a constraint forces, and a short way back
+		o.StepRows = model.DefaultStepRows / 2
+	}
+	return e.model.NewCache(o)
 }

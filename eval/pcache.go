@@ -218,5 +218,9 @@ func (r *PCacheReport) notes() []string {
 	if !r.Complete {
 		return []string{"Interrupted: only the prompts that every setting has finished count."}
 	}
-	return nil
+	var notes []string
+	for _, s := range r.Settings {
+		notes = append(notes, draftNotes(s.Name, s.Setting, s.All.Stats)...)
+	}
+	return notes
 }

@@ -51,6 +51,9 @@ type Setting struct {
 	Window           int          `json:"window,omitempty"`
 	EntropyThreshold *float32     `json:"entropy_threshold"` // nil: one token per step
 	PosPenalty       float32      `json:"pos_penalty"`
+	// Draft says who drafts in verified; "" is the window's masks. Beside it Window 0 is a
+	// window that adapts.
+	Draft decoder.DraftChoice `json:"draft,omitempty"`
 }
 
 // DefaultSettings are the three modes at W 16, τ 0.4, λ 0.02; ar comes first
@@ -70,6 +73,9 @@ func (s Setting) canonical() Setting {
 	if s.Mode == decoder.AR {
 		return Setting{Mode: decoder.AR}
 	}
+	if s.adapts() {
+		return Setting{Mode: s.Mode, Draft: s.Draft}
+	}
 	if s.Window == 0 {
 		s.Window = DefaultWindow
 	}
@@ -83,14 +89,27 @@ func (s Setting) Name() string {
 	if s.Mode == decoder.AR {
 		return string(s.Mode)
 	}
-	return fmt.Sprintf("%s W%d τ%s λ%s", s.Mode, s.Window, thresholdName(s.EntropyThreshold), shortFloat(s.PosPenalty))
+	name := string(s.Mode)
+	if s.Draft != "" {
+		name += " " + string(s.Draft)
+	}
+	if s.adapts() {
+		return name
+	}
+	return fmt.Sprintf("%s W%d τ%s λ%s", name, s.Window, thresholdName(s.EntropyThreshold), shortFloat(s.PosPenalty))
 }
 
-// Options returns base with this setting's mode, window, threshold and penalty.
+// adapts reports whether the window adapts.
+func (s Setting) adapts() bool { return s.Draft != "" && s.Window == 0 }
+
+// Options returns base with this setting's mode, window, threshold, penalty and drafter.
 func (s Setting) Options(base decoder.Options) decoder.Options {
 	s = s.canonical()
 	base.Mode, base.Window = s.Mode, s.Window
 	base.EntropyThreshold, base.PosPenalty = s.EntropyThreshold, s.PosPenalty
+	if base.Draft = s.Draft; base.Draft == "" && s.Mode == decoder.Verified {
+		base.Draft = decoder.DraftMask
+	}
 	return base
 }
 
@@ -99,6 +118,12 @@ func (s Setting) check() error {
 	case decoder.AR, decoder.WeDLM, decoder.Verified:
 	default:
 		return fmt.Errorf("mode %q: want %s, %s or %s", s.Mode, decoder.AR, decoder.WeDLM, decoder.Verified)
+	}
+	if _, err := decoder.ParseDraft(string(s.Draft)); err != nil {
+		return err
+	}
+	if s.Draft != "" && s.Mode != decoder.Verified {
+		return fmt.Errorf("draft %s: want mode %s, not %s", s.Draft, decoder.Verified, s.Mode)
 	}
 	if s.Window < 0 || s.Window > maxWindow {
 		return fmt.Errorf("window %d: want 1 to %d", s.Window, maxWindow)

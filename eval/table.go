@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"windrow/decoder"
 )
 
 // WriteTable writes a report as plain aligned text: a heading, one line a
@@ -114,6 +116,20 @@ func (r *Report) notes() []string {
 	if len(r.Settings) > 2 {
 		notes = append(notes, "*: no other setting is better in accuracy or tokens per forward without losing in the other.")
 	}
+	for _, s := range r.Settings {
+		notes = append(notes, draftNotes(s.Name, s.Setting, s.Stats)...)
+	}
+	return notes
+}
+
+// draftNotes say who drafted in a setting that chose, a line each.
+func draftNotes(name string, s Setting, stats decoder.Stats) (notes []string) {
+	if s.Draft == "" {
+		return nil
+	}
+	stats.Drafters.Each(func(kind decoder.DrafterKind, x decoder.DrafterStats) {
+		notes = append(notes, fmt.Sprintf("%s: %s: %s.", name, kind, x))
+	})
 	return notes
 }
 

@@ -93,10 +93,25 @@ func BenchmarkMasks(b *testing.B) {
 	for range 20 {
 		texts = append(texts, cut(v, benchText(r)))
 	}
-	for _, name := range []string{"schema", "object", "gbnf"} {
+	// Thinking, text and a call, with tags that are none.
+	grammars["calls"] = func() (*Grammar, error) {
+		call := Sequence{Literal("\n{\"name\": \"f\", \"arguments\": "), Schema{JSON: []byte(benchSchema)}, Literal("}\n</tool_call>")}
+		content := Free{Ends: true, Triggers: []Trigger{{Text: "<tool_call>", Then: call, Again: true}}}
+		return Compose(Free{Ends: true, Triggers: []Trigger{{Text: "</think>", Then: content}}}, unhurried.Limits)
+	}
+	var answers [][]int32
+	for range 20 {
+		prose := strings.Repeat("I could use <b>f</b> here: if x < 3, then y <= 4. ", 6)
+		answers = append(answers, cut(v, prose+"</think>\n\n"+prose+"\n<tool_call>\n{\"name\": \"f\", \"arguments\": "+benchText(r)+"}\n</tool_call>"))
+	}
+	plain := texts
+	for _, name := range []string{"schema", "object", "gbnf", "calls"} {
 		g, err := grammars[name]()
 		if err != nil {
 			b.Fatal(err)
+		}
+		if texts = plain; name == "calls" {
+			texts = answers
 		}
 		for _, warm := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/warm=%v", name, warm), func(b *testing.B) {

@@ -34,6 +34,10 @@ type builder struct {
 	templates map[string]*template
 	placed    map[placed]int32
 	segments  []segment
+	named     []namedNode
+	shared    map[*Shared]int32
+	strings   map[string]int32 // rules inside strings of schemas, by what they must satisfy
+	indent    int32            // the rule of an indent; 0 until it is asked for
 	edgeRoom  []edge
 	epsRoom   []int32
 }

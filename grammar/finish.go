@@ -22,6 +22,12 @@ func (g *Grammar) Nodes() int { return len(g.nodes) }
 // completed, and what would make a state infinite.
 func (b *builder) finish() *Grammar {
 	live := b.reach(true)
+	// The last first: what is before a piece that is empty leads nowhere, too.
+	for i := len(b.named) - 1; i >= 0; i-- {
+		if n := b.named[i]; !live[n.node] {
+			stop(ErrEmpty, n.name, "allows no text at all")
+		}
+	}
 	if !live[b.rules[0].start] {
 		stop(ErrEmpty, b.what, "allows no text at all")
 	}

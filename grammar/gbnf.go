@@ -10,11 +10,7 @@ import (
 // text. Rules that refer to tokens (<name>, <[id]>) are not supported, nor is
 // left recursion.
 func CompileGBNF(text string, o Options) (*Grammar, error) {
-	return compile("the grammar", len(text), o, func(b *builder) {
-		p := &gbnfParser{b: b, text: text, line: 1, known: make(map[string]*gbnfRule)}
-		p.parse()
-		buildGBNF(b, p)
-	})
+	return composed("the grammar", GBNF(text), o.Limits)
 }
 
 // gbnfKind says what a piece of a rule is.

@@ -7,24 +7,25 @@ const inlined = 64
 
 type gbnfBuilder struct{ *builder }
 
-func buildGBNF(b *builder, p *gbnfParser) {
+// buildGBNF returns the rule of the root.
+func buildGBNF(b *builder, p *gbnfParser) int32 {
 	g := gbnfBuilder{b}
 	for _, r := range p.rules {
 		g.measure(r, 0)
 	}
 	root := p.known["root"]
 	for _, r := range p.rules {
-		if r != root && r.size > inlined {
+		if r == root || r.size > inlined {
 			r.id = b.rule(r.name)
 		}
 	}
-	b.rules[0].name = "root"
 	for _, r := range p.rules {
 		if r == root || r.size > inlined {
 			at := b.rules[r.id]
 			b.eps(g.item(at.start, r.body), at.end)
 		}
 	}
+	return root.id
 }
 
 // recursive is the size of a rule that may contain itself.

@@ -55,9 +55,16 @@ func (b *budget) tick() {
 	}
 }
 
+// source checks the size of a text that is to be compiled.
+func (b *builder) source(bytes int) {
+	if bytes > b.Bytes {
+		stop(ErrLimit, b.what, fmt.Sprintf("has %d bytes: at most %d are taken", bytes, b.Bytes))
+	}
+}
+
 // compile runs what builds an automaton under the limits, and finishes it.
-func compile(what string, size int, o Options, build func(*builder)) (g *Grammar, err error) {
-	l := o.Limits.withDefaults()
+func compile(what string, l Limits, build func(*builder)) (g *Grammar, err error) {
+	l = l.withDefaults()
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bail)
@@ -67,13 +74,12 @@ func compile(what string, size int, o Options, build func(*builder)) (g *Grammar
 			g, err = nil, b.err
 		}
 	}()
-	if size > l.Bytes {
-		stop(ErrLimit, what, fmt.Sprintf("has %d bytes: at most %d are taken", size, l.Bytes))
-	}
 	b := &builder{
 		budget:    budget{Limits: l, until: time.Now().Add(l.Time), what: what},
 		templates: make(map[string]*template),
 		placed:    make(map[placed]int32),
+		strings:   make(map[string]int32),
+		shared:    make(map[*Shared]int32),
 	}
 	b.rule("root")
 	build(b)

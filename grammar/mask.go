@@ -54,7 +54,7 @@ func (c *Constraint) mask(s *state, dst []uint64) error {
 		}
 		n.apply(dst)
 		if g.at != c.e.bottom && len(n.rest.nodes) > 0 {
-			c.e.walk(&n.rest, c.e.afterFrame(g.at), dst, nil)
+			c.e.walk(&n.rest, c.e.afterFrame(g.at), dst, nil, nil)
 		}
 	}
 	if s.complete {

@@ -86,8 +86,8 @@ func (m *Matcher) CanEnd() bool { return m.s.complete }
 // no byte may come, or a token has ended it.
 func (m *Matcher) Done() bool { return m.ended || m.s.complete && len(m.s.groups) == 0 }
 
-// mostForced bounds the work of Forced.
-const mostForced = 4096
+// mostForced bounds the work of Forced, and the text that it returns.
+const mostForced = 512
 
 // Forced returns the bytes that must come next: as far as there is one way on,
 // and the text cannot end. They may end inside a character. How they are cut

@@ -9,12 +9,7 @@ import (
 // CompileRegex compiles a regular expression of package regexp (RE2's syntax).
 // The whole text has to match. Word boundaries and the flag m are not supported.
 func CompileRegex(expr string, o Options) (*Grammar, error) {
-	const what = "the regular expression"
-	return compile(what, len(expr), o, func(b *builder) {
-		n := b.regex(expr, false, what)
-		root := b.rules[0]
-		b.eps(b.automaton(root.start, n, utf8Text), root.end)
-	})
+	return composed("the regular expression", Regex(expr), o.Limits)
 }
 
 // regex makes an automaton of an expression. In a JSON schema it may match

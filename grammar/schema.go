@@ -10,17 +10,7 @@ import (
 // the schema's order. A keyword that is not supported is an error that names it
 // by JSON pointer.
 func CompileSchema(schema []byte, o Options) (*Grammar, error) {
-	return compile("the schema", len(schema), o, func(b *builder) {
-		s := &schemaBuilder{builder: b, compact: o.Compact, closed: o.Closed, rules: make(map[string]int32), strings: make(map[string]int32)}
-		s.root = b.readJSON(schema)
-		root := b.rules[0]
-		b.call(root.start, s.rule([]part{{v: s.root, at: "#"}}), root.end)
-		for len(s.todo) > 0 {
-			next := s.todo[len(s.todo)-1]
-			s.todo = s.todo[:len(s.todo)-1]
-			next()
-		}
-	})
+	return composed("the schema", Schema{JSON: schema, Compact: o.Compact, Closed: o.Closed}, o.Limits)
 }
 
 // CompileObject compiles "any JSON object".
@@ -33,9 +23,26 @@ type schemaBuilder struct {
 	compact, closed bool
 	root            *value
 	rules           map[string]int32 // by what their parts say
-	strings         map[string]int32 // rules inside strings, by what they must satisfy
 	todo            []func()         // the bodies of rules: not made by recursion, as schemas may refer in circles
-	indent          int32            // the rule of an indent; 0 until it is asked for
+	avoid           avoidance
+}
+
+func newSchemaBuilder(b *builder, schema []byte, compact, closed bool) *schemaBuilder {
+	return &schemaBuilder{builder: b, compact: compact, closed: closed, root: b.readJSON(schema), rules: make(map[string]int32)}
+}
+
+// bodies makes those of all rules.
+func (s *schemaBuilder) bodies() {
+	for len(s.todo) > 0 {
+		next := s.todo[len(s.todo)-1]
+		s.todo = s.todo[:len(s.todo)-1]
+		next()
+	}
+}
+
+// ofType is a part of no schema: {"type": name}.
+func ofType(name string) part {
+	return part{at: "#", v: &value{kind: '{', keys: []string{"type"}, items: []*value{{kind: '"', text: name, id: -1}}}}
 }
 
 // A part is a schema in the text. What a value must satisfy is a list of parts:
@@ -188,11 +195,11 @@ func (s *schemaBuilder) rule(parts []part) int32 {
 func (s *schemaBuilder) body(parts []part, from, to int32) {
 	for i, p := range parts {
 		if !p.anyDone && p.v.get("anyOf") != nil {
-			s.alternatives(parts, i, p.list("anyOf"), false, from, to)
+			s.choose(s.alternatives(parts, i, p.list("anyOf"), false), from, to)
 			return
 		}
 		if !p.oneDone && p.v.get("oneOf") != nil {
-			s.alternatives(parts, i, p.list("oneOf"), true, from, to)
+			s.choose(s.alternatives(parts, i, p.list("oneOf"), true), from, to)
 			return
 		}
 	}
@@ -203,6 +210,11 @@ func (s *schemaBuilder) body(parts []part, from, to int32) {
 		}
 		return
 	}
+	s.ofTypes(w, parts, from, to)
+}
+
+// ofTypes leads over the values of each type that is wanted.
+func (s *schemaBuilder) ofTypes(w *wants, parts []part, from, to int32) {
 	for _, t := range []struct {
 		of   types
 		text string
@@ -225,10 +237,8 @@ func (s *schemaBuilder) body(parts []part, from, to int32) {
 	}
 }
 
-// alternatives leads over what satisfies all parts and one of the list, which
-// is a keyword of part i.
-func (s *schemaBuilder) alternatives(parts []part, i int, list []part, one bool, from, to int32) {
-	var all [][]part
+// alternatives are all parts with one of the list, which is a keyword of part i.
+func (s *schemaBuilder) alternatives(parts []part, i int, list []part, one bool) (all [][]part) {
 	for _, alternative := range list {
 		with := append([]part(nil), parts...)
 		with[i].anyDone = with[i].anyDone || !one
@@ -244,6 +254,11 @@ func (s *schemaBuilder) alternatives(parts []part, i int, list []part, one bool,
 			}
 		}
 	}
+	return all
+}
+
+// choose leads over what satisfies one of the lists of parts.
+func (s *schemaBuilder) choose(all [][]part, from, to int32) {
 	for _, a := range all {
 		s.call(s.branch(from), s.rule(a), to)
 	}
@@ -261,6 +276,7 @@ func (s *schemaBuilder) constant(from int32, v *value) int32 {
 	case '0':
 		return s.literal(from, v.text)
 	case '"':
+		s.checkAvoided(v.text)
 		return s.literal(from, jsonString(v.text))
 	}
 	from = s.literal(from, string(v.kind))
@@ -272,6 +288,7 @@ func (s *schemaBuilder) constant(from int32, v *value) int32 {
 			from = s.space(s.literal(from, ","))
 		}
 		if v.kind == '{' {
+			s.checkAvoided(v.keys[i])
 			from = s.space(s.literal(from, jsonString(v.keys[i])+":"))
 		}
 		from = s.constant(from, item)

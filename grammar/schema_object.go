@@ -27,6 +27,7 @@ func (s *schemaBuilder) object(from, to int32, parts []part) {
 	}
 	for _, name := range o.names {
 		s.tick()
+		s.checkAvoided(name)
 		value := s.space(s.literal(member(), jsonString(name)+":"))
 		behind := s.node()
 		s.call(value, s.rule(s.member(parts, name)), behind)
@@ -186,7 +187,7 @@ func (s *schemaBuilder) others(parts []part, o *objectShape) (out []otherMember)
 			continue
 		}
 		value = append(value, parts[p.of].child(parts[p.of].object("patternProperties").get(p.expr), "patternProperties", p.expr))
-		key := s.keyRule(names+"pattern\x00"+p.expr, func() *runeNFA { return s.combine(automata[i], named, without, shown(p.at)) })
+		key := s.keyRule(names+"pattern\x00"+p.expr, func() *runeNFA { return s.avoid.in(s, s.combine(automata[i], named, without, shown(p.at)), 0) })
 		out = append(out, otherMember{key, value})
 	}
 	value, never := additional(-1)
@@ -208,7 +209,7 @@ func (s *schemaBuilder) others(parts []part, o *objectShape) (out []otherMember)
 		for i, p := range o.patterns {
 			n = s.combine(n, automata[i], without, shown(p.at))
 		}
-		return n
+		return s.avoid.in(s, n, 0)
 	})
 	return append(out, otherMember{key, value})
 }
@@ -217,6 +218,7 @@ func (s *schemaBuilder) others(parts []part, o *objectShape) (out []otherMember)
 // character written in one way: else a named member could be said again by
 // escapes.
 func (s *schemaBuilder) keyRule(id string, of func() *runeNFA) int32 {
+	id += s.avoid.id
 	rule, ok := s.strings[id]
 	if !ok {
 		rule = s.builder.rule("key")

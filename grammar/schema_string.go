@@ -27,38 +27,58 @@ func (s *schemaBuilder) stringOf(from, to int32, w *wants) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	s.call(from, s.keyRule(fmt.Sprintf("of\x00%d %d\x00%s", least, most, strings.Join(ids, "\x00")), func() *runeNFA {
-		var all []*runeNFA
-		where := ""
-		add := func(n *runeNFA, at string) {
-			all = append(all, n)
-			where = at
+		n, where := s.stringAutomaton(w)
+		if s.avoid.all != nil {
+			n = s.avoid.in(s, s.deterministic(n, where), max(least, most))
 		}
-		for _, f := range w.formats {
-			expr, ok := formats[f.text]
-			if !ok {
-				stop(ErrUnsupported, shown(f.at), "is "+quote(f.text)+", which is not supported: "+formatNames()+" are")
-			}
-			add(s.regex(`\A(?:`+expr+`)\z`, false, shown(f.at)), f.at)
-		}
-		for _, p := range w.patterns {
-			add(s.regex(p.text, true, shown(p.at)), p.at)
-		}
-		if least > 0 || most >= 0 {
-			add(s.lengths(least, most, shown(where)), where)
-		}
-		if len(all) == 1 {
-			return all[0]
-		}
-		out := s.deterministic(all[0], shown(where))
-		for _, n := range all[1:] {
-			out = s.combine(out, s.deterministic(n, shown(where)), func(x, y bool) bool { return x && y }, shown(where))
-		}
-		return out
+		return n
 	}), to)
+}
+
+// stringAutomaton is that of the characters that satisfy a length, patterns and
+// formats; it is deterministic unless it is of one of these alone. where is the last
+// of them.
+func (s *schemaBuilder) stringAutomaton(w *wants) (n *runeNFA, where string) {
+	least, most := w.length[0], w.length[1]
+	var all []*runeNFA
+	where = s.what
+	add := func(n *runeNFA, at string) {
+		all = append(all, n)
+		where = shown(at)
+	}
+	for _, f := range w.formats {
+		expr, ok := formats[f.text]
+		if !ok {
+			stop(ErrUnsupported, shown(f.at), "is "+quote(f.text)+", which is not supported: "+formatNames()+" are")
+		}
+		add(s.regex(`\A(?:`+expr+`)\z`, false, shown(f.at)), f.at)
+	}
+	for _, p := range w.patterns {
+		add(s.regex(p.text, true, shown(p.at)), p.at)
+	}
+	if least > 0 || most >= 0 {
+		all = append(all, s.lengths(least, most, where))
+	}
+	if len(all) == 0 {
+		return anyText(), where
+	}
+	if len(all) == 1 {
+		return all[0], where
+	}
+	out := s.deterministic(all[0], where)
+	for _, n := range all[1:] {
+		out = s.combine(out, s.deterministic(n, where), func(x, y bool) bool { return x && y }, where)
+	}
+	return out, where
 }
 
 // freeString is the rule of a string of some characters, in any of JSON's spellings.
 func (s *schemaBuilder) freeString(least, most int, name string) int32 {
+	if s.avoid.all != nil { // each character in one way, so that it can be seen
+		return s.keyRule(fmt.Sprintf("counted\x00%d %d", least, most), func() *runeNFA {
+			return s.avoid.in(s, s.lengths(least, most, s.what), max(least, most))
+		})
+	}
 	id := fmt.Sprintf("free\x00%d %d", least, most)
 	rule, ok := s.strings[id]
 	if !ok {

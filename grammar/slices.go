@@ -30,8 +30,9 @@ func lower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func alphanumeric(c byte) bool { return lower(c|0x20) || '0' <= c && c <= '9' }
 
-// plain are the characters that a JSON string holds as they are.
-func plain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c < 0x80 }
+// plain are the characters that a JSON string holds as they are, but for the one that
+// triggers of a [Free] text begin with.
+func plain(c byte) bool { return c >= ' ' && c != '"' && c != '\\' && c != '<' && c < 0x80 }
 
 // alphabets, smaller ones first.
 var alphabets = [...]alphabet{
@@ -223,7 +224,27 @@ func (e *engine) walkSlices(v *Vocabulary, s *state, dst []uint64, rest func(*tr
 		if all == longest || e.noneOf(from, i, all+1, &left) {
 			continue
 		}
-		e.walk(&sl.trie, s, dst, rest)
+		// Behind the first character most texts are often at a place where all may follow.
+		first := 1 // bytes of it
+		e.walk(&sl.trie, s, dst, rest, func(n trieNode, to *state) bool {
+			if n.depth == 1 {
+				first = runeBytes(n.byte)
+			}
+			return int(n.depth) == first && e.allOf(to, i, longestPlain, &left)
+		})
 	}
-	e.walk(&v.rest, s, dst, rest)
+	e.walk(&v.rest, s, dst, rest, nil)
+}
+
+// runeBytes is how many bytes a character has that begins with b.
+func runeBytes(b byte) int {
+	switch {
+	case b < 0xC0:
+		return 1
+	case b < 0xE0:
+		return 2
+	case b < 0xF0:
+		return 3
+	}
+	return 4
 }

@@ -48,8 +48,9 @@ func newTrie(count int, at func(i int) (string, int32)) trie {
 
 // walk sets the bits of all ids whose string leads on from s. Where the text
 // leaves the open bottom, rest is called with the node, and returns false to
-// end the walk.
-func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node int) bool) {
+// end the walk. all, where not nil, reports whether all strings below a node lead on
+// from its state.
+func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node int) bool, all func(n trieNode, to *state) bool) {
 	if s == noState || len(t.nodes) < 2 {
 		return
 	}
@@ -70,6 +71,13 @@ func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node i
 			to = e.stepState(from, class)
 		}
 		if to == noState {
+			i = int(n.skip)
+			continue
+		}
+		if all != nil && all(n, to) {
+			for _, id := range t.ids[n.ids:t.nodes[n.skip].ids] {
+				dst[id>>6] |= 1 << (id & 63)
+			}
 			i = int(n.skip)
 			continue
 		}

@@ -62,6 +62,14 @@ func NewVocabulary(tokens [][]byte, o VocabularyOptions) (*Vocabulary, error) {
 // Size is one past the largest id.
 func (v *Vocabulary) Size() int { return len(v.tokens) }
 
+// End is the first of the ids that end a text; false where there is none.
+func (v *Vocabulary) End() (id int32, ok bool) {
+	if len(v.end) == 0 {
+		return 0, false
+	}
+	return v.end[0], true
+}
+
 // Words is how many words of 64 bits a mask has.
 func (v *Vocabulary) Words() int { return (len(v.tokens) + 63) / 64 }
 

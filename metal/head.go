@@ -45,7 +45,7 @@ func (r *run) takeHead() error {
 	h, b := r.f.head, r.f.b
 	n, top := min(len(r.want), headRows), 1
 	for _, w := range r.want {
-		top = max(top, min(w.TopK, mostTop, h.out))
+		top = max(top, w.Candidates(min(mostTop, h.out)))
 	}
 	normed := elemF32
 	if b.operand(h.linear) == asBF16 {
@@ -76,7 +76,7 @@ func (r *run) encodeHead(e encoder, h *head, x view) {
 	n := len(chunk)
 	y.encoded, y.top = n, 1
 	for _, w := range chunk {
-		y.top = max(y.top, min(w.TopK, mostTop, h.out))
+		y.top = max(y.top, w.Candidates(min(mostTop, h.out)))
 	}
 	// Rows of the head are those of decode forwards wherever there are few.
 	decode := r.decode || n <= invariantRows
@@ -106,7 +106,7 @@ func (r *run) collectHead() error {
 	for i := range results {
 		w := &chunk[i]
 		var z []float32
-		if w.NeedsLogits(mostTop) {
+		if w.NeedsLogits(&results[i], mostTop) {
 			z = make([]float32, h.out)
 			floats(z, memory.bytes(y.logits.at(4*i*h.out), 4*h.out))
 		}

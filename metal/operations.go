@@ -44,6 +44,9 @@ func (f *forward) translate(o *backend.Op) error {
 	case backend.OpGatedProject:
 		return f.gatedProject(o)
 	case backend.OpRotateStore:
+		if o.Heads.Gated {
+			return backend.NoGates(f.b.Name())
+		}
 		return f.rotateStore(o)
 	case backend.OpAttend:
 		return f.attend(o)

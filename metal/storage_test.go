@@ -208,7 +208,7 @@ func TestStorageWithoutKeys(t *testing.T) {
 		t.Errorf("%d bytes are taken for nothing", used)
 	}
 	lacks := (*backend.UnsupportedError)(nil)
-	state := backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, StateBytes: 64, LogBytes: 8}}, Slots: 10, LogRows: 2}
+	state := backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: backend.StateShape{KeyHeads: 1, ValueHeads: 1, KeyDim: 4, ValueDim: 4, Conv: 2}}}, Slots: 10, LogRows: 2}
 	if _, err := b.NewStorage(state); !errors.As(err, &lacks) || lacks.Backend != "metal" {
 		t.Errorf("a state: %v", err)
 	}

@@ -40,7 +40,14 @@ type (
 	Candidate = backend.Candidate
 	// IDSet is a set of token ids.
 	IDSet = backend.IDSet
+	// Bars are the ids that may never be chosen.
+	Bars = backend.Bars
 )
+
+// TopOf takes the k best candidates from a row of logits, as a forward finds them.
+func TopOf(logits []float32, k int, bars Bars, allowed IDSet) []Candidate {
+	return backend.TopOf(logits, k, bars, allowed)
+}
 
 // NewIDSet is an empty set with room for the ids below n.
 func NewIDSet(n int) IDSet { return backend.NewIDSet(n) }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"windrow/backend"
@@ -16,6 +17,7 @@ type Cache struct {
 	pending  int // rows of the last forward, not yet committed
 	capacity int
 	maxRows  int
+	logRows  int // how many rows a forward may leave uncommitted; 0: no layer has a state
 }
 
 // NewCountingCache returns a cache without storage that holds up to capacity
@@ -33,6 +35,19 @@ func (c *Cache) Capacity() int { return c.capacity }
 // MaxRows is how many rows one forward may add.
 func (c *Cache) MaxRows() int { return c.maxRows }
 
+// StepRows is how many rows a forward may have of which any number may be committed:
+// MaxRows, or less where layers have a state, which a longer forward adds most rows to.
+func (c *Cache) StepRows() int {
+	if c.logRows > 0 {
+		return min(c.logRows, c.maxRows)
+	}
+	return c.maxRows
+}
+
+// Recurrent reports whether some layers keep a state: then rows of a forward have to be
+// in the order of their positions.
+func (c *Cache) Recurrent() bool { return c.logRows > 0 }
+
 // Bytes is what the storage takes now.
 func (c *Cache) Bytes() int64 {
 	if c.storage == nil {
@@ -45,10 +60,14 @@ func (c *Cache) Bytes() int64 {
 // it; so does a scripted stand-in for one.
 func (c *Cache) Stage(rows int) { c.pending = rows }
 
-// Commit makes the first n rows of the last forward permanent.
+// Commit makes the first n rows of the last forward permanent. Where layers have a state,
+// at most StepRows of a forward of more rows than that may be left out, or all.
 func (c *Cache) Commit(n int) error {
 	if n < 0 || n > c.pending {
 		return fmt.Errorf("commit %d rows of a forward of %d", n, c.pending)
+	}
+	if c.logRows > 0 && n > 0 && n < c.pending-c.logRows {
+		return fmt.Errorf("commit %d rows of a forward of %d: states can leave out the last %d", n, c.pending, c.logRows)
 	}
 	if c.base+n > c.capacity {
 		return fmt.Errorf("commit to %d tokens: the cache holds %d", c.base+n, c.capacity)
@@ -67,6 +86,7 @@ func (c *Cache) Truncate(n int) (int, error) {
 	}
 	if c.storage != nil {
 		n = c.storage.Reach(n, c.base)
+		c.storage.Truncate(n)
 	}
 	c.base, c.pending = n, 0
 	return n, nil
@@ -85,30 +105,55 @@ func (c *Cache) Reserve(n int) error {
 	return c.storage.Reserve(n)
 }
 
+// Mark keeps the states of recurrent layers as they are now, so that Truncate and Fork
+// can go back to here whatever follows. Only some marks are kept, those of all caches
+// together; without such layers it does nothing.
+func (c *Cache) Mark() {
+	if c.storage != nil {
+		c.storage.Mark(c.base)
+	}
+}
+
+// Reach is how many tokens Truncate or Fork to n would come to.
+func (c *Cache) Reach(n int) int {
+	if c.storage == nil || n < 0 || n > c.base {
+		return n
+	}
+	return c.storage.Reach(n, c.base)
+}
+
 // Fork returns a cache for up to capacity tokens, and maxRows a forward, that begins with
-// the first n permanent ones. Both go on independently; the memory of full pages is shared until one of them
-// writes there.
+// the first n permanent ones, or with fewer where states do not go back to there
+// (Reach). Both go on independently; the memory of full pages, and of states, is shared
+// until one of them writes there.
 func (c *Cache) Fork(n, capacity, maxRows int) (*Cache, error) {
 	if n < 0 || n > c.base || n > capacity || maxRows <= 0 {
 		return nil, fmt.Errorf("fork of %d tokens into a cache of %d: %d are permanent", n, capacity, c.base)
 	}
-	y := &Cache{base: n, capacity: capacity, maxRows: maxRows}
+	y := &Cache{base: n, capacity: capacity, maxRows: maxRows, logRows: c.logRows}
 	if c.storage == nil {
 		return y, nil
 	}
+	if c.logRows > 0 {
+		y.base = c.storage.Reach(n, c.base)
+	}
 	var err error
-	y.storage, err = c.storage.Fork(n, capacity+maxRows)
+	y.storage, err = c.storage.Fork(y.base, capacity+maxRows)
 	if err != nil {
 		return nil, err
 	}
 	return y, nil
 }
 
+// ErrStates is an import of pages into a cache whose layers keep states, too, which pages
+// have not: their tokens have to be computed.
+var ErrStates = errors.New("pages of keys and values are not all that this model keeps: its recurrent layers have states")
+
 // PageBytes is the size of an exported page of backend.PageTokens tokens.
 func (c *Cache) PageBytes() int { return c.storage.Layout().Keys().ExportedPage() }
 
 // Export copies the keys and values of a full page of permanent tokens, in the order
-// that backend.Keys.ExportedPage gives.
+// that backend.Keys.ExportedPage gives: not the states that some layers may have.
 func (c *Cache) Export(page int, dst []byte) error {
 	if page < 0 || (page+1)*backend.PageTokens > c.base {
 		return fmt.Errorf("export page %d: %d tokens are permanent", page, c.base)
@@ -119,6 +164,9 @@ func (c *Cache) Export(page int, dst []byte) error {
 // Import appends a page that a cache of the same model and element type has exported:
 // the cache must end with a full page, and the page's tokens are permanent then.
 func (c *Cache) Import(src []byte) error {
+	if c.logRows > 0 {
+		return ErrStates
+	}
 	if c.base%backend.PageTokens != 0 || c.base+backend.PageTokens > c.capacity {
 		return fmt.Errorf("import a page behind %d tokens of %d: want whole pages, and room", c.base, c.capacity)
 	}
@@ -146,7 +194,14 @@ type CacheOptions struct {
 	// Window, where not 0, bounds the memory: the first Keep tokens and the
 	// newest Window-Keep are kept. Capacity may then be larger than Window.
 	Window, Keep int
+	// StepRows is how many rows of a forward may be left uncommitted where layers have a
+	// state; 0: DefaultStepRows. Each takes memory (Layout.StateBytes).
+	StepRows int
 }
+
+// DefaultStepRows are two windows of 16: what a step may feed that checks one and drafts
+// another.
+const DefaultStepRows = 32
 
 // NewCache makes an empty cache for one sequence. Its memory grows with the
 // tokens it holds.
@@ -165,9 +220,17 @@ func (m *Model) NewCache(o CacheOptions) (*Cache, error) {
 	if o.Window > 0 && o.Window < o.Capacity {
 		l.Window, l.Keep, l.Slots = o.Window, o.Keep, o.Window+o.MaxRows
 	}
+	if o.StepRows < 0 {
+		return nil, fmt.Errorf("cache: steps of %d rows: want 0 or more", o.StepRows)
+	}
+	if l.Recurrent() {
+		if l.LogRows = o.StepRows; l.LogRows == 0 {
+			l.LogRows = DefaultStepRows
+		}
+	}
 	storage, err := m.backend.NewStorage(l)
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{storage: storage, capacity: o.Capacity, maxRows: o.MaxRows}, nil
+	return &Cache{storage: storage, capacity: o.Capacity, maxRows: o.MaxRows, logRows: l.LogRows}, nil
 }

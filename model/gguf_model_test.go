@@ -250,7 +250,7 @@ func TestGGUFTokenizerRefuses(t *testing.T) {
 		want string
 	}{
 		{"tokenizer.ggml.model", "llama", `tokenizer.ggml.model: found "llama", want gpt2`},
-		{"tokenizer.ggml.pre", "llama-bpe", `tokenizer.ggml.pre: found "llama-bpe", want qwen2`},
+		{"tokenizer.ggml.pre", "llama-bpe", `tokenizer.ggml.pre: found "llama-bpe", want qwen2 or qwen35`},
 		{"tokenizer.ggml.merges", uint32(1), "tokenizer.ggml.merges: missing"},
 		{"tokenizer.ggml.tokens", []string{"a"}, "token_type: 4096 numbers, want one for each of 1 tokens"},
 		{"tokenizer.ggml.token_type", []int32{1}, "token_type: 1 numbers, want one for each of 4096"},

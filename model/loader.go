@@ -98,27 +98,31 @@ func (l *loader) matrix(role architecture.Role, class architecture.Class) backen
 	if !ok {
 		return nil
 	}
-	if t.Make != nil {
-		split := t.Split
-		var err error
-		if t, err = t.Make(l.ctx); err != nil {
-			l.fail(err)
-			return nil
-		}
-		t.Split = split
-	}
-	m, err := l.b.Matrix(t)
-	if err != nil {
-		l.fail(err)
-		return nil
-	}
-	return m
+	return l.part(l.made(t))
 }
 
 // vector is nil where the table allows that it is absent.
 func (l *loader) vector(role architecture.Role, class architecture.Class) backend.Vector {
 	t, ok := l.tensor(role, class)
 	if !ok {
+		return nil
+	}
+	return l.vectorOf(t)
+}
+
+// flat is a vector of all elements of a tensor, row after row.
+func (l *loader) flat(role architecture.Role, class architecture.Class) backend.Vector {
+	t, ok := l.tensor(role, class)
+	if !ok {
+		return nil
+	}
+	t.Shape = []int{t.Elements()}
+	return l.vectorOf(t)
+}
+
+// vectorOf hands a vector to the backend.
+func (l *loader) vectorOf(t backend.Tensor) backend.Vector {
+	if t = l.made(t); l.err != nil {
 		return nil
 	}
 	v, err := l.b.Vector(t)
@@ -137,6 +141,8 @@ func (l *loader) linear(role architecture.Role) backend.Linear {
 		t, _ := l.find(role, architecture.ClassProjection)
 		l.fail(fmt.Errorf("tensor %s is missing", t.Name))
 	}
-	y.Bias = l.vector(role, architecture.ClassBias)
+	if len(l.table.Role(l.config, l.layer, role, architecture.ClassBias)) > 0 {
+		y.Bias = l.vector(role, architecture.ClassBias)
+	}
 	return y
 }

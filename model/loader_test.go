@@ -61,21 +61,22 @@ func TestBlockGoesByRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	var y denseBlock
+	attention, mlpBlock := new(attentionBlock), new(denseBlock)
+	y := &layerBlock{attention, mlpBlock}
 	l := &loader{ctx: t.Context(), b: b, src: renamed{src}, config: config, table: &other, layer: architecture.Model}
-	if err := l.block(1, &y); err != nil {
+	if err := l.block(1, y); err != nil {
 		t.Fatal(err)
 	}
-	for what, m := range map[string]backend.Linear{"q": y.q, "k": y.k, "v": y.v, "o": y.o, "gate": y.gate, "up": y.up, "down": y.down} {
+	for what, m := range map[string]backend.Linear{"q": attention.q, "k": attention.k, "v": attention.v, "o": attention.o, "gate": mlpBlock.gate, "up": mlpBlock.up, "down": mlpBlock.down} {
 		if m.Weight == nil || (m.Bias != nil) != slices.Contains([]string{"q", "k", "v"}, what) {
 			t.Errorf("%s: weight %v, bias %v", what, m.Weight, m.Bias)
 		}
 	}
-	if y.inputNorm == nil || y.postNorm == nil || y.qNorm != nil || l.layer != architecture.Model {
-		t.Errorf("norms %v %v %v, at layer %d", y.inputNorm, y.postNorm, y.qNorm, l.layer)
+	if attention.norm == nil || mlpBlock.norm == nil || attention.qNorm != nil || l.layer != architecture.Model {
+		t.Errorf("norms %v %v %v, at layer %d", attention.norm, mlpBlock.norm, attention.qNorm, l.layer)
 	}
 	l.src = src
-	if err := l.block(1, &y); err == nil || err.Error() != "tensor model.layers.1.transformer.attend.query.weight is missing" {
+	if err := l.block(1, y); err == nil || err.Error() != "tensor model.layers.1.transformer.attend.query.weight is missing" {
 		t.Errorf("a source with other names: %v", err)
 	}
 	for k := range mlp {
@@ -85,12 +86,12 @@ func TestBlockGoesByRole(t *testing.T) {
 	}
 	l = &loader{ctx: t.Context(), b: b, src: renamed{src}, config: config, table: &other}
 	other.Layers[1].Parameters = mlp
-	if err := l.block(1, &y); err == nil || err.Error() != "tensor model.layers.1.transformer.another_up.weight is missing" {
+	if err := l.block(1, y); err == nil || err.Error() != "tensor model.layers.1.transformer.another_up.weight is missing" {
 		t.Errorf("no form of a projection: %v", err)
 	}
 	other.Layers = other.Layers[:1]
 	l = &loader{ctx: t.Context(), b: b, src: renamed{src}, config: config, table: &other}
-	if err := l.block(0, &y); err == nil || err.Error() != "the table of qwen2 has no mlp norm in layer 0" {
+	if err := l.block(0, y); err == nil || err.Error() != "the table of qwen2 has no mlp norm in layer 0" {
 		t.Errorf("a table without an MLP: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"windrow/rope"
 )
 
-// Model is a dense Qwen-style transformer whose weights a backend has taken.
+// Model is a Qwen-style transformer whose weights a backend has taken.
 //
 // A Model runs one forward at a time.
 type Model struct {
@@ -71,7 +71,7 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
 	m.blocks = make([]block, c.Layers)
 	for i := range m.blocks {
-		m.blocks[i] = new(denseBlock)
+		m.blocks[i] = newLayer(c, i)
 		if err := l.block(i, m.blocks[i]); err != nil {
 			return nil, err
 		}
@@ -102,16 +102,5 @@ func (m *Model) Config() *checkpoint.Config { return m.config }
 // Backend is the backend that holds the weights.
 func (m *Model) Backend() backend.Backend { return m.backend }
 
-// WeightBytes is how many bytes of weights a forward reads, scales and biases
-// included: not the embedding's rows that are not looked up, nor tensors that
-// the architecture does not know.
-func (m *Model) WeightBytes(src checkpoint.Source) (n int64) {
-	a := architecture.Of(m.config)
-	for _, name := range src.Names() {
-		p, known := a.Find(m.config, name)
-		if t, ok := src.Tensor(name); ok && known && p.ReadWhole(m.config) {
-			n += int64(t.Bytes())
-		}
-	}
-	return n
-}
+// WeightBytes is how many bytes of weights a forward of one row reads.
+func (m *Model) WeightBytes(src checkpoint.Source) int64 { return checkpoint.ReadBytes(src) }

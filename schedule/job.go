@@ -17,6 +17,11 @@ type job struct {
 	sequence *decoder.Sequence
 	cache    *model.Cache // nil: none yet, or taken away
 	whole    int          // tokens that were computed as a prompt's chunks are
+	waits    func() bool  // nil: for nothing but its turn
+	follows  bool         // it waits for another request
+	lookedUp bool         // among what is on disk
+	seal     bool         // nobody's: see Seal
+	rows     int          // of the last pass
 	timings  Timings
 	arrived  time.Time
 	admitted time.Time

@@ -4,23 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
 	"windrow/backend"
 	"windrow/decoder"
 	"windrow/model"
+	"windrow/session"
 )
 
 // loop runs passes while there is something to do, until ctx ends.
 func (s *Scheduler) loop(ctx context.Context) {
 	defer close(s.finished)
 	for ctx.Err() == nil {
+		s.takePosted()
 		s.dropCancelled()
+		s.yield()
 		s.admit(ctx)
+		s.save()
 		s.publish()
-		worked := s.pass(ctx)
-		if worked {
+		if s.pass(ctx) || s.seal(ctx) {
+			if s.awaited {
+				// Forwards keep all processors: who reads would be let in after some 10 ms.
+				s.awaited = false
+				runtime.Gosched()
+			}
 			continue
 		}
 		select {
@@ -38,6 +47,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 	for _, j := range waiting {
 		s.end(j, ErrClosed)
 	}
+	s.closeDisk()
 	s.prefixes.clear()
 	s.publish()
 }
@@ -60,6 +70,7 @@ func (s *Scheduler) dropCancelled() {
 		case j.sequence != nil: // preempted: it was begun
 		case draining:
 			s.end(j, ErrDraining)
+		case j.follows: // what it waits for is being computed
 		case waited > s.o.QueueTime:
 			s.end(j, &LateError{waited})
 		}
@@ -78,14 +89,20 @@ func (s *Scheduler) end(j *job, err error) {
 		}
 		j.stream.append(j.sequence.Stop(reason))
 		sum = j.sequence.Summary()
-		s.mutex.Lock()
-		s.queue.serve(j.request.Owner, cost(j))
-		s.mutex.Unlock()
-		s.count(&sum)
+		if j.seal {
+			s.tally(func(c *Counters) { c.SealedTokens += int64(j.cache.Base() - sum.Stats.CachedTokens) })
+		} else {
+			s.mutex.Lock()
+			s.queue.serve(j.request.Owner, cost(j))
+			s.mutex.Unlock()
+			s.count(&sum)
+		}
 	} else if err == nil {
 		j.stream.append([]decoder.Event{decoder.Finished{Reason: decoder.FinishCancelled}})
 	}
-	s.keep(j)
+	if tokens := s.keep(j); j.request.Session != "" && s.disk.store != nil && len(tokens) > 0 && (!j.seal || sum.FinishReason == decoder.FinishLength) {
+		s.saveLater(&save{Session: session.Session{Owner: j.request.Owner, Name: j.request.Session, Salt: j.request.Salt, Tokens: tokens}})
+	}
 	timings := j.measured()
 	sum.Stats.PrefillSeconds, sum.Stats.DecodeSeconds = timings.Prefill.Seconds(), timings.Decode.Seconds()
 	if i := slices.Index(s.running, j); i >= 0 {
@@ -101,10 +118,11 @@ func (s *Scheduler) end(j *job, err error) {
 	j.stream.end(sum, timings, err)
 }
 
-// keep makes a prefix of what a request leaves.
-func (s *Scheduler) keep(j *job) {
+// keep makes a prefix of what a request leaves, and returns its tokens; nil where there
+// is none.
+func (s *Scheduler) keep(j *job) []int32 {
 	if j.cache == nil {
-		return
+		return nil
 	}
 	c, tokens := j.cache, j.sequence.Permanent()
 	j.cache = nil
@@ -117,13 +135,20 @@ func (s *Scheduler) keep(j *job) {
 	// last of them, full ones do.
 	for _, n := range []int{n, n / backend.PageTokens * backend.PageTokens} {
 		if n < backend.PageTokens || s.o.Prefixes < 0 { // not worth an entry
-			return
+			return nil
 		}
 		if fork, err := s.engine.ForkCache(context.Background(), c, n, n, 1); err == nil {
-			s.prefixes.put(&prefix{salt: j.request.Salt, tokens: slices.Clone(tokens[:n]), whole: min(j.whole, n), cache: fork})
-			return
+			// Where layers have a state it may have fewer.
+			if n = fork.Base(); n < backend.PageTokens {
+				s.engine.FreeCache(fork)
+				return nil
+			}
+			x := &prefix{salt: j.request.Salt, owner: j.request.Owner, tokens: slices.Clone(tokens[:n]), cache: fork}
+			s.prefixes.put(x)
+			return x.tokens
 		}
 	}
+	return nil
 }
 
 // admit begins requests while there is room.
@@ -135,6 +160,9 @@ func (s *Scheduler) admit(ctx context.Context) {
 		if j == nil {
 			return
 		}
+		if s.follow(j) || s.restore(ctx, j) {
+			continue
+		}
 		err := s.begin(ctx, j)
 		var lacks *backend.MemoryError
 		switch {
@@ -143,6 +171,7 @@ func (s *Scheduler) admit(ctx context.Context) {
 			s.queue.remove(j)
 			s.mutex.Unlock()
 			s.running = append(s.running, j)
+		case errors.Is(err, errLater):
 		case errors.As(err, &lacks) && len(s.running) > 0:
 			return // somebody's end makes room
 		default:
@@ -157,48 +186,37 @@ func (s *Scheduler) begin(ctx context.Context, j *job) error {
 	for {
 		err := s.tryBegin(ctx, j)
 		var lacks *backend.MemoryError
-		if err == nil || !errors.As(err, &lacks) || !s.prefixes.evict() {
+		switch {
+		case err == nil || !errors.As(err, &lacks):
+			return err
+		case !j.seal && s.saveFirst(j):
+			return errLater
+		case !s.prefixes.evict():
 			return err
 		}
 	}
 }
 
-func (s *Scheduler) tryBegin(ctx context.Context, j *job) (err error) {
-	prompt := j.request.Prompt
-	if j.sequence != nil {
-		prompt = j.sequence.Permanent()
-		if len(prompt) < len(j.request.Prompt) {
-			prompt = j.request.Prompt
-		}
-	}
+func (s *Scheduler) tryBegin(ctx context.Context, j *job) error {
+	prompt := j.wanted()
 	capacity, rows := decoder.CacheSize(len(j.request.Prompt), j.request.Options)
-	from, n := s.prefixes.find(j.request.Salt, prompt, s.step())
-	var c *model.Cache
-	if from != nil {
-		c, err = s.engine.ForkCache(ctx, from.cache, min(n, capacity), capacity, rows)
-	} else {
-		c, err = s.engine.NewCache(ctx, capacity, rows)
-	}
-	if err != nil {
-		return err
-	}
+	from := s.beginning(j, prompt)
 	// The prompt's pages and one more are taken now; later ones as they are needed.
-	if err = s.engine.ReserveCache(ctx, c, min(len(prompt)+backend.PageTokens, capacity)); err == nil {
-		err = s.roomToGoOn(c)
-	}
+	c, err := s.takeCache(ctx, from.cache, min(from.n, capacity), capacity, rows, min(len(prompt)+backend.PageTokens, capacity))
 	if err != nil {
-		s.engine.FreeCache(c)
 		return err
 	}
 	cached := c.Base()
 	if j.sequence == nil {
 		j.sequence, err = decoder.NewSequence(c, j.request.Prompt, j.request.Options, j.request.Detokenizer)
 		j.admitted = s.now()
-		s.tally(func(c *Counters) {
-			c.Requests++
-			c.PrefixQueries += int64(len(prompt))
-			c.PrefixHits += int64(cached)
-		})
+		if !j.seal {
+			s.tally(func(c *Counters) {
+				c.Requests++
+				c.PrefixQueries += int64(len(prompt))
+				c.PrefixHits += int64(cached)
+			})
+		}
 	} else {
 		err = j.sequence.Move(c)
 		s.tally(func(c *Counters) { c.ReplayedRows += int64(len(prompt) - cached) })
@@ -208,10 +226,28 @@ func (s *Scheduler) tryBegin(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	j.cache, j.whole = c, min(cached, len(j.request.Prompt))
-	if from != nil {
-		j.whole = min(j.whole, from.whole)
-	}
 	return nil
+}
+
+// takeCache makes a cache, of which the first n tokens are those of another where from is
+// not nil (or fewer, where a state does not go back to there), with pages for reserve tokens, and room left to those that run.
+func (s *Scheduler) takeCache(ctx context.Context, from *model.Cache, n, capacity, rows, reserve int) (c *model.Cache, err error) {
+	if from != nil {
+		c, err = s.engine.ForkCache(ctx, from, n, capacity, rows)
+	} else {
+		c, err = s.engine.NewCache(ctx, capacity, rows)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = s.engine.ReserveCache(ctx, c, reserve); err == nil {
+		err = s.roomToGoOn(c)
+	}
+	if err != nil {
+		s.engine.FreeCache(c)
+		return nil, err
+	}
+	return c, nil
 }
 
 // roomToGoOn returns an error where those that run would soon have no memory: some pages
@@ -231,29 +267,23 @@ func (s *Scheduler) roomToGoOn(c *model.Cache) error {
 // pass runs one forward, and reports whether there was one to run.
 func (s *Scheduler) pass(ctx context.Context) bool {
 	for {
-		jobs := s.choose()
-		b := new(model.Batch)
-		var in []*job
-		prompts := 0
-		for _, c := range jobs {
-			spans := len(b.Spans)
-			before := len(b.Tokens)
-			c.job.sequence.Plan(b, c.rows)
-			if len(b.Spans) > spans {
-				in = append(in, c.job)
-				if c.job.sequence.Prefilling() {
-					prompts += len(b.Tokens) - before
-				}
-			}
-		}
+		b, in, prompts := s.plan(s.choose())
 		if len(in) == 0 {
 			return false
 		}
 		start := s.now()
 		results, err := s.engine.Forward(ctx, b)
 		if err == nil {
-			s.absorb(in, results)
-			s.booked(prompts, len(b.Tokens), s.now().Sub(start))
+			took := s.now().Sub(start)
+			for _, j := range s.running {
+				j.rows = 0
+			}
+			for i, j := range in {
+				j.rows = b.Spans[i].Rows
+			}
+			tokens := s.absorb(in, results, Pass{took, len(b.Tokens), len(in)})
+			s.shares.took(tokens, took.Seconds())
+			s.booked(prompts, len(b.Tokens), took)
 			return true
 		}
 		var lacks *backend.MemoryError
@@ -274,14 +304,53 @@ func (s *Scheduler) pass(ctx context.Context) bool {
 	}
 }
 
-// absorb hands each its results.
-func (s *Scheduler) absorb(in []*job, results []model.Result) {
+// plan makes the batch of a forward: who is in it, and how many of its rows are of
+// prompts. Those who choose their rows do it last, by what the others feed.
+func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int) {
+	b = new(model.Batch)
+	s.shares.begin()
+	for _, c := range list {
+		if c.job.sequence.Elastic() {
+			s.shares.elastic(&c.job.request.Options)
+			continue
+		}
+		before := len(b.Tokens)
+		c.job.sequence.Plan(b, c.rows)
+		rows := len(b.Tokens) - before
+		if rows == 0 {
+			continue
+		}
+		in = append(in, c.job)
+		if c.job.sequence.Prefilling() {
+			prompts += rows
+		}
+		s.shares.fixed(rows, c.job.sequence.Prefilling())
+	}
+	s.shares.settle()
+	for _, c := range list {
+		if c.job.sequence.Elastic() {
+			s.shares.plan(c.job, b)
+			in = append(in, c.job)
+		}
+	}
+	return b, in, prompts
+}
+
+// absorb hands each its results, and returns how many tokens the steps brought.
+func (s *Scheduler) absorb(in []*job, results []model.Result, pass Pass) (tokens int) {
 	for _, j := range in {
 		prefilling := j.sequence.Prefilling()
 		base := j.cache.Base()
 		n := j.sequence.Wanted()
+		before := j.sequence.Tokens()
 		events, err := j.sequence.Absorb(results[:n])
 		results = results[n:]
+		if !prefilling {
+			tokens += j.sequence.Tokens() - before
+		}
+		if j.request.Steps {
+			events = pass.timed(events)
+		}
 		j.stream.append(events)
 		if prefilling && base == j.whole {
 			j.whole = min(j.cache.Base(), len(j.request.Prompt))
@@ -289,10 +358,13 @@ func (s *Scheduler) absorb(in []*job, results []model.Result) {
 		if prefilling && !j.sequence.Prefilling() && j.prefilled.IsZero() {
 			j.prefilled = s.now()
 		}
+		s.awaited = s.awaited || before == 0 && j.sequence.Tokens() > 0
 		if err != nil || j.sequence.Done() {
+			s.awaited = true
 			s.end(j, err)
 		}
 	}
+	return tokens
 }
 
 // preempt takes the cache of the sequence that is the least of them, and reports
@@ -332,7 +404,11 @@ func (s *Scheduler) preempt() bool {
 func (s *Scheduler) publish() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.state.Running, s.state.Prefixes = len(s.running), len(s.prefixes.list)
+	s.seen = s.snapshot(s.seen[:0])
+	s.state.Running, s.state.Prefixes = len(s.running), s.prefixes.len()
+	if s.sealing() != nil {
+		s.state.Running--
+	}
 }
 
 // count adds what a request came to.
@@ -344,5 +420,6 @@ func (s *Scheduler) count(sum *decoder.Summary) {
 		c.Tokens += int64(len(sum.Tokens))
 		c.Drafts += int64(st.Drafts)
 		c.Accepted += int64(st.Accepted)
+		c.Drafters.Add(&st.Drafters)
 	})
 }

@@ -1,6 +1,10 @@
 package schedule
 
-import "time"
+import (
+	"time"
+
+	"windrow/session"
+)
 
 // Options bound what a scheduler takes on. A zero field takes its default.
 type Options struct {
@@ -19,6 +23,14 @@ type Options struct {
 	Slack int
 	// Prefixes is how many beginnings are kept (256; negative: none).
 	Prefixes int
+	// CacheShare is the part of the memory for keys and values, and of Prefixes, that the
+	// beginnings of one owner may have while others have some (0.5).
+	CacheShare float64
+	// Sessions is where conversations are saved: those that are named (Request.Session),
+	// and where memory is short others. nil: nowhere. It is closed after the scheduler.
+	Sessions *session.Store
+	// Note, where not nil, gets a line where a session could not be saved.
+	Note func(line string)
 	// StepTime is how long a forward may take that carries rows of prompts beside
 	// steps (150 ms); PrefillShare the share of the time that prompts get where they
 	// cannot ride along (0.5).
@@ -41,6 +53,12 @@ func (o Options) withDefaults(prefillRows int) Options {
 	def(&o.Prefixes, 256)
 	def(&o.Slack, 2)
 	def(&o.Chunk, min(512, prefillRows))
+	if o.CacheShare == 0 {
+		o.CacheShare = 0.5
+	}
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
 	if o.QueueTime == 0 {
 		o.QueueTime = 2 * time.Minute
 	}

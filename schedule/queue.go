@@ -44,12 +44,20 @@ func (q *queue) remove(j *job) {
 }
 
 // next is who goes first: those who ran already, then the highest priority, then the
-// owner who got the least, then the one that came first.
+// owner who got the least, then the one that came first. Those that wait for something
+// else are left out.
 func (q *queue) next() *job {
-	if len(q.jobs) == 0 {
+	var ready []*job
+	for _, j := range q.jobs {
+		if j.waits == nil || !j.waits() {
+			j.waits, j.follows = nil, false
+			ready = append(ready, j)
+		}
+	}
+	if len(ready) == 0 {
 		return nil
 	}
-	return slices.MinFunc(q.jobs, func(a, b *job) int {
+	return slices.MinFunc(ready, func(a, b *job) int {
 		ra, rb := a.sequence != nil, b.sequence != nil
 		sa, sb := q.service[a.request.Owner], q.service[b.request.Owner]
 		switch {

@@ -16,12 +16,19 @@ type Request struct {
 	Options decoder.Options
 	// Detokenizer turns ids into text; nil: there is no text.
 	Detokenizer decoder.Detokenizer
+	// Name is what Requests calls it.
+	Name string
+	// Steps asks for events of type Step in place of decoder.Step.
+	Steps bool
 	// Owner is whose the request is, for fairness; "" is an owner too.
 	Owner string
 	// Priority: the higher goes first.
 	Priority int
 	// Salt parts what is kept of prompts: only requests of one salt share it.
 	Salt string
+	// Session is the name under which the conversation is saved when the request ends,
+	// where there are sessions; "": none.
+	Session string
 }
 
 // Timings are what a request waited for, and worked.

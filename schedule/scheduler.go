@@ -19,8 +19,13 @@ type Engine interface {
 	ForkCache(ctx context.Context, c *model.Cache, n, capacity, maxRows int) (*model.Cache, error)
 	ReserveCache(ctx context.Context, c *model.Cache, n int) error
 	FreeCache(c *model.Cache)
+	// ExportCache and ImportCache copy a page from and to a cache, between two forwards.
+	ExportCache(ctx context.Context, c *model.Cache, page int, dst []byte) error
+	ImportCache(ctx context.Context, c *model.Cache, src []byte) error
 	Features() backend.Features
 	Budget() *backend.Budget
+	// KVPageBytes is what a page of backend.PageTokens tokens takes of the Budget.
+	KVPageBytes() int64
 }
 
 // Scheduler runs the requests of one model. Its methods may be called by many
@@ -40,38 +45,51 @@ type Scheduler struct {
 	draining bool
 	closed   bool
 	state    State
+	posted   []func()       // what the loop shall call
+	seen     []RequestState // those that ran after the last pass
 
 	// Of the loop alone.
 	running  []*job
 	prefixes prefixes
 	rates    rates
+	shares   shares
+	awaited  bool // somebody's first token came in the last pass, or an end
+	disk     disk
+	seals    []Request // the last brought is next
 }
 
 // New starts a scheduler. Close ends it.
 func New(e Engine, o Options) *Scheduler {
+	s := idle(e, o, time.Now)
+	ctx, quit := context.WithCancel(context.Background())
+	s.quit, s.disk.ctx = quit, ctx
+	go s.loop(ctx)
+	return s
+}
+
+// idle is a scheduler whose loop does not run, with a clock of its own.
+func idle(e Engine, o Options, now func() time.Time) *Scheduler {
 	f := e.Features()
 	s := &Scheduler{
-		engine: e, features: f, o: o.withDefaults(f.PrefillRows), now: time.Now,
+		engine: e, features: f, o: o.withDefaults(f.PrefillRows), now: now,
 		wake: make(chan struct{}, 1), finished: make(chan struct{}),
 	}
-	s.prefixes = prefixes{most: s.o.Prefixes, free: e.FreeCache}
+	s.prefixes = newPrefixes(s.o.Prefixes, s.o.CacheShare, s.memoryTokens, e.FreeCache, func() time.Time { return s.now() })
+	s.disk = disk{store: s.o.Sessions, loads: map[string]*load{}}
 	if s.o.KVMemory > 0 {
 		e.Budget().Limit(s.o.KVMemory)
 	}
-	ctx, quit := context.WithCancel(context.Background())
-	s.quit = quit
-	go s.loop(ctx)
 	return s
 }
 
 // Submit queues a request. Its context ends it, at any time.
 //
 // Errors: *FullError, ErrDraining, ErrClosed, or those of decoder.NewSequence for
-// options that cannot be.
+// options that cannot be; decoder.DraftModel is one.
 func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
-	r.Options.PrefillRows = s.o.Chunk
-	if !s.mixes() {
-		r.Options.InvariantRows = s.features.BatchInvariantRows
+	s.cut(&r.Options)
+	if r.Options.Draft == decoder.DraftModel {
+		return nil, &decoder.OptionError{Option: "draft", Got: string(r.Options.Draft), Want: "auto, mask, lookup or none: a smaller model drafts for one generation at a time"}
 	}
 	if err := r.Options.Validate(); err != nil {
 		return nil, err
@@ -88,6 +106,14 @@ func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 	context.AfterFunc(run, s.look) // a request that ends is looked at
 	s.look()
 	return j.stream, nil
+}
+
+// cut says in which pieces a request's rows go: in those that keep everybody's bits.
+func (s *Scheduler) cut(o *decoder.Options) {
+	o.PrefillRows = s.o.Chunk
+	if !s.mixes() {
+		o.InvariantRows = s.features.BatchInvariantRows
+	}
 }
 
 func (s *Scheduler) enqueue(j *job) error {
@@ -170,10 +196,32 @@ type State struct {
 
 // Counters only grow.
 type Counters struct {
-	Requests, Forwards, Preemptions         int64
-	PromptTokens, CachedTokens, Tokens      int64
-	Rows, PrefillRows, Drafts, Accepted     int64
+	Requests, Forwards, Preemptions     int64
+	PromptTokens, CachedTokens, Tokens  int64
+	Rows, PrefillRows, Drafts, Accepted int64
+	// Drafters say the same of drafts by who proposed them.
+	Drafters decoder.Drafters
+
 	PrefixQueries, PrefixHits, ReplayedRows int64
+	// SealedTokens were computed ahead of time. Sessions were saved and loaded, or were
+	// not as something was wrong.
+	SealedTokens                                int64
+	SessionSaves, SessionLoads, SessionFailures int64
+}
+
+// Plus is what two schedulers have counted, one after the other.
+func (c Counters) Plus(d Counters) Counters {
+	drafters := c.Drafters
+	drafters.Add(&d.Drafters)
+	return Counters{
+		Drafters: drafters,
+		Requests: c.Requests + d.Requests, Forwards: c.Forwards + d.Forwards, Preemptions: c.Preemptions + d.Preemptions,
+		PromptTokens: c.PromptTokens + d.PromptTokens, CachedTokens: c.CachedTokens + d.CachedTokens, Tokens: c.Tokens + d.Tokens,
+		Rows: c.Rows + d.Rows, PrefillRows: c.PrefillRows + d.PrefillRows, Drafts: c.Drafts + d.Drafts, Accepted: c.Accepted + d.Accepted,
+		PrefixQueries: c.PrefixQueries + d.PrefixQueries, PrefixHits: c.PrefixHits + d.PrefixHits, ReplayedRows: c.ReplayedRows + d.ReplayedRows,
+		SealedTokens: c.SealedTokens + d.SealedTokens, SessionSaves: c.SessionSaves + d.SessionSaves,
+		SessionLoads: c.SessionLoads + d.SessionLoads, SessionFailures: c.SessionFailures + d.SessionFailures,
+	}
 }
 
 // tally changes the counters.
@@ -205,6 +253,12 @@ func (s *Scheduler) step() int {
 	return s.o.Chunk
 }
 
+// memoryTokens is how many tokens all memory for keys and values has; 0: no limit.
+func (s *Scheduler) memoryTokens() int {
+	_, limit := s.engine.Budget().Used()
+	return int(limit / max(1, s.engine.KVPageBytes()) * backend.PageTokens)
+}
+
 // rates are the recent seconds of a row of a prompt, and of forwards of either kind.
 type rates struct {
 	row             float64 // seconds a row of prompts takes, 0: unknown
@@ -214,4 +268,7 @@ type rates struct {
 
 const fading = 0.9
 
-var errFault = errors.New("the model's forward failed")
+var (
+	errFault = errors.New("the model's forward failed")
+	errLater = errors.New("what has to go is saved first")
+)

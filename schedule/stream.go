@@ -15,6 +15,7 @@ type Stream struct {
 	more    chan struct{} // holds one when there is something new
 	events  []decoder.Event
 	unread  int // bytes, about
+	dropped int // steps since the last that is in events
 	done    bool
 	err     error
 	sum     decoder.Summary
@@ -83,8 +84,16 @@ func (s *Stream) append(events []decoder.Event) {
 		return
 	}
 	s.mutex.Lock()
-	s.events = append(s.events, events...)
 	for _, e := range events {
+		if step, ok := e.(Step); ok {
+			if s.unread > mostSteps {
+				s.dropped++
+				continue
+			}
+			step.Dropped, s.dropped = s.dropped, 0
+			e = step
+		}
+		s.events = append(s.events, e)
 		s.unread += eventBytes(e)
 	}
 	s.mutex.Unlock()
@@ -119,6 +128,10 @@ func eventBytes(e decoder.Event) int {
 	switch e := e.(type) {
 	case decoder.Text:
 		return 24 + len(e)
+	case decoder.Logprobs:
+		return 48 + 8*len(e.Top)
+	case Step:
+		return 48 + eventBytes(e.Step)
 	case decoder.Step:
 		return 128 + 16*len(e.Slots) + 4*len(e.Committed) + 4*len(e.Entropy) + 16*len(e.Filled)
 	}

@@ -6,7 +6,8 @@ for target in darwin/arm64 darwin/amd64 linux/arm64 linux/amd64 windows/amd64; d
 	echo "cross $target"
 	export GOOS=${target%/*} GOARCH=${target#*/}
 	$GO build -o /dev/null ./cmd/windrow
-	$GO vet ./answer ./bench ./checkpoint ./cmd/windrow ./convert ./cpu/... ./engine ./eval ./filelock ./grammar ./internal/... ./metal ./metal/driver ./model ./schedule ./server ./synthetic ./tokenizer
+	$GO vet ./answer ./bench ./checkpoint ./client ./cmd/windrow ./convert ./cpu/... ./engine ./eval ./filelock ./grammar ./hub/... ./internal/... ./listen ./metal ./metal/driver ./model ./schedule ./server ./synthetic ./tokenizer
 done
 unset GOOS GOARCH
 $GO build -tags windrow_nomodel -o /dev/null ./cmd/windrow
+GO="$GO" sh scripts/static-build.sh

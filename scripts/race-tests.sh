@@ -9,7 +9,7 @@ if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
 	exit
 fi
 export CGO_ENABLED=1
-$PARTS gotest $GO test -json -race -short ./checkpoint ./convert ./decoder ./engine ./eval ./model ./schedule ./server ./tokenizer
-$PARTS gotest $GO test -json -race -short -run 'Concurrent|Flush|Rollback' ./grammar
-$PARTS gotest $GO test -json -race -short -run 'Pool|Race|Concurrent|Pass' ./cpu
-$PARTS gotest $GO test -json -race -short -run 'GPU|AtOnce' ./metal
+$PARTS gotest $GO test -json -race -short -timeout 20m ./checkpoint ./convert ./decoder ./engine ./eval ./hub/... ./listen ./model ./schedule ./server ./session ./tokenizer
+$PARTS gotest $GO test -json -race -short -timeout 20m -run 'Concurrent|Flush|Rollback' ./grammar
+$PARTS gotest $GO test -json -race -short -timeout 20m -run 'Pool|Race|Concurrent|Pass' ./cpu
+$PARTS gotest $GO test -json -race -short -timeout 20m -run 'GPU|AtOnce' ./metal

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"windrow/answer"
+	"windrow/decoder"
 	"windrow/tokenizer"
 )
 
@@ -17,10 +18,10 @@ type (
 		tail
 	}
 	chatChoice struct {
-		Index        int             `json:"index"`
-		Message      chatMessage     `json:"message"`
-		Logprobs     json.RawMessage `json:"logprobs"`
-		FinishReason answer.Reason   `json:"finish_reason"`
+		Index        int           `json:"index"`
+		Message      chatMessage   `json:"message"`
+		Logprobs     *chatLogprobs `json:"logprobs"`
+		FinishReason answer.Reason `json:"finish_reason"`
 	}
 	chatMessage struct {
 		Role             string     `json:"role"`
@@ -45,10 +46,10 @@ type (
 		tail
 	}
 	chunkChoice struct {
-		Index        int             `json:"index"`
-		Delta        chatDelta       `json:"delta"`
-		Logprobs     json.RawMessage `json:"logprobs"`
-		FinishReason *answer.Reason  `json:"finish_reason"`
+		Index        int            `json:"index"`
+		Delta        chatDelta      `json:"delta"`
+		Logprobs     *chatLogprobs  `json:"logprobs"`
+		FinishReason *answer.Reason `json:"finish_reason"`
 	}
 	chatDelta struct {
 		Role             string      `json:"role,omitempty"`
@@ -70,22 +71,11 @@ type (
 
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
-	f, err := readFields(w, r)
+	q, g, err := s.converse(w, r, readChat)
 	if err != nil {
 		return err
 	}
-	q := readChat(f)
-	if err := s.accept(w, f, &q.params); err != nil {
-		return err
-	}
-	g, err := s.chatRun(r, &q)
-	if err != nil {
-		return err
-	}
-	if err := s.begin(r, g); err != nil {
-		return err
-	}
-	h := s.head("chatcmpl-", "chat.completion")
+	h := g.model.head("chatcmpl-", "chat.completion")
 	if q.stream {
 		h.Object = "chat.completion.chunk"
 		err = s.streamChat(w, r, g, h)
@@ -96,39 +86,58 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
+// converse reads a conversation, which read has of an API's fields, and begins its
+// answer.
+func (s *Server) converse(w http.ResponseWriter, r *http.Request, read func(*fields) chatRequest) (*chatRequest, *run, error) {
+	f, err := readFields(w, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := read(f)
+	m, err := s.accept(w, r, f, q.model)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := s.chatRun(r, m, &q)
+	if err != nil {
+		return nil, nil, err
+	}
+	g.chat = &q
+	return &q, g, s.begin(r, g)
+}
+
 // head is the head of a new reply.
-func (s *Server) head(prefix, object string) head {
-	return head{ID: newID(prefix), Object: object, Created: time.Now().Unix(), Model: s.model.Name, SystemFingerprint: s.model.Fingerprint}
+func (m *Model) head(prefix, object string) head {
+	return head{ID: newID(prefix), Object: object, Created: time.Now().Unix(), Model: m.Name, SystemFingerprint: m.Fingerprint}
 }
 
 // chatRun renders a conversation.
-func (s *Server) chatRun(r *http.Request, q *chatRequest) (*run, error) {
-	t := s.model.Tokenizer
+func (s *Server) chatRun(r *http.Request, m *Model, q *chatRequest) (*run, error) {
+	t := m.Tokenizer
 	form := answer.FormOf(t.ChatTemplate())
 	if q.tools != nil && form == answer.FormNone {
 		return nil, unsupported("tools", "calling tools: the model's chat template writes no calls that can be read, which")
 	}
-	if q.thinking == nil && s.model.NoThink {
-		q.thinking = new(bool)
-	}
-	ids, err := s.render(r, q, form)
+	ids, err := s.render(r, m, q, form)
 	if err != nil {
 		return nil, err
 	}
-	g := &run{model: s.model, prompt: ids, params: &q.params}
+	g := &run{model: m, prompt: ids, params: &q.params, thinkingBudget: q.thinkingBudget}
 	// A tag at the prompt's end is the template's: some ids hold it.
 	const lastIDs = 16
 	end := t.Decode(ids[max(0, len(ids)-lastIDs):], false)
 	g.parsing = answer.Options{Thinking: answer.ThinkingOf(t.ChatTemplate(), end, q.thinking), Stop: q.stop}
 	if q.tools != nil {
-		g.parsing.Form, g.parsing.Tools = form, q.tools
+		g.parsing.Form, g.parsing.Tools, g.choice = form, q.tools, q.choice
+		g.parsing.Either = q.form != nil
 	}
 	return g, nil
 }
 
-// render makes the prompt's ids of a conversation. Only so many are made at once as
-// there are processors: a template may take some of a second and some memory.
-func (s *Server) render(r *http.Request, q *chatRequest, form answer.Form) ([]int32, error) {
+// render makes the prompt's ids of a conversation, and settles whether the model thinks
+// where the request does not say. Only so many are made at once as there are processors:
+// a template may take some of a second and some memory.
+func (s *Server) render(r *http.Request, model *Model, q *chatRequest, form answer.Form) ([]int32, error) {
 	ctx := r.Context()
 	select {
 	case s.rendering <- struct{}{}:
@@ -136,12 +145,15 @@ func (s *Server) render(r *http.Request, q *chatRequest, form answer.Form) ([]in
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if q.thinking == nil && model.NoThink {
+		q.thinking = new(bool)
+	}
 	messages := make([]tokenizer.Message, len(q.messages))
 	for i, m := range q.messages {
 		m.Content, m.ToolCalls = form.ToolCalls(m.Content, m.calls)
 		messages[i] = m.Message
 	}
-	ids, err := s.model.Tokenizer.EncodeChat(ctx, messages, tokenizer.ChatOptions{
+	ids, err := model.Tokenizer.EncodeChat(ctx, messages, tokenizer.ChatOptions{
 		AddGenerationPrompt: true, EnableThinking: q.thinking, Tools: q.tools,
 	})
 	if err != nil && ctx.Err() != nil {
@@ -156,7 +168,9 @@ func (s *Server) render(r *http.Request, q *chatRequest, form answer.Form) ([]in
 // wholeChat answers with one object.
 func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, g *run, h head) error {
 	messages := make([]answer.Message, len(g.choices))
+	likely := make([][]decoder.Logprobs, len(g.choices))
 	err := g.collect(r, func(u update) {
+		likely[u.choice.index] = append(likely[u.choice.index], u.logprobs...)
 		for _, e := range u.events {
 			messages[u.choice.index].Add(e)
 		}
@@ -173,7 +187,7 @@ func (s *Server) wholeChat(w http.ResponseWriter, r *http.Request, g *run, h hea
 		if m.Content != "" || len(m.Calls) == 0 {
 			out.Content = &m.Content
 		}
-		reply.Choices = append(reply.Choices, chatChoice{Index: i, Message: out, FinishReason: g.choices[i].reason})
+		reply.Choices = append(reply.Choices, chatChoice{Index: i, Message: out, Logprobs: g.chatLogprobs(likely[i]), FinishReason: g.choices[i].reason})
 	}
 	writeJSON(w, http.StatusOK, reply)
 	return nil
@@ -185,9 +199,15 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, g *run, h he
 	if g.params.includeUsage {
 		base.Usage = json.RawMessage("null")
 	}
+	likely := make([][]decoder.Logprobs, len(g.choices)) // for the next chunk
 	send := func(out *events, c *choice, d chatDelta, reason *answer.Reason) {
 		chunk := base
-		chunk.Choices = []chunkChoice{{Index: c.index, Delta: d, FinishReason: reason}}
+		one := chunkChoice{Index: c.index, Delta: d, FinishReason: reason}
+		if p := &likely[c.index]; len(*p) > 0 {
+			n := min(len(*p), mostLikely)
+			one.Logprobs, *p = g.chatLogprobs((*p)[:n]), (*p)[n:]
+		}
+		chunk.Choices = []chunkChoice{one}
 		out.send(chunk)
 	}
 	return s.stream(w, r, g,
@@ -201,12 +221,17 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, g *run, h he
 			}
 		},
 		func(out *events, u update) {
+			likely[u.choice.index] = append(likely[u.choice.index], u.logprobs...)
 			for _, e := range u.events {
 				for _, d := range deltas(e) {
 					send(out, u.choice, d, nil)
 				}
 			}
+			u.choice.film.show(out, h, u.choice.index, u.steps, u.done)
 			if u.done {
+				for len(likely[u.choice.index]) > mostLikely {
+					send(out, u.choice, chatDelta{}, nil)
+				}
 				send(out, u.choice, chatDelta{}, &u.choice.reason)
 			}
 		},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"windrow/answer"
+	"windrow/decoder"
 	"windrow/tokenizer"
 )
 
@@ -12,8 +13,25 @@ type chatRequest struct {
 	params
 	messages []message
 	tools    json.RawMessage // as given; nil: none, or not to be used
+	choice   toolChoice      // of these tools
 	thinking *bool           // nil: the template's choice
+	// thinkingBudget is after how many tokens reasoning is made to end; 0: never.
+	thinkingBudget int
 }
+
+// checkConversation refuses what cannot be together.
+func checkConversation(f *fields, r *chatRequest) {
+	checkForm(f, &r.params)
+	if r.tools != nil {
+		checkHeld(f, &r.params, r.choice.binding())
+	}
+	if r.thinkingBudget > 0 && r.mode == decoder.WeDLM {
+		f.bad("mode", "want ar or verified beside a budget of thinking: wedlm fills slots out of order")
+	}
+}
+
+// maxToolName bounds a tool's name, in bytes.
+const maxToolName = 256
 
 // message is one of a conversation, before it is known how its model writes calls.
 type message struct {
@@ -25,14 +43,12 @@ type message struct {
 func readChat(f *fields) (r chatRequest) {
 	r.params = readParams(f)
 	r.messages = readMessages(f)
-	r.tools = readTools(f)
+	r.tools, r.choice = readTools(f)
 	r.thinking = readThinking(f)
-	refuseLogprobs(f)
+	r.steps = readSteps(f, r.stream)
+	r.logprobs = readChatLogprobs(f)
 	r.form = readForm(f, true)
-	checkForm(f, &r.params)
-	if r.form != nil && r.tools != nil {
-		f.fail(unsupported(r.form.param, "a form of the answer beside tools"))
-	}
+	checkConversation(f, &r)
 	for _, item := range f.list("modalities", 8) {
 		if string(item) != `"text"` {
 			f.bad("modalities", "want text alone")
@@ -44,15 +60,6 @@ func readChat(f *fields) (r chatRequest) {
 		}
 	}
 	return r
-}
-
-func refuseLogprobs(f *fields) {
-	if f.isTrue("logprobs") {
-		f.fail(unsupported("logprobs", "true"))
-	}
-	if n := f.integer("top_logprobs", 0, 20); n != nil && *n > 0 {
-		f.fail(unsupported("top_logprobs", "a number over 0"))
-	}
 }
 
 // readThinking reads chat_template_kwargs and reasoning_effort.
@@ -74,80 +81,4 @@ func readThinking(f *fields) (thinking *bool) {
 	}
 	f.join(o)
 	return thinking
-}
-
-// readTools reads tools and tool_choice.
-func readTools(f *fields) json.RawMessage {
-	list := f.list("tools", maxTools)
-	names := map[string]bool{}
-	for i, raw := range list {
-		name := index("tools", i)
-		t := f.nested(name, raw)
-		if kind := t.text("type"); kind != "function" {
-			t.bad("type", "%q: want function", kind)
-		}
-		fn := t.object("function")
-		if fn == nil {
-			t.bad("function", "is missing")
-		} else {
-			s := fn.text("name")
-			if s == "" || len(s) > 256 {
-				fn.bad("name", "want a name of 1 to 256 bytes")
-			}
-			names[s] = true
-			fn.text("description")
-			if p := fn.object("parameters"); p != nil {
-				fn.join(p)
-			}
-			if fn.isTrue("strict") {
-				fn.fail(unsupported(fn.path+"strict", "true"))
-			}
-			t.join(fn)
-		}
-		f.join(t)
-	}
-	use := readToolChoice(f, names)
-	if b := f.boolean("parallel_tool_calls"); b != nil && !*b && use && len(list) > 0 {
-		f.fail(unsupported("parallel_tool_calls", "false"))
-	}
-	if !use || len(list) == 0 {
-		return nil
-	}
-	return f.raw("tools")
-}
-
-// readToolChoice reports whether tools may be called.
-func readToolChoice(f *fields, names map[string]bool) (use bool) {
-	raw := f.raw("tool_choice")
-	if raw == nil {
-		return true
-	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		switch s {
-		case "auto":
-			return true
-		case "none":
-			return false
-		case "required":
-			f.fail(unsupported("tool_choice", "required"))
-		default:
-			f.bad("tool_choice", "%s: want auto or none", short(raw))
-		}
-		return false
-	}
-	o := f.object("tool_choice")
-	if kind := o.text("type"); kind != "function" {
-		o.bad("type", "%q: want function", kind)
-	} else if fn := o.object("function"); fn == nil {
-		o.bad("function", "is missing")
-	} else {
-		if name := fn.text("name"); !names[name] {
-			fn.bad("name", "there is no such tool")
-		}
-		o.join(fn)
-	}
-	f.join(o)
-	f.fail(unsupported("tool_choice", "the name of a tool"))
-	return false
 }

@@ -184,11 +184,11 @@ func TestDetails(t *testing.T) {
 			check(t, chatWith(t, plain(), hello).header.Get("Content-Type") == "application/json")
 			check(t, chatWith(t, plain(), ``).header.Get("Content-Type") == "application/json")
 		}},
-		{15, "an event is a line under 1 MiB", func(t *testing.T) {
+		{15, "an event is a line under 64 KiB", func(t *testing.T) {
 			long := strings.Repeat("<\n", 400_000)
 			r := chatWith(t, &script{pieces: []string{long}}, hello+`,"stream":true`)
 			for line := range strings.SplitSeq(string(r.body), "\n") {
-				check(t, len(line) < 1<<20, len(line))
+				check(t, len(line) < 64<<10, len(line))
 			}
 			check(t, r.joined("content") == long)
 		}},
@@ -315,6 +315,47 @@ func TestDetails(t *testing.T) {
 				r = chatWith(t, s, hello+","+off+`,"stream":true`)
 				check(t, r.joined("reasoning_content") == "" && strings.Contains(r.joined("content"), "hm"), string(r.body))
 			}
+		}},
+		{37, "responses: events are numbered, errors too; no array is null", func(t *testing.T) {
+			for _, s := range []*script{calling(), {}, {pieces: []string{"x"}, limit: true}, {pieces: []string{"x"}, fail: errors.New("a fault")}} {
+				_, data := ask(t, serving(t, s, Options{}), "POST", "/v1/responses", `{"input":"hello","stream":true,`+responsesAdder+"}")
+				events := namedEvents(t, data)
+				p := followResponse(t, events) // checks both
+				last := events[len(events)-1]
+				check(t, s.fail == nil || last.name == "response.failed", string(data))
+				check(t, last.data["sequence_number"] == float64(len(events)-1) && at(p, "output") != nil, string(data))
+			}
+		}},
+		{38, "messages: system messages inside of a conversation stay in their place", func(t *testing.T) {
+			s := plain()
+			w, data := ask(t, serving(t, s, Options{}), "POST", "/v1/messages", `{"max_tokens":9,"messages":[{"role":"user","content":"one"},{"role":"assistant","content":"two"},{"role":"system","content":"three"},{"role":"user","content":"four"}]}`)
+			check(t, w.StatusCode == 200 && strings.Contains(s.prompt(t), "user\none<|im_end|>\n<|im_start|>assistant\ntwo<|im_end|>\n<|im_start|>user\nthree\nfour<|im_end|>") && !strings.Contains(s.prompt(t), "system"), string(data), s.prompt(t))
+		}},
+		{39, "messages: message_start has usage, blocks are counted without gaps", func(t *testing.T) {
+			s := calling()
+			s.cached = 3
+			_, data := ask(t, serving(t, s, Options{}), "POST", "/v1/messages", "{"+anthropicHello+","+anthropicAdder+`,"stream":true}`)
+			events := namedEvents(t, data)
+			usage := at(events[0].data, "message", "usage")
+			prompt := len(s.requests[0].Prompt)
+			check(t, events[0].name == "message_start" && at(usage, "input_tokens") == float64(prompt-3) && at(usage, "cache_read_input_tokens") == 3.0, string(data))
+			next := 0.0
+			for _, e := range events {
+				if e.name == "content_block_start" {
+					check(t, e.data["index"] == next, e.data)
+					next++
+				}
+			}
+			check(t, next == 3, string(data))
+			usage = events[len(events)-2].data["usage"]
+			check(t, at(usage, "output_tokens").(float64) > 20 && at(usage, "input_tokens") == float64(prompt-3), usage)
+		}},
+		{37, "earlier calls of tools that are no functions", func(t *testing.T) {
+			s := plain()
+			w, data := ask(t, serving(t, s, Options{}), "POST", "/v1/responses", `{"input":[{"role":"user","content":"x"},{"type":"custom_tool_call","call_id":"c","name":"patch","input":"a \"b\""},{"type":"custom_tool_call_output","call_id":"c","output":"done"}]}`)
+			check(t, w.StatusCode == 200, string(data))
+			prompt := tokens(t, toolTemplate).Decode(s.requests[0].Prompt, false)
+			check(t, strings.Contains(prompt, "patch") && strings.Contains(prompt, `a \"b\"`) && strings.Contains(prompt, "tool\ndone"), prompt)
 		}},
 		{40, "a client that leaves frees its place, streamed or not", func(t *testing.T) {
 			for _, more := range []string{``, `,"stream":true`} {

@@ -1,7 +1,10 @@
-// Package server answers HTTP requests with a model, in the wire format of the OpenAI
-// API: conversations and completions, streamed or whole, and beside them what a
-// server is asked for about itself. docs/server.md is for those who run one,
-// docs/api.md has the endpoints.
+// Package server answers HTTP requests with a model, in the wire formats of OpenAI's
+// APIs and of Anthropic's: conversations, responses, messages and completions, streamed
+// or whole, and beside them what a server is asked for about itself. docs/server.md is
+// for those who run one, docs/api.md has the endpoints.
+//
+// Each API reads its requests into one form (chatRequest), which is rendered and run the
+// same way (run); what comes of it (update) each tells by a writer of its own.
 //
 // It has no model in it: a [Model] says what one can do, and its Scheduler runs the
 // requests. [ForEngine] makes one of an open engine.

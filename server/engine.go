@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,24 +13,36 @@ import (
 	"windrow/schedule"
 )
 
-// idleTime is how long nothing may have run before c(rows) is measured, which takes
-// less than a second of the device.
-const idleTime = time.Second
-
 // ForEngine is the model of an open engine, whose requests s runs. The engine needs a
-// tokenizer. What forwards cost is measured once nobody asks for a second, until ctx
-// ends: until it is known windows are fixed, which changes no text.
+// tokenizer. What forwards cost is measured at once where it is not known of this
+// machine, in less than a second of the device, between the forwards of requests; until it
+// is known windows are fixed, which changes no text.
 func ForEngine(ctx context.Context, e *engine.Engine, s *schedule.Scheduler, version string) *Model {
 	x := &engineModel{engine: e, scheduler: s}
-	go x.measure(ctx)
+	x.measure = sync.OnceFunc(func() { go x.learn(ctx) })
+	// Where there are no masks somebody has to ask for drafts first.
+	if e.Defaults(decoder.Options{}).Mode == decoder.Verified {
+		x.measure()
+	}
 	m := &Model{
 		Name: e.Name(), Created: time.Now(), Context: e.Config().MaxPositions, Vocabulary: e.Config().VocabSize,
 		Fingerprint: fingerprint(e, version), Backend: e.BackendName(), Arithmetic: e.Arithmetic(), Version: version,
 		Tokenizer: e.Tokenizer(), Complete: x.complete, Scheduler: scheduled{s}, Constrain: e.Constraint,
 	}
-	if c := e.Checkpoint(); c != nil {
-		m.Generation = c.Generation()
+	m.Seal = s.Seal
+	if s.KeepsSessions() {
+		m.Sessions = s
 	}
+	if c := e.Checkpoint(); c != nil {
+		m.Generation, m.Weights = c.Generation(), c.Digest()
+	}
+	for _, name := range e.Source().Names() {
+		if t, ok := e.Source().Tensor(name); ok {
+			m.WeightBytes += int64(len(t.Data))
+		}
+	}
+	d := e.Defaults(decoder.Options{})
+	m.PageBytes, m.MaxTokens, m.Mode = e.KVPageBytes(), d.MaxTokens, d.Mode
 	return m
 }
 
@@ -38,38 +51,25 @@ type engineModel struct {
 	engine    *engine.Engine
 	scheduler *schedule.Scheduler
 	adaptive  atomic.Pointer[decoder.Options] // nil: not known yet
+	measure   func()                          // begins to learn what forwards cost, once
 }
 
 func (x *engineModel) complete(o decoder.Options, promptTokens int, adaptive bool) (decoder.Options, error) {
 	o, err := x.engine.Complete(o, promptTokens)
-	if known := x.adaptive.Load(); err == nil && adaptive && o.Mode == decoder.Verified && known != nil {
-		o.Cost, o.Window = known.Cost, known.Window
+	if err != nil || !adaptive || o.Mode != decoder.Verified {
+		return o, err
+	}
+	x.measure()
+	if known := x.adaptive.Load(); known != nil {
+		o.Cost, o.Window, o.Experience = known.Cost, known.Window, known.Experience
 	}
 	return o, err
 }
 
-// measure learns what forwards cost as soon as nobody waits for the device.
-func (x *engineModel) measure(ctx context.Context) {
-	if x.engine.Defaults(decoder.Options{}).Vocabulary.MaskID < 0 {
-		return // there are no windows
-	}
-	tick := time.NewTicker(idleTime)
-	defer tick.Stop()
-	for before := int64(-1); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		st := x.scheduler.State()
-		if st.Running+st.Waiting > 0 || st.Forwards != before {
-			before = st.Forwards
-			continue
-		}
-		if o := x.engine.Adaptive(ctx, decoder.Options{}); o.Cost != nil {
-			x.adaptive.Store(&o)
-		}
-		return
+// learn measures what forwards cost.
+func (x *engineModel) learn(ctx context.Context) {
+	if o := x.engine.Adaptive(ctx, decoder.Options{}); o.Cost != nil {
+		x.adaptive.Store(&o)
 	}
 }
 
@@ -83,6 +83,18 @@ func (s scheduled) Submit(ctx context.Context, r schedule.Request) (Stream, erro
 		return nil, err
 	}
 	return stream, nil
+}
+
+// SessionFingerprint names all that decides on the bits of keys and values besides the
+// tokens: what fingerprint names, the kernels, and on a GPU the device.
+func SessionFingerprint(e *engine.Engine, version string) string {
+	f := e.Features()
+	device := ""
+	if f.Threads == 0 {
+		device = f.Description
+	}
+	return fmt.Sprintf("%s %s %s exact %t, rows %d, %d, devices %d, %s", fingerprint(e, version), f.Kernels, f.Quantized, f.Exact,
+		f.BatchInvariantRows, f.PrefillRows, f.Devices, device)
 }
 
 // fingerprint names weights and arithmetic: names, shapes and types of all weights,

@@ -8,8 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +95,7 @@ func TestModesAgree(t *testing.T) {
 	}
 	for _, stop := range []string{`"stop":null`, `"stop":"apples"`, `"stop":[" ","4"]`} {
 		want := ask1(`"mode":"ar",` + stop)
-		for _, more := range []string{`"window":"auto"`, `"window":2`, `"window":16`} {
+		for _, more := range []string{`"window":"auto"`, `"window":2`, `"window":16`, `"draft":"lookup"`, `"draft":"lookup","window":4`, `"draft":"auto"`, `"draft":"none"`, `"draft":"mask"`} {
 			if got := ask1(`"mode":"verified",` + more + "," + stop); got != want {
 				t.Errorf("%s %s: %q, ar %q", more, stop, got, want)
 			}
@@ -104,11 +103,26 @@ func TestModesAgree(t *testing.T) {
 	}
 }
 
+// TestDraftersTold: a reply and the metrics say who drafted.
+func TestDraftersTold(t *testing.T) {
+	h := httptest.NewServer(New(open(t), Options{}))
+	defer h.Close()
+	_, data := ask(t, h, "POST", "/v1/completions", `{"prompt":"1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6","mode":"verified","draft":"lookup","window":8,"max_tokens":60,"ignore_eos":true,"n":2}`)
+	v := object(t, data)
+	drafts := fmt.Sprint(at(v, "windrow", "drafters", "lookup", "drafts"))
+	if n, err := strconv.Atoi(drafts); err != nil || n < 8 {
+		t.Errorf("%s", data)
+	}
+	if _, data := ask(t, h, "GET", "/metrics", ""); !strings.Contains(string(data), `windrow_drafts_by_total{drafter="lookup",model_name="tiny-gsm"} `+drafts) {
+		t.Errorf("the reply says %s drafts, the metrics do not", drafts)
+	}
+}
+
 // TestServe: a server ends when its context does; who runs is served to the end, who
 // comes later is not; then nobody is left.
 func TestServe(t *testing.T) {
 	s := New(open(t), Options{Connections: 4})
-	l, err := Listen("127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +156,7 @@ func TestServeImpatiently(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
 	s := New(fake(t, &script{pieces: []string{"x", "y"}, wait: block}), Options{KeepAlive: 10 * time.Millisecond})
-	l, err := Listen("127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +182,7 @@ func TestServeImpatiently(t *testing.T) {
 // TestConnections: one more than there may be waits until another goes.
 func TestConnections(t *testing.T) {
 	s := New(fake(t, &script{}), Options{Connections: 1})
-	l, err := Listen("127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,48 +244,5 @@ func TestHosts(t *testing.T) {
 		if s.ours(host) != want {
 			t.Errorf("%q: %t", host, !want)
 		}
-	}
-	for address, want := range map[string]bool{"127.0.0.1:1": true, "localhost:1": true, "[::1]:1": true, "unix:/x": true, "0.0.0.0:1": false, ":1": false, "10.0.0.1:1": false, "x:1": false, "": false} {
-		if Private(address) != want {
-			t.Errorf("%q: private %t", address, !want)
-		}
-	}
-}
-
-// TestSockets: a stale socket is taken, nothing else is.
-func TestSockets(t *testing.T) {
-	folder, err := os.MkdirTemp("", "w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "made", "s")
-	l, err := Listen("unix:" + path)
-	if err != nil {
-		t.Skipf("no sockets here: %v", err)
-	}
-	if _, err := Listen("unix:" + path); err == nil || !strings.Contains(err.Error(), "already running") {
-		t.Errorf("twice: %v", err)
-	}
-	l.Close()
-	foreign, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix:" + path); err == nil || !strings.Contains(err.Error(), "is listening") {
-		t.Errorf("another program's: %v", err)
-	}
-	foreign.(*net.UnixListener).SetUnlinkOnClose(false)
-	foreign.Close()
-	l, err = Listen("unix:" + path)
-	if err != nil {
-		t.Fatalf("a stale one: %v", err)
-	}
-	l.Close()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix:" + path); err == nil {
-		t.Error("a file was taken")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"windrow/decoder"
@@ -35,6 +36,7 @@ type apiError struct {
 	status     int
 	retryAfter time.Duration // 0: not said
 	allow      string        // of 405: the methods that there are
+	tooLong    *engine.ContextError
 
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -44,7 +46,15 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.Message }
 
+// mostQuoted is how many bytes of a client's text stand in a message.
+const mostQuoted = 300
+
 func newError(status int, kind, code, format string, args ...any) *apiError {
+	for i, x := range args {
+		if s, ok := x.(string); ok && len(s) > mostQuoted {
+			args[i] = strings.ToValidUTF8(s[:mostQuoted], "") + "…"
+		}
+	}
 	e := &apiError{status: status, Type: kind, Message: fmt.Sprintf(format, args...)}
 	if code != "" {
 		e.Code = &code
@@ -87,11 +97,16 @@ func errorOf(err error) *apiError {
 		late     *schedule.LateError
 		large    *http.MaxBytesError
 	)
+	if e := poolError(err); e != nil {
+		return e
+	}
 	switch {
 	case errors.As(err, &api):
 		return api
 	case errors.As(err, &tooLong):
-		return newError(http.StatusBadRequest, typeInvalid, codeContext, "%v", tooLong)
+		e := newError(http.StatusBadRequest, typeInvalid, codeContext, "%v", tooLong)
+		e.tooLong = tooLong
+		return e
 	case errors.As(err, &mode):
 		return badValue("mode", "%v", mode)
 	case errors.As(err, &bias):
@@ -136,7 +151,7 @@ type errorBody struct {
 }
 
 // writeError answers with an error; nothing may have been written before.
-func writeError(w http.ResponseWriter, e *apiError) {
+func writeError(w http.ResponseWriter, d dialect, e *apiError, id string) {
 	h := w.Header()
 	if e.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.retryAfter.Seconds()))))
@@ -150,7 +165,7 @@ func writeError(w http.ResponseWriter, e *apiError) {
 	if e.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	writeJSON(w, e.status, errorBody{e})
+	writeJSON(w, d.status(e), d.body(e, id))
 }
 
 // writeJSON answers with a value, which must be one that encoding/json can write.

@@ -51,7 +51,11 @@ func TestRefused(t *testing.T) {
 		hello + `,"mode":"fast"`:                              "mode",
 		hello + `,"window":0`:                                 "window",
 		hello + `,"mode":"wedlm","window":"auto"`:             "window",
-		hello + `,"logprobs":true`:                            "logprobs",
+		hello + `,"draft":"oracle"`:                           "draft",
+		hello + `,"draft":"model:small"`:                      "draft",
+		hello + `,"mode":"ar","draft":"lookup"`:               "draft",
+		hello + `,"logprobs":1`:                               "logprobs",
+		hello + `,"logprobs":true,"top_logprobs":21`:          "top_logprobs",
 		hello + `,"top_logprobs":3`:                           "top_logprobs",
 		hello + `,"response_format":{"type":"json_object"}`:   "response_format",
 		hello + `,"response_format":{"type":"json_schema","json_schema":{}}`:                 "response_format.json_schema.schema",
@@ -84,8 +88,9 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for body, param := range map[string]string{
-		`"x":1`: "prompt", `"prompt":""`: "prompt", `"prompt":[]`: "prompt", `"prompt":["a","b"]`: "prompt", `"prompt":[4096]`: "prompt[0]", `"prompt":[-1]`: "prompt[0]",
-		`"prompt":"a","echo":true`: "echo", `"prompt":"a","suffix":"b"`: "suffix", `"prompt":"a","best_of":2`: "best_of", `"prompt":"a","logprobs":1`: "logprobs",
+		`"x":1`: "prompt", `"prompt":""`: "prompt", `"prompt":[]`: "prompt", `"prompt":["a",""]`: "prompt[1]", `"prompt":["a",7]`: "prompt[1]", `"prompt":[[1],["a"]]`: "prompt[1]", `"prompt":[[1],[-2]]`: "prompt[1][0]", `"prompt":[[1],[4096]]`: "prompt[1][0]", `"prompt":[` + strings.Repeat(`"a",`, 8) + `"a"],"n":16`: "n", `"prompt":[` + strings.Repeat(`"a",`, 64) + `"a"]`: "prompt",
+		`"prompt":[4096]`: "prompt[0]", `"prompt":[-1]`: "prompt[0]",
+		`"prompt":"a","echo":true,"logprobs":1`: "echo", `"prompt":"a","suffix":"b"`: "suffix", `"prompt":"a","best_of":2`: "best_of", `"prompt":"a","logprobs":21`: "logprobs", `"prompt":"a","logprobs":true`: "logprobs",
 	} {
 		w, data := ask(t, h, "POST", "/v1/completions", "{"+body+"}")
 		if v := object(t, data); w.StatusCode != 400 || at(v, "error", "param") != param {
@@ -176,30 +181,54 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// FuzzChatRequest: no body makes a parser panic; what it takes is within bounds.
-func FuzzChatRequest(f *testing.F) {
+// FuzzRequest: no body makes a parser panic; what it takes is within bounds.
+func FuzzRequest(f *testing.F) {
 	for _, s := range []string{"{" + hello + "}", "{" + hello + "," + adder + `,"n":3,"stop":["x"],"seed":-1,"logit_bias":{"1":2}}`, `{"prompt":[1,2],"max_tokens":1e3}`,
-		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"a","arguments":{}}}]}]}`, `{"tool_choice":{}}`, "null", "[]", `{"a":1,"a":null}`} {
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"a","arguments":{}}}]}]}`, `{"tool_choice":{}}`, "{" + anthropicHello + "," + anthropicAdder + `,"tool_choice":{"type":"any"},"system":[{"type":"text","text":"s"}],"thinking":{"type":"enabled","budget_tokens":9}}`,
+		`{"messages":[{"role":"system","content":"s"},{"role":"assistant","content":[{"type":"tool_use","name":"a","input":{}}]},{"role":"user","content":[{"type":"tool_result","content":[{"type":"text"}]}]}]}`,
+		`{"input":"a",` + responsesAdder + `,"tool_choice":{"type":"function","name":"add"},"text":{"format":{"type":"json_schema","schema":{}}}}`,
+		`{"input":[{"type":"reasoning","summary":[]},{"type":"function_call","name":"a"},{"type":"function_call_output","output":[]},{"role":"developer","content":"d"}],"metadata":{}}`, "null", "[]", `{"a":1,"a":null}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fields, err := parseFields(data)
+		chat, err := parseFields(data)
 		if err != nil {
 			if errorOf(err).status != http.StatusBadRequest {
 				t.Fatal(err)
 			}
 			return
 		}
-		q := readChat(fields)
-		if fields.err == nil && (q.choices < 1 || q.choices > maxChoices || len(q.messages) < 1 || len(q.messages) > maxMessages || q.maxTokens < 0 || q.window < 0) {
+		q := readChat(chat)
+		if chat.err == nil && (q.choices < 1 || q.choices > maxChoices || len(q.messages) < 1 || len(q.messages) > maxMessages || q.maxTokens < 0 || q.window < 0) {
 			t.Fatalf("%+v", q)
 		}
-		if fields.err != nil && errorOf(fields.err).status != http.StatusBadRequest {
-			t.Fatal(fields.err)
+		if chat.err != nil && errorOf(chat.err).status != http.StatusBadRequest {
+			t.Fatal(chat.err)
 		}
 		other, _ := parseFields(data)
 		readCompletion(other)
 		other.unknown()
+		for name, read := range map[string]func(*fields) chatRequest{"messages": readAnthropic, "responses": func(f *fields) chatRequest {
+			q, a := readResponses(f)
+			if _, err := json.Marshal(response{asked: a}); f.err == nil && err != nil {
+				t.Fatal(err)
+			}
+			return q
+		}} {
+			f, _ := parseFields(data)
+			q := read(f)
+			if f.err != nil && errorOf(f.err).status != http.StatusBadRequest {
+				t.Fatalf("%s: %v", name, f.err)
+			}
+			if f.err == nil && (q.choices != 1 || len(q.messages) < 1 || q.maxTokens < 0 || q.thinkingBudget < 0 || q.tools != nil && !json.Valid(q.tools)) {
+				t.Fatalf("%s: %+v", name, q)
+			}
+			for _, m := range q.messages {
+				if f.err == nil && (m.Role != "system" && m.Role != "user" && m.Role != "assistant" && m.Role != "tool") {
+					t.Fatalf("%s: %+v", name, m)
+				}
+			}
+		}
 	})
 }
 
@@ -285,7 +314,7 @@ func TestProbes(t *testing.T) {
 // TestStuck: a server is not ready where requests wait and no forward ends.
 func TestStuck(t *testing.T) {
 	s := New(fake(t, &script{}), Options{})
-	s.busySince.Store(time.Now().Add(-time.Minute).UnixNano())
+	s.pool.entries[0].loaded.Model.busySince.Store(time.Now().Add(-time.Minute).UnixNano())
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/ready", nil))
 	if body, _ := io.ReadAll(w.Body); w.Code != 503 {

@@ -47,7 +47,7 @@ func (s *script) Submit(ctx context.Context, r schedule.Request) (Stream, error)
 	s.requests = append(s.requests, r)
 	ctx, cancel := context.WithCancel(ctx)
 	s.contexts = append(s.contexts, ctx)
-	return &scripted{script: s, ctx: ctx, cancel: cancel, prompt: len(r.Prompt)}, nil
+	return &scripted{script: s, ctx: ctx, cancel: cancel, prompt: len(r.Prompt), logprobs: r.Options.Logprobs}, nil
 }
 
 func (s *script) Drain(context.Context) error { return nil }
@@ -56,13 +56,19 @@ func (s *script) State() schedule.State {
 	return schedule.State{Running: 2, Waiting: 3, MemoryLimit: 4, MemoryUsed: 1}
 }
 
+func (s *script) Requests() []schedule.RequestState {
+	return []schedule.RequestState{{Name: "req_1", Mode: decoder.AR, Phase: schedule.Decode, Prompt: 3, Tokens: 2, Rows: 1}}
+}
+
 type scripted struct {
 	script *script
 	ctx    context.Context
 	cancel func()
 	prompt int
-	step   int
-	ended  bool
+	// logprobs is the request's.
+	logprobs *int
+	step     int
+	ended    bool
 }
 
 func (s *scripted) Next(ctx context.Context) ([]decoder.Event, error) {
@@ -87,7 +93,12 @@ func (s *scripted) Next(ctx context.Context) ([]decoder.Event, error) {
 		s.step++
 		var events []decoder.Event
 		for _, r := range s.script.pieces[n] {
-			events = append(events, decoder.Token(1), decoder.Text(string(r)))
+			events = append(events, decoder.Token(1))
+			if s.logprobs != nil {
+				top := make([]decoder.Logprob, *s.logprobs)
+				events = append(events, decoder.Logprobs{Token: decoder.Logprob{ID: 1}, Top: top})
+			}
+			events = append(events, decoder.Text(string(r)))
 		}
 		return append(events, decoder.Step{}), nil
 	}
@@ -193,6 +204,7 @@ func ask(t testing.TB, h *httptest.Server, method, path, body string, header ...
 	if err != nil {
 		t.Fatal(err)
 	}
+	keep(t, method, path, body, w.StatusCode, w.Header, data)
 	return w, data
 }
 

@@ -112,7 +112,8 @@ func (f *fields) object(name string) *fields {
 // nested reads the fields of a value, whose errors are f's.
 func (f *fields) nested(name string, raw json.RawMessage) *fields {
 	sub := &fields{path: f.path + name + ".", taken: map[string]bool{}}
-	if json.Unmarshal(raw, &sub.members) != nil || sub.members == nil {
+	var ok bool
+	if sub.members, ok = members(raw); !ok {
 		f.fail(badValue(f.path+name, "want an object"))
 		sub.members = map[string]json.RawMessage{}
 	}
@@ -151,11 +152,33 @@ func (f *fields) bad(name, format string, args ...any) {
 
 func (f *fields) text(name string) string {
 	raw := f.raw(name)
-	var s string
-	if raw != nil && json.Unmarshal(raw, &s) != nil {
+	if raw == nil {
+		return ""
+	}
+	s, ok := textOf(raw)
+	if !ok {
 		f.bad(name, "want a string")
 	}
 	return s
+}
+
+// textOf is the string that valid JSON is. One without escapes, as most long ones are,
+// need not be read again.
+func textOf(raw json.RawMessage) (s string, ok bool) {
+	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : n-1]), true
+	}
+	ok = json.Unmarshal(raw, &s) == nil
+	return s, ok
+}
+
+// optional is a text; nil where it is absent.
+func (f *fields) optional(name string) *string {
+	if !f.has(name) {
+		return nil
+	}
+	s := f.text(name)
+	return &s
 }
 
 func (f *fields) boolean(name string) *bool {
@@ -212,8 +235,8 @@ func (f *fields) list(name string, most int) []json.RawMessage {
 	if raw == nil {
 		return nil
 	}
-	list := []json.RawMessage{}
-	if json.Unmarshal(raw, &list) != nil {
+	list, ok := items(raw)
+	if !ok {
 		f.bad(name, "want a list")
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,11 +20,17 @@ import (
 type run struct {
 	model   *Model
 	prompt  []int32
+	more    [][]int32 // a completion's other prompts
 	params  *params
 	parsing answer.Options
-	owner   string // the key's name
-	choices []*choice
-	began   time.Time
+	choice  toolChoice   // of parsing's tools
+	owner   string       // the key's name
+	chat    *chatRequest // of a conversation; nil: it is none
+	// thinkingBudget is after how many tokens reasoning is made to end; 0: never.
+	thinkingBudget int
+	id             string // of the request
+	choices        []*choice
+	began          time.Time
 }
 
 // choice is one generation of a request.
@@ -31,11 +39,15 @@ type choice struct {
 	stream Stream
 	parser *answer.Parser
 	mode   decoder.Mode
+	stops  []int32 // the ids that end it
+	film   *film   // nil: nobody asked for steps
 
+	untold            []decoder.Logprobs
 	tokens, reasoning int       // generated, and those of them that are reasoning
 	uncached          int       // tokens of the prompt that were computed
 	first, last       time.Time // when text came
 	reason            answer.Reason
+	stop              string // the stop string that ended it, or ""
 	summary           decoder.Summary
 	timings           schedule.Timings
 }
@@ -44,8 +56,12 @@ type choice struct {
 type update struct {
 	choice *choice
 	events []answer.Event
-	done   bool
-	err    error
+	steps  []oneStep
+	// logprobs are those of the tokens since the last update that was told, where the
+	// request asks for them.
+	logprobs []decoder.Logprobs
+	done     bool
+	err      error
 }
 
 // start submits all choices, or none.
@@ -58,52 +74,88 @@ func (r *run) start(ctx context.Context) (err error) {
 			}
 		}
 	}()
+	if err := r.checkSession(); err != nil {
+		return err
+	}
 	constraint, err := r.constraint()
 	if err != nil {
 		return err
 	}
-	for i := range r.params.choices {
-		o := r.params.options(r.model, i)
+	if r.thinkingBudget > 0 && r.parsing.Thinking != answer.ThinkingOff {
+		if constraint, err = newBudget(r.model.Tokenizer, r.parsing.Thinking, r.thinkingBudget, constraint); err != nil {
+			return err
+		}
+	}
+	for i := range r.params.choices * (1 + len(r.more)) {
+		prompt := r.promptOf(i)
+		o := r.params.options(r.model, i%r.params.choices)
 		o.Constraint = constraint
-		o, err := r.model.Complete(o, len(r.prompt), r.params.window == 0)
+		o, err := r.model.Complete(o, len(prompt), r.params.window == 0)
 		if err != nil {
 			return err
 		}
 		if r.params.maxTokens == 0 {
 			// Not the model's suggestion: what was not asked to be short ends by itself.
-			o.MaxTokens = r.model.Context - len(r.prompt)
+			o.MaxTokens = r.model.Context - len(prompt)
 		}
 		if r.params.ignoreEOS {
 			o.StopIDs = nil
 		}
 		parsing := r.parsing
-		parsing.NewID = answer.IDs(string(binary.LittleEndian.AppendUint64(promptKey(r.prompt), o.Sampling.Seed)))
+		parsing.NewID = answer.IDs(string(binary.LittleEndian.AppendUint64(promptKey(prompt), o.Sampling.Seed)))
 		parser, err := answer.New(parsing)
 		if err != nil {
 			return badValue("tools", "%v", err)
 		}
 		stream, err := r.model.Scheduler.Submit(ctx, schedule.Request{
-			Prompt: r.prompt, Options: o, Detokenizer: r.model.Tokenizer.NewStream(true),
-			Owner: r.owner, Salt: r.owner + "\x00" + r.params.salt,
+			Prompt: prompt, Options: o, Detokenizer: r.model.Tokenizer.NewStream(true),
+			Name: r.name(i), Steps: r.params.steps, Owner: r.owner, Salt: r.salt(), Session: r.params.session,
 		})
 		if err != nil {
 			return err
 		}
-		r.choices = append(r.choices, &choice{index: i, stream: stream, parser: parser, mode: o.Mode})
+		c := &choice{index: i, stream: stream, parser: parser, mode: o.Mode, stops: o.StopIDs}
+		if r.params.steps {
+			c.film = &film{tokenizer: r.model.Tokenizer, mode: o.Mode}
+		}
+		r.choices = append(r.choices, c)
 	}
 	return nil
 }
 
-// constraint is that of the form that is asked for; nil: there is none.
+// salt parts what is kept of prompts: by key, and as the client asks.
+func (r *run) salt() string { return r.owner + "\x00" + r.params.salt }
+
+// name is what /slots calls choice i.
+func (r *run) name(i int) string {
+	if i == 0 {
+		return r.id
+	}
+	return r.id + "/" + strconv.Itoa(i)
+}
+
+// constraint is that of what the answer is held to; nil: it is free.
 func (r *run) constraint() (decoder.Constraint, error) {
-	x := r.params.form
-	if x == nil {
+	h := held{form: r.params.form, options: r.parsing, Held: r.choice.held()}
+	switch {
+	case h.form == nil && h.options.Form == answer.FormNone:
 		return nil, nil
+	case h.form == nil && r.choice.binding() == "" && (r.model.Constrain == nil || r.params.mode == decoder.WeDLM || r.params.ignoreEOS):
+		return nil, nil // the model calls tools as it likes
+	case r.model.Constrain == nil && h.form != nil:
+		return nil, unsupported(h.form.param, "a form of the answer")
+	case r.model.Constrain == nil:
+		return nil, unsupported(r.choice.binding(), "what calls are held to")
 	}
-	if r.parsing.Thinking != answer.ThinkingOff {
-		return nil, unsupported(x.param, "a form of the answer beside thinking: set chat_template_kwargs.enable_thinking to false, for thinking before it")
+	return r.model.forms.constraint(r.model, &h)
+}
+
+// promptOf is the prompt of choice i: those of one prompt are neighbours.
+func (r *run) promptOf(i int) []int32 {
+	if k := i / r.params.choices; k > 0 {
+		return r.more[k-1]
 	}
-	return r.model.forms.constraint(r.model, x)
+	return r.prompt
 }
 
 // promptKey is a prompt's ids as bytes.
@@ -151,6 +203,7 @@ func (c *choice) next(ctx context.Context) update {
 	if c.reason != "" { // the end was held back behind its text
 		u.err = c.settle(ctx)
 		u.done = u.err == nil
+		u.logprobs, c.untold = c.untold, nil
 		return u
 	}
 	events, err := c.stream.Next(ctx)
@@ -161,16 +214,24 @@ func (c *choice) next(ctx context.Context) update {
 		u.err = err
 		return u
 	}
-	for _, e := range events {
+	for i, e := range events {
 		switch e := e.(type) {
 		case decoder.Prefilled:
 			c.uncached = e.Total
 		case decoder.Token:
+			c.film.token()
 			c.tokens++
 			if c.parser.InReasoning() {
 				c.reasoning++
 			}
+		case decoder.Logprobs:
+			if !slices.Contains(c.stops, e.Token.ID) {
+				c.untold = append(c.untold, e)
+			}
+		case schedule.Step:
+			u.steps = append(u.steps, c.film.step(e))
 		case decoder.Text:
+			c.film.write(string(e))
 			u.add(c.parser.Write(string(e)))
 			if c.parser.Stopped() {
 				c.stream.Cancel()
@@ -188,10 +249,14 @@ func (c *choice) next(ctx context.Context) update {
 			u.add(c.parser.Close(how))
 		}
 		if c.reason != "" {
+			u.steps = c.film.rest(u.steps, events[i+1:])
 			break
 		}
 	}
 	u.events = joined(u.events)
+	if len(u.events) > 0 {
+		u.logprobs, c.untold = c.untold, nil
+	}
 	return u
 }
 
@@ -222,7 +287,7 @@ func (u *update) add(events []answer.Event) {
 			c.first = c.last
 		}
 		if e.Kind == answer.Finish {
-			c.reason = e.Reason
+			c.reason, c.stop = e.Reason, e.Stop
 			continue
 		}
 		u.events = append(u.events, e)
@@ -244,14 +309,25 @@ func (c *choice) settle(ctx context.Context) error {
 	return nil
 }
 
+// cached is how many tokens of the prompts were there, once some text has come.
+func (r *run) cached() (n int) {
+	for i := 0; i < len(r.choices); i += r.params.choices {
+		n += max(0, len(r.promptOf(i))-r.choices[i].uncached)
+	}
+	return n
+}
+
 // usage is what a request took, once its choices have ended.
 func (r *run) usage() *usage {
 	u := &usage{PromptTokens: len(r.prompt)}
+	for _, prompt := range r.more {
+		u.PromptTokens += len(prompt)
+	}
 	for _, c := range r.choices {
 		u.CompletionTokens += c.tokens
 		u.CompletionTokensDetails.ReasoningTokens += c.reasoning
 	}
-	u.PromptTokensDetails.CachedTokens = max(0, len(r.prompt)-r.choices[0].uncached)
+	u.PromptTokensDetails.CachedTokens = r.cached()
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	return u
 }

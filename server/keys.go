@@ -90,17 +90,26 @@ func (k *Keys) find(secret string) (name string, ok bool) {
 
 // authenticate checks a request's key, where there are keys.
 func (s *Server) authenticate(r *http.Request) error {
-	if s.o.Keys == nil {
+	keys := s.keys.Load()
+	if keys == nil {
 		return nil
 	}
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return newError(http.StatusUnauthorized, typeAuth, "invalid_api_key", "no key: want the header Authorization: Bearer KEY")
+	// Clients of Anthropic's API send the one, the other, or both.
+	var given []string
+	if scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		given = append(given, secret)
 	}
-	name, ok := s.o.Keys.find(strings.TrimSpace(secret))
-	if !ok {
-		return newError(http.StatusUnauthorized, typeAuth, "invalid_api_key", "this key is not one of the server's")
+	if secret := r.Header.Get("X-Api-Key"); secret != "" {
+		given = append(given, secret)
 	}
-	recordOf(r).key = name
-	return nil
+	if len(given) == 0 {
+		return newError(http.StatusUnauthorized, typeAuth, "invalid_api_key", "no key: want the header Authorization: Bearer KEY, or X-Api-Key: KEY")
+	}
+	for _, secret := range given {
+		if name, ok := keys.find(strings.TrimSpace(secret)); ok {
+			recordOf(r).key = name
+			return nil
+		}
+	}
+	return newError(http.StatusUnauthorized, typeAuth, "invalid_api_key", "this key is not one of the server's")
 }

@@ -29,7 +29,7 @@ func readMessage(o *fields) (m message) {
 	m.Role = o.text("role")
 	m.Name = o.text("name")
 	given := o.has("content")
-	m.Content = readContent(o)
+	m.Content = readContent(o, "content")
 	switch m.Role {
 	case "developer":
 		m.Role = "system" // what templates know
@@ -53,23 +53,22 @@ func readMessage(o *fields) (m message) {
 }
 
 // readContent reads a text, or the texts of parts, which are joined by newlines.
-func readContent(o *fields) string {
-	raw := o.raw("content")
+func readContent(o *fields, name string) string {
+	raw := o.raw(name)
 	if raw == nil {
 		return ""
 	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
+	if s, ok := textOf(raw); ok {
 		return s
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil {
-		o.bad("content", "want a string or a list of parts")
+		o.bad(name, "want a string or a list of parts")
 		return ""
 	}
 	var texts []string
 	for i, item := range parts {
-		part := o.nested(index("content", i), item)
+		part := o.nested(index(name, i), item)
 		switch kind := part.text("type"); kind {
 		case "text", "input_text", "output_text":
 			texts = append(texts, part.text("text"))

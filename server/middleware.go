@@ -12,8 +12,18 @@ import (
 
 // record is what is known of a request for its line in the log.
 type record struct {
-	id, key string
-	run     *run
+	id, key  string
+	run      *run
+	events   *events // the stream that answers it
+	model    *Model
+	releases []func() // give models back
+}
+
+// done gives back what a request was lent.
+func (r *record) done() {
+	for _, release := range r.releases {
+		release()
+	}
 }
 
 type recordKey struct{}
@@ -26,26 +36,33 @@ func recordOf(r *http.Request) *record {
 	return rec
 }
 
-// watched is a ResponseWriter that knows whether a header was written.
+// watched is a ResponseWriter that knows whether a header was written. From then on a
+// client has some time to read: streams renew it with each event.
 type watched struct {
 	http.ResponseWriter
 	status int // 0: not yet
+	time   time.Duration
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *watched) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (w *watched) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	return w.ResponseWriter.Write(p)
+}
+
+func (w *watched) begin(status int) {
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	// Where there are no deadlines, as in a test's recorder, nobody has to be waited for.
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.time))
 }
 
 // Unwrap is for http.ResponseController.
@@ -57,9 +74,10 @@ const statusGone = 499
 // ServeHTTP implements http.Handler: it is around all routes.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	out := &watched{ResponseWriter: w}
+	out := &watched{ResponseWriter: w, time: s.o.WriteTime}
 	rec := &record{id: requestID(r.Header.Get("X-Request-Id"))}
 	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
+	defer rec.done()
 	h := out.Header()
 	h.Set("X-Request-Id", rec.id)
 	h.Set("Request-Id", rec.id)
@@ -70,16 +88,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status := out.status
 	if err != nil {
-		e := errorOf(err)
-		status = e.status
+		d, e := dialectOf(r.URL.Path), errorOf(err)
+		status = d.status(e)
 		if r.Context().Err() != nil {
 			status = statusGone
 		}
 		if out.status == 0 {
-			writeError(out, e)
+			writeError(out, d, e, rec.id)
 		}
 	}
-	s.metrics.answered(name, status)
+	s.metrics.answered(rec.model, name, status)
 	s.log(r, rec, name, status, time.Since(began), err)
 }
 
@@ -93,22 +111,33 @@ func (s *Server) safely(w *watched, r *http.Request) (name string, err error) {
 		default:
 			s.o.Log.Error("panic", "id", recordOf(r).id, "what", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			err = newError(http.StatusInternalServerError, typeServer, "internal_error", "the server failed; its log has request %s", recordOf(r).id)
-			if w.status == http.StatusOK && w.Header().Get("Content-Type") == "text/event-stream" {
-				newEventsGoingOn(w).fail(err)
+			if stream := recordOf(r).events; stream != nil && stream.begun {
+				stream.fail(errorOf(err))
 			}
 		}
 	}()
+	if err := checkHeader(r); err != nil {
+		return "", err
+	}
 	if err := s.permitted(r); err != nil {
 		return "", err
 	}
 	return s.answer(w, r)
 }
 
-// newEventsGoingOn goes on with events whose header is out.
-func newEventsGoingOn(w http.ResponseWriter) *events {
-	e := newEvents(w)
-	e.begun = true
-	return e
+// checkHeader refuses a header that is too long. One that is far too long the HTTP
+// library refuses, in its own words.
+func checkHeader(r *http.Request) error {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	if n > maxHeader {
+		return newError(http.StatusRequestHeaderFieldsTooLarge, typeInvalid, "header_too_large", "the header has %d bytes: want at most %d", n, maxHeader)
+	}
+	return nil
 }
 
 // log writes a request's line: nothing that was asked or answered is in it.
@@ -116,6 +145,8 @@ func (s *Server) log(r *http.Request, rec *record, name string, status int, took
 	level := slog.LevelInfo
 	if status >= 500 {
 		level = slog.LevelWarn
+	} else if name == pageName {
+		level = slog.LevelDebug // a dozen files of a visit
 	}
 	if !s.o.Log.Enabled(r.Context(), level) {
 		return
@@ -168,16 +199,21 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 
 // begin submits a request.
 func (s *Server) begin(r *http.Request, g *run) error {
-	if s.draining.Load() {
+	if s.pool.isDraining() {
 		return drainingError()
 	}
-	if st := s.model.Scheduler.State(); st.Running+st.Waiting == 0 {
-		s.busySince.Store(time.Now().UnixNano())
+	if st := g.model.Scheduler.State(); st.Running+st.Waiting == 0 {
+		g.model.busySince.Store(time.Now().UnixNano())
 	}
 	rec := recordOf(r)
-	rec.run, g.owner = g, rec.key
+	rec.run, g.owner, g.id = g, rec.key, rec.id
 	return g.start(r.Context())
 }
 
 // ended notes how a request ended.
-func (s *Server) ended(r *http.Request, g *run, err error) { s.metrics.ended(g, err) }
+func (s *Server) ended(r *http.Request, g *run, err error) {
+	s.metrics.ended(g, err)
+	if err == nil {
+		s.seal(r, g)
+	}
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"windrow/checkpoint"
@@ -29,6 +30,17 @@ type Model struct {
 	BatchInvariant bool
 	// Sequences is how many requests run at a time.
 	Sequences int
+	// WeightBytes is what the weights take, and PageBytes the keys and values of 64
+	// tokens; 0: unknown.
+	WeightBytes, PageBytes int64
+	// Weights names the model's files: equal ones give equal prompts and weights.
+	// Machine says where and in which arithmetic it was asked to run. With both equal,
+	// and Version, another process would give the same text.
+	Weights, Machine string
+	// MaxTokens bounds an answer where the model is asked for its suggestion, which the
+	// server itself does not do; Mode is that of requests that do not say.
+	MaxTokens int
+	Mode      decoder.Mode
 	// NoThink switches thinking off where a request does not say.
 	NoThink   bool
 	Tokenizer *tokenizer.Tokenizer
@@ -42,8 +54,14 @@ type Model struct {
 	// Constrain makes a constraint of a grammar, as engine.Engine.Constraint does; nil:
 	// answers cannot be held to one.
 	Constrain func(g *grammar.Grammar) (decoder.Constraint, error)
+	// Sessions are those on disk; nil: none are kept.
+	Sessions Sessions
+	// Seal has a prompt computed while nobody waits, as schedule.Scheduler's does; nil:
+	// nothing is.
+	Seal func(r schedule.Request)
 
-	forms forms
+	forms     forms
+	busySince atomic.Int64 // when a request came that found none, in Unix nanoseconds
 }
 
 // Scheduler runs requests. Its methods are called by many goroutines.
@@ -56,6 +74,8 @@ type Scheduler interface {
 	Drain(ctx context.Context) error
 	// State does not wait for a forward.
 	State() schedule.State
+	// Requests are those that run and wait; it does not wait for a forward.
+	Requests() []schedule.RequestState
 }
 
 // Stream is what a request generates; see schedule.Stream.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 )
@@ -14,28 +15,52 @@ type modelObject struct {
 	MaxModelLen int    `json:"max_model_len"`
 }
 
-func (s *Server) modelObject() modelObject {
-	return modelObject{s.model.Name, "model", s.model.Created.Unix(), "windrow", s.model.Context}
+func objectOf(m Source) modelObject {
+	return modelObject{m.Name, "model", m.Created.Unix(), "windrow", m.Context}
 }
 
 // models answers GET /v1/models.
 func (s *Server) models(w http.ResponseWriter, r *http.Request) error {
+	var list []modelObject
+	for _, m := range s.pool.Standings() {
+		list = append(list, objectOf(m.Source))
+	}
 	writeJSON(w, http.StatusOK, struct {
 		Object string        `json:"object"`
 		Data   []modelObject `json:"data"`
-	}{"list", []modelObject{s.modelObject()}})
+	}{"list", list})
 	return nil
 }
 
 // oneModel answers GET /v1/models/NAME.
 func (s *Server) oneModel(name string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if name != s.model.Name {
-			return unknownModel(name)
+		for _, m := range s.pool.Standings() {
+			if m.Source.Name == name {
+				writeJSON(w, http.StatusOK, objectOf(m.Source))
+				return nil
+			}
 		}
-		writeJSON(w, http.StatusOK, s.modelObject())
-		return nil
+		return unknownModel(name)
 	}
+}
+
+// take finds the model that a request names, or the first one for "", which stays
+// loaded until the request has been answered. It may wait for the model.
+func (s *Server) take(r *http.Request, name string) (*Model, error) {
+	if s.o.AnyModel && s.pool.find(name) == nil {
+		name = ""
+	}
+	m, release, err := s.pool.Take(r.Context(), name)
+	if errors.Is(err, ErrUnknownModel) {
+		return nil, unknownModel(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec := recordOf(r)
+	rec.model, rec.releases = m, append(rec.releases, release)
+	return m, nil
 }
 
 func unknownModel(name string) *apiError {

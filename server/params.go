@@ -5,26 +5,31 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"windrow/decoder"
 )
 
-// params are the fields that conversations and completions share.
+// params are the fields that all APIs share, and those of conversations and completions.
 type params struct {
 	model        string
 	stream       bool
 	includeUsage bool
 	timings      bool
+	steps        bool // decoding steps are streamed
 	choices      int
 	stop         []string
 	maxTokens    int // 0: what the context leaves
 	mode         decoder.Mode
 	window       int // 0: auto
+	draft        decoder.DraftChoice
 	ignoreEOS    bool
 	seed         uint64
 	sampling     sampling
 	salt         string
-	form         *form // what the answer is held to; nil: free
+	session      string // the name to save the conversation under; "": none
+	logprobs     *int   // how many likely tokens are told of beside each; nil: nothing is
+	form         *form  // what the answer is held to; nil: free
 }
 
 // sampling are the fields that change how tokens are chosen; nil: the model's default.
@@ -38,10 +43,27 @@ type sampling struct {
 // meaningless are fields that may be given and say nothing here.
 var meaningless = []string{"user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
 
-// readParams reads the shared fields.
-func readParams(f *fields) (p params) {
+// readCommon reads the fields that all APIs share.
+func readCommon(f *fields) (p params) {
 	p.model = f.text("model")
 	p.stream = f.isTrue("stream")
+	p.choices = 1
+	p.mode, p.window = readMode(f)
+	p.draft = readDraft(f, p.mode)
+	p.ignoreEOS = f.isTrue("ignore_eos")
+	p.sampling = readSampling(f)
+	p.seed = readSeed(f)
+	p.salt = f.text("cache_salt")
+	p.session = readSession(f)
+	for _, name := range meaningless {
+		f.raw(name)
+	}
+	return p
+}
+
+// readParams reads the fields that conversations and completions share.
+func readParams(f *fields) (p params) {
+	p = readCommon(f)
 	if o := f.object("stream_options"); o != nil {
 		p.includeUsage = o.isTrue("include_usage")
 		o.boolean("include_obfuscation") // there is none
@@ -51,23 +73,14 @@ func readParams(f *fields) (p params) {
 		}
 	}
 	p.timings = f.isTrue("timings_per_token")
-	p.choices = 1
 	if n := f.integer("n", 1, maxChoices); n != nil {
 		p.choices = *n
 	}
-	p.stop = readStop(f)
+	p.stop = readStop(f, "stop")
 	for _, name := range []string{"max_completion_tokens", "max_tokens"} {
 		if n := f.integer(name, 1, math.MaxInt32); n != nil && p.maxTokens == 0 {
 			p.maxTokens = *n
 		}
-	}
-	p.mode, p.window = readMode(f)
-	p.ignoreEOS = f.isTrue("ignore_eos")
-	p.sampling = readSampling(f)
-	p.seed = readSeed(f)
-	p.salt = f.text("cache_salt")
-	for _, name := range meaningless {
-		f.raw(name)
 	}
 	if f.has("logit_processors") {
 		f.fail(unsupported("logit_processors", "a processor of logits"))
@@ -77,18 +90,26 @@ func readParams(f *fields) (p params) {
 
 // checkForm refuses what a form of the answer cannot be beside.
 func checkForm(f *fields, p *params) {
-	switch {
-	case p.form == nil:
-	case p.mode == decoder.WeDLM:
-		f.bad(p.form.param, "want mode ar or verified beside it: wedlm fills slots out of order")
-	case p.ignoreEOS:
-		f.bad("ignore_eos", "want none beside %s, which says where the answer ends", p.form.param)
+	if p.form != nil {
+		checkHeld(f, p, p.form.param)
 	}
 }
 
-// readStop reads stop: a string, a list, or nothing.
-func readStop(f *fields) []string {
-	raw := f.raw("stop")
+// checkHeld refuses what cannot be beside a field that an answer is held to; "": it is
+// held to none.
+func checkHeld(f *fields, p *params, param string) {
+	switch {
+	case param == "":
+	case p.mode == decoder.WeDLM:
+		f.bad(param, "want mode ar or verified beside it: wedlm fills slots out of order")
+	case p.ignoreEOS:
+		f.bad("ignore_eos", "want none beside %s, which says where the answer ends", param)
+	}
+}
+
+// readStop reads stop strings: a string, a list, or nothing.
+func readStop(f *fields, name string) []string {
+	raw := f.raw(name)
 	if raw == nil {
 		return nil
 	}
@@ -97,20 +118,35 @@ func readStop(f *fields) []string {
 	if json.Unmarshal(raw, &one) == nil {
 		list = []string{one}
 	} else if json.Unmarshal(raw, &list) != nil {
-		f.bad("stop", "want a string or a list of strings")
+		f.bad(name, "want a string or a list of strings")
 		return nil
 	}
 	if len(list) > maxStops {
-		f.bad("stop", "%d of them: want at most %d", len(list), maxStops)
+		f.bad(name, "%d of them: want at most %d", len(list), maxStops)
 		return nil
 	}
 	for _, s := range list {
 		if s == "" || len(s) > 1024 {
-			f.bad("stop", "want strings of 1 to 1024 bytes")
+			f.bad(name, "want strings of 1 to 1024 bytes")
 			return nil
 		}
 	}
 	return list
+}
+
+// readDraft reads who drafts in mode verified; "" is the model's default.
+func readDraft(f *fields, mode decoder.Mode) decoder.DraftChoice {
+	s := f.text("draft")
+	d, err := decoder.ParseDraft(s)
+	switch {
+	case s == string(decoder.DraftModel) || strings.HasPrefix(s, string(decoder.DraftModel)+":"):
+		f.bad("draft", "%.40q: a smaller model drafts for one generation at a time, and a server has many: want auto, mask, lookup or none", s)
+	case err != nil:
+		f.bad("draft", "%.40q: want auto, mask, lookup or none", s)
+	case d != "" && mode != "" && mode != decoder.Verified:
+		f.bad("draft", "want mode verified beside it: %s has no drafts", mode)
+	}
+	return d
 }
 
 // readMode reads mode and window.
@@ -214,7 +250,7 @@ func (p *params) options(m *Model, i int) decoder.Options {
 		}
 		s = s.over(d)
 	}
-	o := decoder.Options{Mode: p.mode, Window: p.window, MaxTokens: p.maxTokens}
+	o := decoder.Options{Mode: p.mode, Draft: p.draft, Window: p.window, MaxTokens: p.maxTokens, Logprobs: p.logprobs}
 	if p.window > 0 {
 		d := decoder.DefaultOptions()
 		o.EntropyThreshold, o.PosPenalty = d.EntropyThreshold, d.PosPenalty

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"unicode/utf8"
+
+	"windrow/decoder"
 )
 
 // usage is what a request took.
@@ -33,6 +35,8 @@ type head struct {
 type own struct {
 	Seed uint64 `json:"seed"`
 	Mode string `json:"mode"`
+	// Drafters are those of all choices, in a reply that is whole.
+	Drafters decoder.Drafters `json:"drafters,omitzero"`
 }
 
 // tail is what a reply ends with.
@@ -80,11 +84,21 @@ func (r *run) timings() *timings {
 // tail is the end of a whole reply.
 func (r *run) tail() tail {
 	data, _ := json.Marshal(r.usage()) // numbers: cannot fail
-	return tail{Usage: data, Timings: r.timings(), Windrow: r.own()}
+	return tail{Usage: data, Timings: r.timings(), Windrow: r.ownInFull()}
 }
 
-func (r *run) own() *own {
-	return &own{Seed: r.params.seed, Mode: string(r.choices[0].mode)}
+// own is what is known at a reply's beginning.
+func (r *run) own() *own { return &own{Seed: r.params.seed, Mode: string(r.choices[0].mode)} }
+
+// ownInFull is what is known once all choices have ended.
+func (r *run) ownInFull() *own {
+	o := r.own()
+	var all decoder.Stats
+	for _, c := range r.choices {
+		all.Add(c.summary.Stats)
+	}
+	o.Drafters = all.Drafters
+	return o
 }
 
 // newID is an id with 96 random bits.
@@ -94,9 +108,9 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// maxPiece is how much text an event has: escaped it is under 1 MiB, which is the
-// longest line that some clients read.
-const maxPiece = 128 << 10
+// maxPiece is how much text an event has: escaped it is under 64 KiB, which is the
+// longest line that some clients read (langchaingo; others take 1 MiB).
+const maxPiece = 8 << 10
 
 // pieces cuts a text into parts that fit an event, between characters.
 func pieces(s string) (list []string) {

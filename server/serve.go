@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -21,26 +22,29 @@ const (
 // ends what is left. It returns an error only where a listener failed.
 func (s *Server) Serve(ctx context.Context, drain time.Duration, listeners ...net.Listener) error {
 	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTimeout, MaxHeaderBytes: 2 * maxHeader,
 		ConnContext: withPrivate, ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	room := make(chan struct{}, s.o.Connections)
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { failed <- h.Serve(limit(l, room)) }()
+		unix := l.Addr().Network() == "unix"
+		if l = limit(l, room); s.o.TLS != nil && !unix {
+			l = tls.NewListener(l, s.o.TLS)
+		}
+		go func() { failed <- h.Serve(l) }()
 	}
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	s.draining.Store(true)
 	left, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		s.model.Scheduler.Drain(left)
+		s.pool.Drain(left)
 	}()
 	if h.Shutdown(left) != nil {
 		h.Close()

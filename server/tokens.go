@@ -21,10 +21,11 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.boolean("add_special") // these models put nothing before a text
 	special, pieces := f.boolean("parse_special"), f.isTrue("with_pieces")
-	if err := s.ignored(w, f); err != nil {
+	m, err := s.accept(w, r, f, f.text("model"))
+	if err != nil {
 		return err
 	}
-	t := s.model.Tokenizer
+	t := m.Tokenizer
 	encode := t.Encode
 	if special != nil && !*special {
 		encode = t.EncodePlain
@@ -74,36 +75,39 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 	} else if json.Unmarshal(raw, &ids) != nil {
 		f.bad("tokens", "want a list of token ids")
 	}
-	for i, id := range ids {
-		if id < 0 || int(id) >= s.model.Vocabulary {
-			f.bad(index("tokens", i), "id %d: the model has ids 0 to %d", id, s.model.Vocabulary-1)
-		}
-	}
-	if err := s.ignored(w, f); err != nil {
+	m, err := s.accept(w, r, f, f.text("model"))
+	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"content": s.model.Tokenizer.Decode(ids, false)})
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Vocabulary {
+			return badValue(index("tokens", i), "id %d: the model has ids 0 to %d", id, m.Vocabulary-1)
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"content": m.Tokenizer.Decode(ids, false)})
 	return nil
 }
 
-// applyTemplate answers POST /apply-template with the prompt of a conversation.
+// applyTemplate answers POST /apply-template with the prompt of a conversation, as text
+// and as ids.
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) error {
 	f, err := readFields(w, r)
 	if err != nil {
 		return err
 	}
-	q := chatRequest{messages: readMessages(f), tools: readTools(f), thinking: readThinking(f)}
-	f.raw("model")
-	if err := s.ignored(w, f); err != nil {
-		return err
-	}
-	if q.thinking == nil && s.model.NoThink {
-		q.thinking = new(bool)
-	}
-	ids, err := s.render(r, &q, answer.FormOf(s.model.Tokenizer.ChatTemplate()))
+	q := chatRequest{messages: readMessages(f), thinking: readThinking(f)}
+	q.tools, q.choice = readTools(f)
+	m, err := s.accept(w, r, f, f.text("model"))
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"prompt": s.model.Tokenizer.Decode(ids, false)})
+	ids, err := s.render(r, m, &q, answer.FormOf(m.Tokenizer.ChatTemplate()))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Prompt string  `json:"prompt"`
+		Tokens []int32 `json:"tokens"`
+	}{m.Tokenizer.Decode(ids, false), ids})
 	return nil
 }

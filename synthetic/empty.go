@@ -28,7 +28,7 @@ func floatBeside(dt backend.DType) backend.DType {
 
 // quantized reports whether the selective policy quantises a weight to dt.
 func quantized(w architecture.Tensor, dt backend.DType) bool {
-	return dt.Quantized() && w.Class == architecture.ClassProjection
+	return dt.Quantized() && (w.Class == architecture.ClassProjection || w.Class == architecture.ClassExpert)
 }
 
 // emptySource is a model without weights.

@@ -22,6 +22,9 @@ func TestShapeConfig(t *testing.T) {
 	parameters := map[string]int{
 		"qwen3-0.6b": 596049920, "qwen3-1.7b": 1720574976, "qwen3-4b": 4022468096,
 		"qwen3-8b": 8190735360, "wedlm-8b": 8190735360, "tiny-gsm": 14163328,
+		"qwen3-next-80b-a3b": 79674391296, "qwen3.5-35b-a3b": 34660610688, "qwen3.5-122b-a10b": 122111526912, "qwen3.5-397b-a17b": 396346350336, "qwen3.5-27b": 26895998464,
+		"qwen3.5-9b": 8953803264, "qwen3.5-4b": 4205751296, "qwen3.5-2b": 1881825088, "qwen3.5-0.8b": 752393024,
+		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560, "qwen3-coder-480b-a35b": 480154875392,
 	}
 	if len(ShapeNames()) != len(parameters) {
 		t.Errorf("shapes %v", ShapeNames())
@@ -47,6 +50,47 @@ func TestShapeConfig(t *testing.T) {
 	c.EOSTokenIDs[0] = 0
 	if again, _ := ShapeConfig("qwen3-8b"); again.EOSTokenIDs[0] != 151645 {
 		t.Error("changing a shape's config changed the shape")
+	}
+}
+
+// What a hybrid keeps of a sequence, and what its weights and a token's take, is what
+// is published of it, to the digits that are.
+func TestHybridShapes(t *testing.T) {
+	for name, want := range map[string]struct {
+		parameters, active float64 // in billions
+		state              float64 // in MiB
+		kv                 int64   // in bytes of bf16, a token
+	}{
+		"qwen3-30b-a3b":         {30.5, 3.04, 0, 98304},
+		"qwen3-235b-a22b":       {235.1, 21.6, 0, 192512},
+		"qwen3-coder-480b-a35b": {480.2, 34.5, 0, 253952},
+		"qwen3-next-80b-a3b":    {79.7, 3.56, 75.4, 24576},
+		"qwen3.5-35b-a3b":       {34.7, 2.95, 62.8, 20480},
+		"qwen3.5-122b-a10b":     {122.1, 9.0, 149.1, 24576},
+		"qwen3.5-397b-a17b":     {396.3, 16.3, 186.3, 30720},
+		"qwen3.5-27b":           {26.9, 25.6, 149.6, 65536},
+		"qwen3.5-9b":            {8.95, 7.9, 50.2, 32768},
+		"qwen3.5-4b":            {4.20, 4.2, 50.2, 32768},
+		"qwen3.5-2b":            {1.88, 1.9, 19.3, 12288},
+		"qwen3.5-0.8b":          {0.75, 0.75, 19.3, 12288},
+	} {
+		c, ok := ShapeConfig(name)
+		if !ok {
+			t.Errorf("%s: unknown", name)
+			continue
+		}
+		near := func(what string, got, want, tolerance float64) {
+			if math.Abs(got-want) > tolerance*want {
+				t.Errorf("%s: %s %.4g, want %.4g", name, what, got, want)
+			}
+		}
+		src := EmptySource(c, backend.BF16)
+		near("parameters", float64(checkpoint.Inspect(src).Parameters)/1e9, want.parameters, 0.005)
+		near("parameters that a token reads", float64(checkpoint.ReadBytes(src))/2e9, want.active, 0.02)
+		near("MiB of state", float64(c.StateBytes())/(1<<20), want.state, 0.005)
+		if got := c.KVBytesPerToken(backend.KVBF16); got != want.kv {
+			t.Errorf("%s: %d bytes of keys and values a token, want %d", name, got, want.kv)
+		}
 	}
 }
 

@@ -323,8 +323,11 @@ func parseSplit(part partJSON) (splitter, error) {
 	if part.Pattern.Regex == nil {
 		return nil, errors.New(`pattern has no "Regex"; patterns of plain text are not supported`)
 	}
-	if *part.Pattern.Regex == qwenPattern {
+	switch *part.Pattern.Regex {
+	case qwenPattern:
 		return qwenSplitter{}, nil
+	case qwen35Pattern:
+		return qwenSplitter{marks: true}, nil
 	}
 	return newRegexpSplitter(*part.Pattern.Regex, gaps)
 }

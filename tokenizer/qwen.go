@@ -7,29 +7,33 @@ import (
 
 // qwenPattern is the expression by which Qwen2, Qwen3 and WeDLM cut text into
 // words. Go's regexp cannot compile it (it looks ahead), and a backtracking
-// engine is some fifty times slower than [qwenWord].
+// engine is some fifty times slower than [qwenSplitter.word].
 const qwenPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// qwen35Pattern is the expression of Qwen3.5, by which combining marks (\p{M}) are
+// among letters: of "é" in two characters neither stands alone.
+const qwen35Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
 // class says which of the expression's character classes a character is in.
 type class uint8
 
 const (
 	other  class = iota // none of the three below
-	letter              // \p{L}
+	letter              // \p{L}, and \p{M} where marks are letters
 	number              // \p{N}
 	space               // \s, Unicode White_Space
 )
 
 var asciiClass = func() (table [utf8.RuneSelf]class) {
 	for r := range table {
-		table[r] = runeClass(rune(r))
+		table[r] = qwenSplitter{}.runeClass(rune(r)) // no mark is among them
 	}
 	return table
 }()
 
-func runeClass(r rune) class {
+func (q qwenSplitter) runeClass(r rune) class {
 	switch {
-	case unicode.IsLetter(r):
+	case unicode.IsLetter(r), q.marks && unicode.IsMark(r):
 		return letter
 	case unicode.IsNumber(r):
 		return number
@@ -40,30 +44,32 @@ func runeClass(r rune) class {
 }
 
 // classAt returns the class and the length in bytes of the character at s[i].
-func classAt(s string, i int) (class, int) {
+func (q qwenSplitter) classAt(s string, i int) (class, int) {
 	if s[i] < utf8.RuneSelf {
 		return asciiClass[s[i]], 1
 	}
 	r, n := utf8.DecodeRuneInString(s[i:])
-	return runeClass(r), n
+	return q.runeClass(r), n
 }
 
-// qwenWord returns the length in bytes of the match of qwenPattern at the
-// start of s, which must not be empty. Every character is matched by some
-// branch, so the words of a text join to the text.
-func qwenWord(s string) int {
+// word returns the length in bytes of the match of the expression at the start
+// of s, which must not be empty. Every character is matched by some branch, so
+// the words of a text join to the text. A mark that is a letter needs no branch
+// of its own: the optional character before letters may be one, and is then the
+// first of a run of them.
+func (q qwenSplitter) word(s string) int {
 	if n := contraction(s); n > 0 {
 		return n
 	}
-	first, n := classAt(s, 0)
+	first, n := q.classAt(s, 0)
 
 	// [^\r\n\p{L}\p{N}]?\p{L}+
 	if first == letter {
-		return runOf(letter, s, n)
+		return q.runOf(letter, s, n)
 	}
 	if first != number && s[0] != '\r' && s[0] != '\n' && n < len(s) {
-		if second, m := classAt(s, n); second == letter {
-			return runOf(letter, s, n+m)
+		if second, m := q.classAt(s, n); second == letter {
+			return q.runOf(letter, s, n+m)
 		}
 	}
 
@@ -74,18 +80,18 @@ func qwenWord(s string) int {
 
 	// ` ?[^\s\p{L}\p{N}]+[\r\n]*`
 	if first == other {
-		return newlines(s, runOf(other, s, n))
+		return newlines(s, q.runOf(other, s, n))
 	}
 	if s[0] == ' ' && len(s) > 1 {
-		if second, m := classAt(s, 1); second == other {
-			return newlines(s, runOf(other, s, 1+m))
+		if second, m := q.classAt(s, 1); second == other {
+			return newlines(s, q.runOf(other, s, 1+m))
 		}
 	}
 
 	// \s*[\r\n]+ | \s+(?!\S) | \s+
 	end, lastChar, afterNewline := 0, 0, 0
 	for end < len(s) {
-		c, m := classAt(s, end)
+		c, m := q.classAt(s, end)
 		if c != space {
 			break
 		}
@@ -105,9 +111,9 @@ func qwenWord(s string) int {
 }
 
 // runOf returns the end of the run of characters of class c from s[i] on.
-func runOf(c class, s string, i int) int {
+func (q qwenSplitter) runOf(c class, s string, i int) int {
 	for i < len(s) {
-		d, n := classAt(s, i)
+		d, n := q.classAt(s, i)
 		if d != c {
 			break
 		}

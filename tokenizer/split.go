@@ -13,12 +13,12 @@ type splitter interface {
 	split(text string, emit func(piece string) error) error
 }
 
-// qwenSplitter cuts by qwenPattern.
-type qwenSplitter struct{}
+// qwenSplitter cuts by qwenPattern; with marks by qwen35Pattern.
+type qwenSplitter struct{ marks bool }
 
-func (qwenSplitter) split(text string, emit func(string) error) error {
+func (q qwenSplitter) split(text string, emit func(string) error) error {
 	for len(text) > 0 {
-		n := qwenWord(text)
+		n := q.word(text)
 		if err := emit(text[:n]); err != nil {
 			return err
 		}

@@ -74,6 +74,11 @@ func (t *Table[P]) Has(i int) bool { return i >= 0 && i < len(t.pages) && t.page
 // Reach is backend.Layout's.
 func (t *Table[P]) Reach(n, base int) int { return t.layout.Reach(n, base) }
 
+// Mark and Truncate do nothing: pages keep what they have, and what lies past a forward's
+// base is overwritten.
+func (t *Table[P]) Mark(int)     {}
+func (t *Table[P]) Truncate(int) {}
+
 // Reserve takes the pages of the first indices, or none.
 func (t *Table[P]) Reserve(tokens int) error {
 	if t.closed {

@@ -8,6 +8,7 @@ import (
 	"windrow/bench"
 	"windrow/decoder"
 	"windrow/engine"
+	"windrow/hub"
 )
 
 // advised says what an error of the packages below means on the command line: it
@@ -23,6 +24,7 @@ func advised(err error) error {
 		template *engine.TemplateError
 		option   *decoder.OptionError
 		fit      *bench.FitError
+		missing  *hub.MissingError
 	)
 	switch {
 	case err == nil, errors.As(err, &usage):
@@ -32,6 +34,8 @@ func advised(err error) error {
 			context.PromptTokens, context.MaxTokens, context.Model, context.Context)
 	case errors.As(err, &template):
 		return reworded(err, template, "%v: use --raw", template)
+	case errors.As(err, &mode) && mode.Mode == decoder.Verified:
+		return &usageError{reworded(err, mode, "--mode %s: %s has no mask token in its config: use --draft lookup, --mode ar, or --mask-id", mode.Mode, mode.Model)}
 	case errors.As(err, &mode):
 		return &usageError{reworded(err, mode, "--mode %s: %s has no mask token in its config: use --mode ar, or --mask-id", mode.Mode, mode.Model)}
 	case errors.As(err, &mask):
@@ -44,6 +48,8 @@ func advised(err error) error {
 			name = "--" + name
 		}
 		return &usageError{reworded(err, option, "%s %s: want %s", name, option.Got, option.Want)}
+	case errors.As(err, &missing):
+		return reworded(err, missing, "%v: windrow pull %s fetches it", missing, missing.Name)
 	case errors.As(err, &fit), errors.Is(err, engine.ErrEmptyPrompt), errors.Is(err, engine.ErrNoEmbeddedModel):
 		return &usageError{err}
 	}

@@ -25,6 +25,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			return out, nil // the help of the program or of the group
 		}
 		name := rest[0]
+		if command != nil && len(command.Flags) > 0 && find(commands, name) == nil {
+			break // a group that is a command itself
+		}
 		if strings.HasPrefix(name, "-") {
 			if !topLevelFlag(name, command == nil) {
 				return nil, usagef("%sunknown flag %s before the command; flags follow it: windrow COMMAND --flag", prefix(command), name)

@@ -45,7 +45,8 @@ func benchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry", Category: categoryOutput, Usage: "with --backend metal: run nothing, count the dispatches, bytes and operations of these forwards (on any machine)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
-		Action: runBench,
+		Action:      runBench,
+		Subcommands: []*cli.Command{benchServeCommand()},
 	}, "windrow bench --reps 3", "windrow bench --shape qwen3-0.6b --threads 1 --json")
 }
 
@@ -215,19 +216,11 @@ func planModes(c *cli.Context, p *bench.Plan, e *engine.Engine, o decoder.Option
 		names = []string{"tinygsm", "gsm8k"}
 	}
 	for _, name := range names {
-		data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
+		list, err := questions(c, name, c.Int("prompts"))
 		if err != nil {
 			return err
 		}
-		problems, err := data.Slice(0, c.Int("prompts"))
-		if err != nil {
-			return err
-		}
-		var questions []string
-		for _, problem := range problems {
-			questions = append(questions, problem.Question)
-		}
-		err = p.AddText(c.Context, e, name, questions)
+		err = p.AddText(c.Context, e, name, list)
 		if long := (*engine.ContextError)(nil); errors.As(err, &long) {
 			err = &usageError{advised(err)} // the data is chosen by flags, too
 		}
@@ -236,4 +229,24 @@ func planModes(c *cli.Context, p *bench.Plan, e *engine.Engine, o decoder.Option
 		}
 	}
 	return nil
+}
+
+// questions are the first n questions of some data, all of them for 0 or where there
+// are fewer; none of "".
+func questions(c *cli.Context, name string, n int) (list []string, err error) {
+	if name == "" {
+		return nil, nil
+	}
+	data, err := unless.Cancelled(c.Context, func() (*eval.Dataset, error) { return eval.Load(name) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := data.Slice(0, n)
+	if err != nil {
+		return nil, err
+	}
+	for _, problem := range problems {
+		list = append(list, problem.Question)
+	}
+	return list, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,13 +13,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/decoder"
-	"windrow/engine"
-	"windrow/internal/units"
+	"windrow/internal/terminal"
 	"windrow/tokenizer"
 )
 
 func chatCommand() *cli.Command {
-	flags := slices.Concat(modelFlags(), promptFlags(), adaptiveFlags(modeFlag()))
+	flags := slices.Concat(modelFlags(), promptFlags(), adaptiveFlags(modeFlag()), draftFlags(draftFlag()), []cli.Flag{serverFlag()})
 	return command(&cli.Command{
 		Name:  "chat",
 		Usage: "talk with a model in a terminal",
@@ -43,44 +41,43 @@ func chat(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	e, err := engine.Open(c.Context, c.String("model"), machine)
+	s := &chatSession{
+		options: o, system: c.String("system"), showStats: c.Bool("stats"), out: c.App.Writer, err: c.App.ErrWriter,
+	}
+	load := func() (partner, error) { return openPartner(c, o, window, machine) }
+	server, err := findServer(c, o, window, machine)
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	if !e.Tokenizer().HasChatTemplate() {
-		return fmt.Errorf("%s has no chat template: use windrow generate --raw", e.Name())
-	}
-	if err := e.Check(e.Defaults(o)); err != nil {
+	if server != nil && server.fits(o) {
+		s.partner = &serverPartner{server: server}
+		if server.auto {
+			s.load = load
+		}
+	} else if s.partner, err = load(); err != nil {
 		return err
 	}
-	s := &chatSession{
-		engine: e, conversation: e.NewConversation(), options: o, window: window,
-		system: c.String("system"), showStats: c.Bool("stats"), out: c.App.Writer, err: c.App.ErrWriter,
-	}
-	defer s.conversation.Close()
-	lines := newLineSource(c.App.Reader, c.App.ErrWriter)
+	defer func() { s.partner.close() }()
+	lines := terminal.NewLines(c.App.Reader, c.App.ErrWriter)
 	defer lines.Close()
 	return s.run(c.Context, lines)
 }
 
 // chatSession is one conversation in a terminal.
 type chatSession struct {
-	engine       *engine.Engine
-	conversation *engine.Conversation
-	options      decoder.Options // as given: the mode is empty for auto
-	window       windowChoice
-	system       string
-	showStats    bool
-	out, err     io.Writer
+	partner   partner
+	load      func() (partner, error) // the model itself, where the server ends; nil: there is none
+	options   decoder.Options         // as given: the mode is empty for auto
+	system    string
+	showStats bool
+	out, err  io.Writer
 
-	messages    []tokenizer.Message
-	last        *decoder.Summary
-	lastOptions decoder.Options
+	messages []tokenizer.Message
+	answered bool
 }
 
 // run reads and answers until the input ends.
-func (s *chatSession) run(ctx context.Context, lines lineSource) error {
+func (s *chatSession) run(ctx context.Context, lines terminal.Lines) error {
 	// Interrupts end answers here, not the program, so what the rest of the
 	// program makes of them is left out; a request to terminate still ends it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,7 +86,7 @@ func (s *chatSession) run(ctx context.Context, lines lineSource) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	for {
-		line, err := lines.next(signals)
+		line, err := lines.Next(signals)
 		if err == io.EOF {
 			return nil
 		}
@@ -138,31 +135,27 @@ func (s *chatSession) setMode(name string) {
 	o := s.options
 	o.Mode = mode
 	if err == nil {
-		err = s.engine.Check(s.engine.Defaults(o))
+		mode, err = s.partner.mode(o)
 	}
 	if err != nil {
 		fmt.Fprintln(s.err, oneLine(advised(err).Error()))
 		return
 	}
 	s.options = o
-	fmt.Fprintf(s.err, "mode %s\n", s.engine.Defaults(o).Mode)
+	fmt.Fprintf(s.err, "mode %s\n", mode)
 }
 
 func (s *chatSession) stats() {
-	if s.last == nil {
+	if !s.answered {
 		fmt.Fprintln(s.err, "no answer yet")
 		return
 	}
-	writeStats(s.err, s.lastOptions, *s.last, s.engine.Features())
-	if s.conversation.Bytes() > 0 {
-		fmt.Fprintf(s.err, "context   %d of %d tokens, %s of keys and values\n",
-			s.conversation.Held(), s.engine.Config().MaxPositions, units.Bytes(s.conversation.Bytes()))
-	}
+	s.partner.stats(s.err)
 }
 
 // reset forgets the conversation and frees its keys and values.
 func (s *chatSession) reset() {
-	s.conversation.Close()
+	s.partner.reset()
 	s.messages = nil
 }
 
@@ -200,26 +193,27 @@ func (s *chatSession) reply(ctx context.Context, text string) error {
 	} else {
 		messages = append(messages[:len(messages):len(messages)], tokenizer.Message{Role: "user", Content: text})
 	}
-	ids, err := s.engine.Encode(ctx, engine.Prompt{Messages: messages})
-	if errors.Is(err, context.Canceled) {
-		return s.complain(errInterrupted)
-	}
-	if err != nil {
-		return s.complain(err)
-	}
-	o, err := s.engine.Complete(s.options, len(ids))
-	if err != nil {
-		return s.complain(fmt.Errorf("%w; /reset starts anew", err))
-	}
-	o = s.window.apply(ctx, s.engine, o)
 	out := &answerWriter{w: s.out}
-	sum, err := s.conversation.Answer(ctx, ids, o, decoder.Hooks{Text: out.text})
-	out.end()
+	text, begun, err := s.partner.answer(ctx, messages, s.options, out.text)
+	if s.load != nil && out.written == 0 && err != nil && ctx.Err() == nil {
+		// The server went, or takes no more: the model itself answers from now on.
+		own, loadErr := s.load()
+		if loadErr != nil {
+			return s.complain(loadErr)
+		}
+		s.partner.close()
+		s.partner, s.load = own, nil
+		fmt.Fprintln(s.err, "windrow: the server does not answer any more; the model is loaded here")
+		text, begun, err = s.partner.answer(ctx, messages, s.options, out.text)
+	}
+	if begun {
+		out.end()
+	}
 	if err != nil {
 		return s.complain(err)
 	}
-	s.messages = append(messages, tokenizer.Message{Role: "assistant", Content: sum.Text})
-	s.last, s.lastOptions = &sum, o
+	s.messages = append(messages, tokenizer.Message{Role: "assistant", Content: text})
+	s.answered = true
 	if s.showStats {
 		s.stats()
 	}

@@ -40,7 +40,7 @@ func TestChatSlowTemplate(t *testing.T) {
 	t.Cleanup(e.Close)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		var out, complaints bytes.Buffer
-		s := &chatSession{engine: e, conversation: e.NewConversation(), out: &out, err: &complaints}
+		s := &chatSession{partner: &modelPartner{engine: e, conversation: e.NewConversation()}, out: &out, err: &complaints}
 		signals := make(chan os.Signal, 1)
 		time.AfterFunc(20*time.Millisecond, func() { signals <- sig })
 		start := time.Now()

@@ -33,7 +33,10 @@ func evalFlags(extra ...cli.Flag) []cli.Flag {
 	modes := &cli.StringSliceFlag{
 		Name: "mode", Category: categoryDecoding, Usage: "`MODE`: auto, ar, wedlm or verified (repeatable; the others are compared with the first)",
 	}
-	flags := append(slices.Concat(modelFlags(), cacheFlags(), promptFlags(), decodeFlags(modes)),
+	drafts := &cli.StringSliceFlag{
+		Name: "draft", Category: categoryDecoding, Usage: draftUsage + " (repeatable: verified with each; its window adapts where --window is not given)",
+	}
+	flags := append(slices.Concat(modelFlags(), cacheFlags(), promptFlags(), decodeFlags(modes), draftFlags(drafts)),
 		rawFlag(),
 		&cli.BoolFlag{Name: "sweep", Category: categoryDecoding, Usage: "run ar and every window × threshold × penalty of the lists below, in the one --mode (default: wedlm)"},
 		&cli.StringFlag{Name: "sweep-windows", Category: categoryDecoding, Value: "8,16", Usage: "`LIST` of windows"},
@@ -87,7 +90,7 @@ func evalGSM8K(c *cli.Context) error {
 		return err
 	}
 	bar := newProgress(c.App.ErrWriter, "gsm8k")
-	r, runErr := eval.RunGSM8K(c.Context, evaluated{e}, eval.GSM8K{
+	r, runErr := eval.RunGSM8K(c.Context, evaluated{e.Engine}, eval.GSM8K{
 		Data: data, Offset: c.Int("offset"), Limit: c.Int("limit"),
 		Settings: settings, Options: o, FewShot: c.Int("few-shot"), System: c.String("system"), Raw: c.Bool("raw"),
 		Model: e.Name(), Arithmetic: e.Arithmetic(), Output: c.String("output"), Progress: bar.update,
@@ -124,7 +127,7 @@ func evalPCache(c *cli.Context) error {
 		prompts = prompts[:min(limit, len(prompts))]
 	}
 	bar := newProgress(c.App.ErrWriter, "pcache")
-	r, runErr := eval.RunPCache(c.Context, evaluated{e}, eval.PCache{
+	r, runErr := eval.RunPCache(c.Context, evaluated{e.Engine}, eval.PCache{
 		Name: c.String("data"), Prompts: prompts, Settings: settings, Options: o, System: c.String("system"), Raw: c.Bool("raw"),
 		Model: e.Name(), Arithmetic: e.Arithmetic(), Progress: bar.update,
 	})
@@ -142,8 +145,8 @@ func evalPCache(c *cli.Context) error {
 
 // openEvaluation reads the flags that both evaluations share and opens the
 // model. The options are complete but for mode, window, threshold and penalty.
-func openEvaluation(c *cli.Context) (*engine.Engine, decoder.Options, []eval.Setting, error) {
-	fail := func(err error) (*engine.Engine, decoder.Options, []eval.Setting, error) {
+func openEvaluation(c *cli.Context) (*evaluation, decoder.Options, []eval.Setting, error) {
+	fail := func(err error) (*evaluation, decoder.Options, []eval.Setting, error) {
 		return nil, decoder.Options{}, nil, err
 	}
 	if c.Args().Present() {
@@ -175,6 +178,10 @@ func openEvaluation(c *cli.Context) (*engine.Engine, decoder.Options, []eval.Set
 	if err != nil {
 		return fail(err)
 	}
+	drafts, err := parseDrafts(c, modes)
+	if err != nil {
+		return fail(err)
+	}
 	var settings []eval.Setting
 	if c.Bool("sweep") {
 		if settings, err = parseSweep(c, modes); err != nil {
@@ -186,19 +193,78 @@ func openEvaluation(c *cli.Context) (*engine.Engine, decoder.Options, []eval.Set
 		return fail(err)
 	}
 	for _, mode := range modes {
-		o.Mode = mode
+		o.Mode, o.Draft = mode, ""
+		if mode == "" && len(drafts) > 0 {
+			o.Mode = decoder.Verified // who asks for drafts
+		}
 		o = e.Defaults(o)
-		if !c.Bool("sweep") {
-			settings = append(settings, eval.Setting{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty})
+		if c.Bool("sweep") {
+			continue
+		}
+		rule := o
+		if !ruleGiven(c) {
+			rule = e.Calibrated(o)
+		}
+		s := eval.Setting{Mode: o.Mode, Window: o.Window, EntropyThreshold: rule.EntropyThreshold, PosPenalty: rule.PosPenalty}
+		if o.Mode != decoder.Verified || len(drafts) == 0 {
+			settings = append(settings, s)
+			continue
+		}
+		for _, s.Draft = range drafts {
+			if !c.IsSet("window") {
+				s.Window = 0
+			}
+			settings = append(settings, s)
 		}
 	}
+	closeDrafter, err := openDrafter(c, e, machine, c.StringSlice("draft")...)
 	for _, s := range settings {
-		if err := e.Check(s.Options(o)); err != nil {
-			e.Close()
-			return fail(err)
+		if err == nil {
+			err = e.Check(e.Defaults(s.Options(o)))
 		}
 	}
-	return e, o, settings, nil
+	if err != nil {
+		e.Close()
+		return fail(err)
+	}
+	return &evaluation{e, closeDrafter}, o, settings, nil
+}
+
+// evaluation is the model that is asked, and the one that drafts for it.
+type evaluation struct {
+	*engine.Engine
+	closeDrafter func()
+}
+
+// Close frees both.
+func (e *evaluation) Close() {
+	e.Engine.Close()
+	e.closeDrafter()
+}
+
+// parseDrafts reads every --draft.
+func parseDrafts(c *cli.Context, modes []decoder.Mode) (list []decoder.DraftChoice, err error) {
+	model := ""
+	for _, s := range c.StringSlice("draft") {
+		d, path, err := parseDraft(s)
+		if err != nil {
+			return nil, err
+		}
+		if path != "" && model != "" {
+			return nil, usagef("--draft %s: want one model at most", s)
+		}
+		if path != "" {
+			model = path
+		}
+		list = append(list, d)
+	}
+	if err := noDraftBackend(c, model); err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && (c.Bool("sweep") || !slices.ContainsFunc(modes, func(m decoder.Mode) bool { return m == "" || m == decoder.Verified })) {
+		return nil, usagef("--draft %s: want --mode verified, and no --sweep", list[0])
+	}
+	return list, nil
 }
 
 func parseModes(c *cli.Context) ([]decoder.Mode, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/decoder"
 	"windrow/engine"
 )
@@ -38,7 +39,7 @@ const (
 // modelFlags choose the model and the machine.
 func modelFlags() []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "model `PATH`: a folder with config.json, safetensors and tokenizer.json, or a .gguf file", DefaultText: "the embedded tiny-gsm"},
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, Usage: "model `PATH`: a folder with config.json, safetensors and tokenizer.json, a .gguf file, or hf:ORG/NAME of the cache", DefaultText: "the embedded tiny-gsm"},
 	}, machineFlags()...)
 }
 
@@ -52,6 +53,7 @@ func machineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
 		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, f16 (not with CUDA), bf16 or int8"},
 		&cli.BoolFlag{Name: "batch-invariant", Category: categoryModel, Value: true, Usage: "give a row the same bits whatever other rows ride along; with --batch-invariant=false steps of more than 32 rows of several sequences are faster on CUDA (other backends have nothing faster)"},
+		&cli.IntFlag{Name: "state-cache", Category: categoryModel, Value: paging.DefaultMarks, Usage: "of models with recurrent layers keep the states of `N` places that conversations may go back to"},
 		&cli.StringFlag{Name: "kernels", Category: categoryModel, Hidden: true, Usage: "force a kernel set: `NAME`"},
 	}
 }
@@ -130,9 +132,12 @@ func parseMachine(c *cli.Context) (engine.Options, error) {
 	o := engine.Options{
 		Backend: c.String("backend"), GPUs: c.Int("tensor-parallel-size"), Threads: c.Int("threads"), Kernels: c.String("kernels"),
 		Exact: c.Bool("exact"), BatchVariant: !c.Bool("batch-invariant"), CUDALibrary: c.String("cuda-library"),
-		KVWindow: c.Int("kv-window"), KVKeep: c.Int("kv-keep"), NoThink: c.Bool("no-think"), Measurements: measurements(),
+		KVWindow: c.Int("kv-window"), KVKeep: c.Int("kv-keep"), StateCache: c.Int("state-cache"), NoThink: c.Bool("no-think"), Measurements: measurements(),
 		Note:     func(line string) { fmt.Fprintln(c.App.ErrWriter, line) },
 		Progress: uploadProgress(c.App.ErrWriter),
+	}
+	if o.StateCache == 0 && c.IsSet("state-cache") {
+		o.StateCache = -1
 	}
 	switch gpu := o.Backend == engine.CUDA || o.Backend == engine.Metal; {
 	case gpu && o.Kernels != "":
@@ -141,6 +146,8 @@ func parseMachine(c *cli.Context) (engine.Options, error) {
 		return o, usagef("--tensor-parallel-size %d: want 1 to %d", o.GPUs, engine.MaxGPUs)
 	case o.GPUs > 1 && (o.Backend == engine.CPU || o.Backend == engine.Metal || o.Kernels != ""):
 		return o, usagef("--tensor-parallel-size %d: shares a model among NVIDIA GPUs, want --backend cuda", o.GPUs)
+	case c.Int("state-cache") < 0:
+		return o, usagef("--state-cache %d: want 0 (none) or more", c.Int("state-cache"))
 	case o.KVWindow < 0 || o.KVKeep < 0 || o.KVWindow > 0 && o.KVKeep >= o.KVWindow:
 		return o, usagef("--kv-window %d --kv-keep %d: want 0 ≤ keep < window", o.KVWindow, o.KVKeep)
 	}

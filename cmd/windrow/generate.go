@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +13,13 @@ import (
 
 	"windrow/decoder"
 	"windrow/engine"
+	"windrow/internal/terminal"
 	"windrow/internal/unless"
 	"windrow/tokenizer"
 )
 
 func generateCommand() *cli.Command {
-	flags := slices.Concat(modelFlags(), cacheFlags(), promptFlags(), adaptiveFlags(modeFlag()))
+	flags := slices.Concat(modelFlags(), cacheFlags(), promptFlags(), adaptiveFlags(modeFlag()), draftFlags(draftFlag()), []cli.Flag{serverFlag()})
 	return command(&cli.Command{
 		Name:      "generate",
 		Aliases:   []string{"run"},
@@ -46,11 +48,31 @@ func generate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	server, err := findServer(c, o, window, machine)
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		defer server.Close()
+		out := &answerWriter{w: c.App.Writer}
+		_, err := server.answer(c.Context, prompt, o, out.text)
+		if !server.gaveUp(err, out.written) {
+			if err == nil || out.written > 0 {
+				out.end()
+			}
+			return cmp.Or(interruption(err), out.err)
+		}
+	}
 	e, err := engine.Open(c.Context, c.String("model"), machine)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
+	closeDrafter, err := openDrafter(c, e, machine, c.String("draft"))
+	if err != nil {
+		return err
+	}
+	defer closeDrafter()
 	ids, err := e.Encode(c.Context, prompt)
 	if err != nil {
 		return err
@@ -81,7 +103,7 @@ func generate(c *cli.Context) error {
 		out.end()
 	}
 	if c.Bool("stats") {
-		writeStats(c.App.ErrWriter, o, s, e.Features())
+		writeStats(c.App.ErrWriter, o, s, e.Features(), e.Calibration())
 	}
 	if s.FinishReason == decoder.FinishCancelled {
 		return errInterrupted
@@ -99,7 +121,9 @@ func parseGeneration(c *cli.Context) (o decoder.Options, w windowChoice, machine
 		return
 	}
 	o, w, err = parseAdaptive(c)
-	o.Mode = mode
+	if o.Mode = mode; err == nil {
+		err = setDraft(c, &o)
+	}
 	return
 }
 
@@ -122,7 +146,7 @@ func generationHooks(c *cli.Context, e *engine.Engine, mode decoder.Mode, prompt
 	if !c.Bool("watch") {
 		return h, finish
 	}
-	terminal, ok := isTerminal(c.App.ErrWriter)
+	screen, ok := terminal.Is(c.App.ErrWriter)
 	if !ok {
 		instead := "streaming instead"
 		if c.Bool("json") {
@@ -131,13 +155,13 @@ func generationHooks(c *cli.Context, e *engine.Engine, mode decoder.Mode, prompt
 		fmt.Fprintln(c.App.ErrWriter, "windrow: --watch: standard error is no terminal, "+instead)
 		return h, finish
 	}
-	w := newWatcher(terminal, mode, func(id int32) string { return e.Tokenizer().Decode([]int32{id}, false) })
-	h.Text, h.Step = w.text, w.step
+	w := terminal.NewWatcher(screen, mode, func(id int32) string { return e.Tokenizer().Decode([]int32{id}, false) })
+	h.Text, h.Step = w.Text, w.Step
 	return h, func() {
 		if c.Context.Err() != nil {
-			w.discard()
+			w.Discard()
 		}
-		w.finish()
+		w.Finish()
 	}
 }
 

@@ -130,12 +130,26 @@ func (in inspection) table(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("model", "%s", in.Model)
-	row("architecture", "%s: %d layers, hidden %d, MLP %d, vocabulary %d", in.Architecture, in.Layers, in.HiddenSize, in.IntermediateSize, in.VocabSize)
+	mlp := ""
+	if in.IntermediateSize > 0 { // a mixture may have no layer without experts
+		mlp = fmt.Sprintf(", MLP %d", in.IntermediateSize)
+	}
+	row("architecture", "%s: %d layers, hidden %d%s, vocabulary %d", in.Architecture, in.Layers, in.HiddenSize, mlp, in.VocabSize)
+	if e := in.Experts; e != nil {
+		shared := ""
+		if e.SharedIntermediateSize > 0 {
+			shared = fmt.Sprintf(", one of %d for all", e.SharedIntermediateSize)
+		}
+		row("experts", "%d of %d for each token, MLP %d each%s; a token reads %s of weights", e.PerToken, e.Count, e.IntermediateSize, shared, units.Bytes(e.ReadBytes))
+	}
+	if d := in.Delta; d != nil {
+		row("DeltaNet", "in %d layers: %d key heads of %d, %d value heads of %d; a sequence keeps %s", d.Layers, d.KeyHeads, d.KeyDim, d.ValueHeads, d.ValueDim, units.Bytes(d.StateBytes))
+	}
 	var with []string
 	for _, f := range []struct {
 		has  bool
 		name string
-	}{{in.QKNorm, "q/k norm"}, {in.QKVBias, "bias on q, k, v"}, {in.TieEmbeddings, "head tied to the embedding"}, {!in.TieEmbeddings, "a head of its own"}} {
+	}{{in.QKNorm, "q/k norm"}, {in.QKVBias, "bias on q, k, v"}, {in.TieEmbeddings, "head tied to the embedding"}, {!in.TieEmbeddings, "a head of its own"}, {in.Drafts, "a head for drafts"}} {
 		if f.has {
 			with = append(with, f.name)
 		}
@@ -144,6 +158,9 @@ func (in inspection) table(out io.Writer) error {
 	factor := ""
 	if in.RopeFactor != 0 && in.RopeFactor != 1 {
 		factor = fmt.Sprintf(", factor %g", in.RopeFactor)
+	}
+	if in.RotatedDim != 0 {
+		factor += fmt.Sprintf(", over %d of %d", in.RotatedDim, in.HeadDim)
 	}
 	row("context", "%d tokens; RoPE %s, θ %g%s", in.MaxPositions, in.RopeType, in.RopeTheta, factor)
 	mask := "none: --mode ar, or --mask-id"

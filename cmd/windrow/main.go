@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"windrow/internal/terminal"
 )
 
 // The exit codes. Interrupted is 128 + SIGINT, as shells report it.
@@ -24,7 +26,7 @@ const (
 )
 
 // errInterrupted is the cause of a context that ctrl-C cancelled.
-var errInterrupted = errors.New("interrupted")
+var errInterrupted = terminal.ErrInterrupted
 
 func main() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 
@@ -46,6 +48,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app := newApp(stdin, out, stderr)
 	args, err := arrange(app, args)
 	if err == nil {
+		app.Metadata[argumentsKey] = args[min(2, len(args)):]
 		err = app.RunContext(ctx, args)
 	}
 	if err == nil && out.err != nil {
@@ -79,6 +82,10 @@ func report(ctx context.Context, stderr io.Writer, err error) int {
 		fmt.Fprintln(stderr, "windrow: interrupted")
 		return exitInterrupted
 	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code // everything has been said
+	}
 	fmt.Fprintln(stderr, "windrow: "+oneLine(err.Error()))
 	var usage *usageError
 	if errors.As(err, &usage) {
@@ -107,12 +114,14 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 		Version:   version,
 		Reader:    stdin, Writer: stdout, ErrWriter: stderr,
 		Commands: []*cli.Command{
-			generateCommand(), chatCommand(), serveCommand(), evalCommand(), benchCommand(),
-			quantizeCommand(), inspectCommand(), validateCommand(), doctorCommand(), versionCommand(),
+			generateCommand(), chatCommand(), serveCommand(), startCommand(), stopCommand(), statusCommand(), psCommand(), topCommand(), evalCommand(), benchCommand(), calibrateCommand(),
+			pullCommand(), listCommand(), verifyCommand(), removeCommand(), gcCommand(), pathCommand(),
+			quantizeCommand(), inspectCommand(), validateCommand(), doctorCommand(), versionCommand(), completionCommand(), completeCommand(),
 		},
 		CustomAppHelpTemplate: cli.AppHelpTemplate + examples(
 			`windrow generate "A hall has 5 rows with 9 chairs in each row. How many chairs are there?"`,
 			`windrow COMMAND --help`),
+		Metadata: map[string]any{},
 		// A stop string or a prompt may hold a comma.
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"windrow/internal/terminal"
 )
 
 // progress shows on standard error how far a long command is: a bar in a
@@ -26,7 +28,7 @@ func newProgress(out io.Writer, label string) *progress {
 
 // update notes that done of total are done; note is shown behind the bar.
 func (p *progress) update(done, total int, note string) {
-	if _, ok := isTerminal(p.out); !ok {
+	if _, ok := terminal.Is(p.out); !ok {
 		if now := time.Now(); now.After(p.next) {
 			p.next = now.Add(logEvery)
 			fmt.Fprintf(p.out, "%s %d of %d %s\n", p.label, done, total, note)

@@ -28,6 +28,7 @@ func quantizeCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.IntFlag{Name: "bits", Category: categoryFormat, Value: d.Bits, Usage: "`BITS` of a weight: 4 or 8"},
 		&cli.IntFlag{Name: "group", Category: categoryFormat, Value: d.Group, Usage: "`WEIGHTS` that share a scale and a bias: 32, 64 or 128"},
+		&cli.IntFlag{Name: "expert-bits", Category: categoryFormat, DefaultText: "as --bits", Usage: "`BITS` of a weight of a mixture's experts: 4, 8, or 16 to keep them"},
 		&cli.StringFlag{Name: "policy", Category: categoryFormat, Value: "selective", Usage: "`POLICY`: selective keeps embed_tokens and lm_head in bf16, all does not; norms are always kept"},
 		&cli.StringSliceFlag{Name: "exclude", Category: categoryFormat, Usage: "keep what matches `PATTERN`, part of a tensor's name: down_proj, layers.0, layers.*.mlp (repeatable)"},
 		&cli.StringSliceFlag{Name: "include", Category: categoryFormat, Usage: "quantise what matches `PATTERN`, whatever the policy says (repeatable)"},
@@ -80,9 +81,9 @@ func quantize(c *cli.Context) error {
 	}
 	switch {
 	case c.Bool("sensitivity"):
-		return measureForms(c, src, sensitivityForms(p), "class", eval.RunSensitivity)
+		return measureForms(c, src, func(c *checkpoint.Config) []convert.Named { return convert.Sensitivity(p, c) }, "class", eval.RunSensitivity)
 	case c.Bool("compare"):
-		return measureForms(c, src, compareForms(p.Group), "format", eval.CompareForms)
+		return measureForms(c, src, func(*checkpoint.Config) []convert.Named { return convert.Comparison(p.Group) }, "format", eval.CompareForms)
 	case c.Bool("accept"):
 		return acceptQuantized(c, src, dst, p)
 	}
@@ -157,7 +158,7 @@ func acceptQuantized(c *cli.Context, src, dst string, p convert.Policy) error {
 	defer m.Close()
 	bar := newProgress(c.App.ErrWriter, "accept")
 	config.Progress = bar.update
-	verdict, err := eval.Accept(c.Context, m.source(), m.quantized(namedPolicy{name: p.Name(), policy: p}), limits, config)
+	verdict, err := eval.Accept(c.Context, m.source(), m.quantized(convert.Named{Name: p.Name(), Policy: p}), limits, config)
 	bar.finish()
 	if verdict == nil {
 		return withoutPrefix(err)

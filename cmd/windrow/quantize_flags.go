@@ -13,7 +13,7 @@ const embeddedName = tinygsm.Name
 
 // parsePolicy reads the flags that say what is quantised, and how.
 func parsePolicy(c *cli.Context) (convert.Policy, error) {
-	p := convert.Policy{Bits: c.Int("bits"), Group: c.Int("group"), Include: c.StringSlice("include"), Exclude: c.StringSlice("exclude")}
+	p := convert.Policy{Bits: c.Int("bits"), Group: c.Int("group"), Experts: c.Int("expert-bits"), Include: c.StringSlice("include"), Exclude: c.StringSlice("exclude")}
 	switch name := c.String("policy"); name {
 	case "selective":
 		p.Selective = true
@@ -59,11 +59,11 @@ func checkMeasureFlags(c *cli.Context) error {
 			return usagef("%s: goes with --sensitivity, --compare or --accept", name)
 		}
 	case c.Bool("sensitivity"):
-		if name := given("policy", "include", "exclude", "width"); name != "" {
+		if name := given("policy", "expert-bits", "include", "exclude", "width"); name != "" {
 			return usagef("%s: --sensitivity goes through the kinds of layers itself", name)
 		}
 	case c.Bool("compare"):
-		if name := given("bits", "policy", "include", "exclude", "width"); name != "" {
+		if name := given("bits", "expert-bits", "policy", "include", "exclude", "width"); name != "" {
 			return usagef("%s: --compare has formats of its own", name)
 		}
 	}

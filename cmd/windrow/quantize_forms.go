@@ -14,52 +14,6 @@ import (
 	"windrow/internal/unless"
 )
 
-// namedPolicy is a policy under the name that a table shows. module is the one
-// that a policy of a single class quantises.
-type namedPolicy struct {
-	name, module string
-	policy       convert.Policy
-}
-
-// layerClasses are the kinds of layers that --sensitivity goes through.
-var layerClasses = []struct{ name, module string }{
-	{"embed", "embed_tokens"}, {"lm_head", "lm_head"},
-	{"q", "q_proj"}, {"k", "k_proj"}, {"v", "v_proj"}, {"o", "o_proj"},
-	{"gate", "gate_proj"}, {"up", "up_proj"}, {"down", "down_proj"},
-}
-
-// sensitivityForms quantise one kind of layer each. A tied head is the
-// embedding: the two are one class.
-func sensitivityForms(p convert.Policy) func(*checkpoint.Config) []namedPolicy {
-	return func(config *checkpoint.Config) (list []namedPolicy) {
-		for _, class := range layerClasses {
-			name := class.name
-			if config.TieEmbeddings {
-				switch name {
-				case "embed":
-					name = "embed = lm_head (tied)"
-				case "lm_head":
-					continue
-				}
-			}
-			list = append(list, namedPolicy{name, class.module, convert.Policy{Bits: p.Bits, Group: p.Group,
-				Widths: []convert.Width{{Pattern: "*", Bits: 16}, {Pattern: class.module, Bits: p.Bits}}}})
-		}
-		return list
-	}
-}
-
-// compareForms are the formats of --compare.
-func compareForms(group int) func(*checkpoint.Config) []namedPolicy {
-	return func(*checkpoint.Config) (list []namedPolicy) {
-		for _, p := range []convert.Policy{{Bits: 4}, {Bits: 4, Selective: true}, {Bits: 8}} {
-			p.Group = group
-			list = append(list, namedPolicy{p.Name(), "", p})
-		}
-		return list
-	}
-}
-
 // formMaker makes forms of one model. All of them run on its backend.
 type formMaker struct {
 	*engine.Engine
@@ -79,15 +33,15 @@ func (m *formMaker) source() eval.Form {
 }
 
 // quantized is the model quantised in memory.
-func (m *formMaker) quantized(p namedPolicy) eval.Form {
-	return eval.Form{Name: p.name, Open: func(ctx context.Context) (eval.Variant, eval.Size, error) {
-		src, r, err := convert.Quantized(ctx, m.checkpoint, p.policy)
+func (m *formMaker) quantized(p convert.Named) eval.Form {
+	return eval.Form{Name: p.Name, Open: func(ctx context.Context) (eval.Variant, eval.Size, error) {
+		src, r, err := convert.Quantized(ctx, m.checkpoint, p.Policy)
 		size := eval.Size{Bytes: r.BytesAfter, BitsPerWeight: r.BitsAfter}
 		if err != nil {
 			return nil, size, err
 		}
 		if r.BitsQuantized == 0 {
-			return nil, size, keptReason(r, p.module)
+			return nil, size, keptReason(r, p.Module)
 		}
 		e, err := m.With(ctx, src)
 		if err != nil {
@@ -156,7 +110,7 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 
 // measureForms runs one of eval's comparisons on forms of a model and prints
 // its report.
-func measureForms(c *cli.Context, src string, forms func(*checkpoint.Config) []namedPolicy, first string,
+func measureForms(c *cli.Context, src string, forms func(*checkpoint.Config) []convert.Named, first string,
 	run func(context.Context, eval.Form, []eval.Form, eval.GSM8K) (*eval.FormsReport, error)) error {
 	m, config, err := openForms(c, src)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"windrow/architecture"
-	"windrow/checkpoint"
 	"windrow/convert"
 	"windrow/eval"
 	"windrow/models/tinygsm"
@@ -40,30 +38,6 @@ func TestQuantizeInterrupted(t *testing.T) {
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 			t.Errorf("%v: left %v, %v", flags, left, err)
-		}
-	}
-}
-
-// TestSensitivityForms: a tied head and the embedding are one class, else two;
-// each class quantises its own matrices only.
-func TestSensitivityForms(t *testing.T) {
-	forms := sensitivityForms(convert.Policy{Bits: 8, Group: 32, Selective: true})
-	if tied, apart := len(forms(&checkpoint.Config{TieEmbeddings: true})), len(forms(&checkpoint.Config{})); tied != 8 || apart != 9 {
-		t.Errorf("%d classes with a tied head, %d without, want 8 and 9", tied, apart)
-	}
-	for _, f := range forms(&checkpoint.Config{}) {
-		rules, err := f.policy.Rules()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, class := range layerClasses {
-			want := 16
-			if class.module == f.module {
-				want = 8
-			}
-			if bits, _ := rules.Bits("model.layers.3.mlp."+class.module, architecture.ClassProjection, 64); bits != want {
-				t.Errorf("%s: %s in %d bits, want %d", f.name, class.module, bits, want)
-			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"windrow/backend"
 	"windrow/bench"
 	"windrow/decoder"
+	"windrow/engine"
 )
 
 // generation is the object that --json prints.
@@ -65,7 +66,7 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 }
 
 // writeStats prints what --stats shows, for people.
-func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Features) {
+func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Features, kept *engine.Calibration) {
 	t := s.Stats
 	fmt.Fprintf(w, "mode      %s, finished by %s\n", o.Mode, s.FinishReason)
 	cached := ""
@@ -76,10 +77,16 @@ func writeStats(w io.Writer, o decoder.Options, s decoder.Summary, f backend.Fea
 	fmt.Fprintf(w, "decode    %d tokens in %s, %.1f tokens/s\n", t.Tokens, seconds(t.DecodeSeconds), t.TokensPerSecond())
 	fmt.Fprintf(w, "forwards  %d, %.2f tokens per forward, p_cache %.3f, %.1f rows on average\n", t.Forwards, t.TokensPerForward(), t.PCache(), t.MeanRows())
 	if t.Drafts > 0 {
-		fmt.Fprintf(w, "drafts    %d checked, %d accepted (%.0f %%)\n", t.Drafts, t.Accepted, 100*over(t.Accepted, t.Drafts))
+		fmt.Fprintf(w, "drafts    %d checked, %d accepted (%.0f %%)\n", t.Drafts, t.Accepted, 100*float64(t.Accepted)/float64(max(t.Drafts, 1)))
 	}
+	t.Drafters.Each(func(kind decoder.DrafterKind, x decoder.DrafterStats) {
+		fmt.Fprintf(w, "  %-8s%s\n", kind, x)
+	})
 	if o.Cost != nil {
 		fmt.Fprintf(w, "window    auto: %.1f masks on average, %d to %d; c(rows) %s\n", t.MeanMasks(), t.LeastMasks, t.MostMasks, bench.CostText(o.Cost))
+	}
+	if kept != nil && o.Mode == decoder.Verified {
+		fmt.Fprintf(w, "kept      %s\n", kept)
 	}
 	fmt.Fprintf(w, "backend   %s\n", describe(f))
 }

@@ -118,6 +118,11 @@ func TestBuildStamp(t *testing.T) {
 	if got := stamp(filepath.Join(dir, "part")); got != "" {
 		t.Errorf("a part of another repository: %q", got)
 	}
+	others := t.TempDir()
+	run(dir, "git", "worktree", "add", "-q", "--detach", filepath.Join(others, "worktree"))
+	same("a worktree", stamp(filepath.Join(others, "worktree")), "")
+	run(dir, "git", "clone", "-q", "--depth", "1", "file://"+dir, filepath.Join(others, "shallow"))
+	same("a shallow clone", stamp(filepath.Join(others, "shallow")), "")
 	run(dir, "git", "tag", "v1.2.3")
 	same("a release", stamp(dir), " -X main.version=1.2.3")
 	run(dir, "git", "tag", "-d", "v1.2.3")
@@ -134,4 +139,41 @@ func TestBuildStamp(t *testing.T) {
 		return
 	}
 	same("another owner's", stamp(dir), "")
+}
+
+// TestBuildStampOfArchive: an archive that git made has no .git, and is known by what
+// git wrote into the script.
+func TestBuildStampOfArchive(t *testing.T) {
+	for _, tool := range []string{"git", "sh", "tar"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("no %s here", tool)
+		}
+	}
+	dir := t.TempDir()
+	sh := func(script string) string {
+		t.Helper()
+		cmd := exec.Command("sh", "-euc", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir),
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b", "GIT_COMMITTER_DATE=2026-01-02T03:04:05+01:00")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, name := range []string{".gitattributes", "scripts/build-stamp.sh"} {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err == nil {
+			err = errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, "one", name)), 0o755), os.WriteFile(filepath.Join(dir, "one", name), text, 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit := sh("cd one && git init -q && git add . && git commit -q -m one && git rev-parse HEAD")
+	got := sh("mkdir two && git -C one archive HEAD | tar x -C two && cd two && sh scripts/build-stamp.sh")
+	if want := "-X main.stampedCommit=" + commit + " -X main.stampedDate=2026-01-02T03:04:05+01:00"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -11,13 +11,16 @@ import (
 )
 
 // windowChoice is what --window says: how many slots, or auto.
-type windowChoice struct{ given, auto bool }
+type windowChoice struct {
+	given, auto bool
+	rule        bool // τ or λ is given
+}
 
 // parseWindow reads --window: a number of slots, auto, or nothing. The number
 // is 16 for the latter two: the window of modes that do not adapt.
 func parseWindow(c *cli.Context) (windowChoice, int, error) {
 	s := c.String("window")
-	w := windowChoice{given: c.IsSet("window"), auto: s == "auto"}
+	w := windowChoice{given: c.IsSet("window"), auto: s == "auto", rule: ruleGiven(c)}
 	if !w.given || w.auto {
 		return w, defaultWindow, nil
 	}
@@ -40,8 +43,14 @@ func (w windowChoice) adaptive(o decoder.Options) bool {
 	return false
 }
 
+// ruleGiven reports whether τ or λ is given: then no calibration replaces either.
+func ruleGiven(c *cli.Context) bool { return c.IsSet("entropy-threshold") || c.IsSet("pos-penalty") }
+
 // apply completes the options for their mode.
 func (w windowChoice) apply(ctx context.Context, e *engine.Engine, o decoder.Options) decoder.Options {
+	if !w.rule {
+		o = e.Calibrated(o)
+	}
 	if !w.adaptive(o) {
 		return o
 	}

@@ -68,6 +68,7 @@ func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 	part("wanted by row", testWanted)
 	part("values", testValues)
 	part("partial rotation", testPartialRotation)
+	part("gates", testGates)
 	part("fork", testFork)
 	part("export", testExport)
 	part("budget", testBudget)

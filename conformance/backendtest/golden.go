@@ -91,6 +91,7 @@ func Tiny(t testing.TB) checkpoint.Source { return Source(t, "", "tiny-gsm") }
 
 // Source opens a golden model; tiny-gsm's weights are those of the embedded
 // model, and a test that wants them is skipped where the binary has none.
+// tiny-gsm-next's lie in the repository's models.
 func Source(t testing.TB, golden, name string) checkpoint.Source {
 	t.Helper()
 	if name == "tiny-gsm" {
@@ -103,7 +104,11 @@ func Source(t testing.TB, golden, name string) checkpoint.Source {
 		}
 		return c
 	}
-	c, err := checkpoint.OpenFolder(filepath.Join(golden, name))
+	folder := filepath.Join(golden, name)
+	if name == "tiny-gsm-next" {
+		folder = filepath.Join(golden, "..", "..", "..", "models", "tinygsmnext")
+	}
+	c, err := checkpoint.OpenFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

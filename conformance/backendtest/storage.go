@@ -198,7 +198,7 @@ func testBudget(t *testing.T, b backend.Backend) {
 	if used, _ := b.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
 	}
-	if _, err := b.NewStorage(backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, StateBytes: 64, LogBytes: 8}}, Slots: 10, LogRows: 2}); err != nil {
+	if _, err := b.NewStorage(backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: backend.StateShape{KeyHeads: 1, ValueHeads: 1, KeyDim: 4, ValueDim: 4, Conv: 2}}}, Slots: 10, LogRows: 2}); err != nil {
 		if lacks := (*backend.UnsupportedError)(nil); !errors.As(err, &lacks) {
 			t.Errorf("a state: %v", err)
 		}

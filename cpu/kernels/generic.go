@@ -26,6 +26,9 @@ func Reference() *Table {
 		ExpSums:      genericExpSums,
 		AttendScores: genericAttendScores,
 		AttendValues: genericAttendValues,
+		MulAdd:       genericMulAdd,
+		DeltaFold:    genericDeltaFold,
+		DeltaStep:    genericDeltaStep,
 	}}
 }
 

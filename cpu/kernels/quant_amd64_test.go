@@ -25,14 +25,14 @@ func init() {
 
 func TestDotsCallOffsets(t *testing.T) {
 	var c dotsCall
-	sameOffsets(t, "quant_dots_amd64.h", map[string]uintptr{
+	sameOffsets(t, "quant_call_amd64.h", map[string]uintptr{
 		"A": unsafe.Offsetof(c.a), "NEXT": unsafe.Offsetof(c.next), "ASTRIDE": unsafe.Offsetof(c.astride), "ASTEP": unsafe.Offsetof(c.astep),
 		"FORMAT": unsafe.Offsetof(c.format), "STEPS": unsafe.Offsetof(c.steps), "ELEMENTS": unsafe.Offsetof(c.elements),
 		"AHEAD": unsafe.Offsetof(c.ahead), "LEFT": unsafe.Offsetof(c.left), "BUF": unsafe.Offsetof(c.buf), "W": unsafe.Offsetof(c.w),
 		"BIAS": unsafe.Offsetof(c.bias), "WSTEP": unsafe.Offsetof(c.wstep), "X": unsafe.Offsetof(c.x), "XSTRIDE": unsafe.Offsetof(c.xstride),
 		"GROUP": unsafe.Offsetof(c.group), "GROUPS": unsafe.Offsetof(c.groups), "SX": unsafe.Offsetof(c.sx), "SXTILE": unsafe.Offsetof(c.sxtile),
 		"SXROW": unsafe.Offsetof(c.sxrow), "SXAT": unsafe.Offsetof(c.sxat), "ROWS": unsafe.Offsetof(c.rows), "C": unsafe.Offsetof(c.c),
-		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "PART": unsafe.Sizeof(c) - 8,
+		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "XSTEP": unsafe.Offsetof(c.xstep), "WORDBUF": unsafe.Offsetof(c.words), "PART": unsafe.Sizeof(c) - 8,
 	})
 }
 

@@ -12,15 +12,15 @@ import (
 // quantDots multiplies quantised weights with activations rounded to int8, by
 // the dot products of AVX2, AVX-VNNI or AVX-512 VNNI.
 //
-// A block of 8 or 16 outputs is worked through in steps of 256 elements. The
+// A block of 16 or 32 outputs is worked through in steps of 256 elements. The
 // numbers of a step are decoded to unsigned bytes, once for all rows, with the
 // same 4 elements of each output side by side in a vector, so that a lane is an
 // output and 4 elements of a row of activations are one broadcast: sums need no
-// adding across lanes. The step's bytes, 2 or 4 KB, stay in L1. Then all rows
+// adding across lanes. The step's bytes, 4 or 8 KB, stay in L1. Then all rows
 // meet them, 4 or 8 at a time; a row's results wait in memory for the next step.
 //
-// One row goes by quantAlone where AVX-512 has it: decoding for one row costs
-// more than adding across lanes.
+// One row goes by quantAlone where AVX-512 has it, else by quantAloneAVX2: decoding for
+// one row costs more than adding across lanes.
 type quantDots struct {
 	quantFormat
 	isa   int
@@ -32,6 +32,7 @@ const (
 	dotsOfAVX2 = iota
 	dotsOfAVXVNNI
 	dotsOfAVX512
+	dotsOfOneRow // quantAloneAVX2's blocks
 )
 
 // dotsNames are the names of their kernels.
@@ -71,7 +72,9 @@ type dotsCall struct {
 	rows           int
 	c              uintptr // results [rows, outputs]
 	zeroPoint      int     // not 0: sums of activations are what to take from sums
-	kind           int     // of AVX2: 0 numbers of 4 bits, 1 of 6, 2 of 8, 3 of 5
+	kind           int     // of AVX2: see numbersOf4
+	xstep          int     // bytes of a step's activations
+	words          uintptr // of AVX2: the numbers of a step as words, where they are bytes
 	_              [9]int
 }
 
@@ -85,7 +88,13 @@ func dotsAVXVNNI(t *dotsCall)
 func dotsAVX512(t *dotsCall)
 
 //go:noescape
+func quantAloneAVX2(t *dotsCall)
+
+//go:noescape
 func quantizeRowAVX2(q *int8, scale, sum *float32, stride int, x *float32, groups, group, zeroPoint int, order *[16]uint8)
+
+//go:noescape
+func widenActivations(dst *int16, src *int8, sixteens int)
 
 //go:noescape
 func widenScales8(dst *float32, lanes int, src *byte, stride, eights int)
@@ -103,7 +112,7 @@ func newQuantDots(t *backend.Tensor, isa int) Projector {
 }
 
 // lanes is the outputs of a block.
-func (q quantDots) lanes() int { return [...]int{8, 16, 32}[q.isa] }
+func (q quantDots) lanes() int { return [...]int{16, 16, 32, 8}[q.isa] }
 
 // evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
 var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
@@ -113,13 +122,48 @@ func (q quantDots) PackSize(rows, in int) (int, int) {
 	if rows == 1 && q.alone {
 		return quantTiles{q.quantFormat, 1}.PackSize(rows, in)
 	}
-	return 2 * rows * (in / q.group), (rows*in + 1) / 2
+	size := rows * in
+	if q.words(rows) {
+		size *= 2
+	}
+	return 2 * rows * (in / q.group), (size + 1) / 2
+}
+
+// words reports whether activations are packed as words: AVX2 has no product of bytes
+// that cannot saturate.
+func (q quantDots) words(rows int) bool {
+	return q.isa == dotsOfAVX2 && !q.oneRow(rows) && q.numbers() == numbersOfBytes
+}
+
+// oneRow reports whether quantAloneAVX2 multiplies.
+func (q quantDots) oneRow(rows int) bool {
+	return rows == 1 && q.isa != dotsOfAVX512 && !q.dotsOnly()
+}
+
+// The numbers that dotsAVX2 tells apart.
+const (
+	numbersOf4 = iota
+	numbersOf6
+	numbersOfBytes
+	numbersOf5
+)
+
+func (q quantDots) numbers() int {
+	switch {
+	case q.group == 16:
+		return numbersOf6
+	case q.bits == 5:
+		return numbersOf5
+	case !(q.unpacks && q.bits <= 4) && (q.format == formatDirect || q.format == formatQ8_0):
+		return numbersOfBytes
+	}
+	return numbersOf4
 }
 
 func (q quantDots) PackRows() int { return dotsSpan }
 
-// Pack rounds rows to [rows, in] int8; for each span of rows it leaves scales
-// [groups, rows] and sums [groups, rows].
+// Pack rounds rows to [rows, in] int8, or words of them; for each span of rows it leaves
+// scales [groups, rows] and sums [groups, rows].
 func (q quantDots) Pack(p *Packed, x []float32, r0, r1 int) {
 	if p.Rows == 1 && q.alone {
 		quantTiles{q.quantFormat, 1}.Pack(p, x, r0, r1)
@@ -130,19 +174,27 @@ func (q quantDots) Pack(p *Packed, x []float32, r0, r1 int) {
 	if q.format == formatAffine4 {
 		order = &evenFirst
 	}
+	words := q.words(p.Rows)
 	for r := r0; r < r1; r += dotsSpan {
 		n := min(dotsSpan, r1-r)
 		scales := p.f32[2*r*groups : 2*(r+n)*groups]
 		for i := range n {
 			row := x[(r+i)*p.in : (r+i+1)*p.in]
-			quantizeRowAVX2(&all[(r+i)*p.in : (r+i+1)*p.in][0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.zeroPoint, order)
+			to := all[(r+i)*p.in:][:p.in]
+			if words { // the bytes lie in the second half of the words
+				to = all[(2*(r+i)+1)*p.in:][:p.in]
+			}
+			quantizeRowAVX2(&to[0], &scales[i], &scales[n*groups+i], 4*n, &row[0], groups, q.group, q.zeroPoint, order)
+			if words {
+				widenActivations((*int16)(unsafe.Pointer(&all[2*(r+i)*p.in])), &to[0], p.in/16)
+			}
 		}
 	}
 }
 
 // dotsMemory is the parts of a worker's scratch.
 type dotsMemory struct {
-	buf     []float32 // the bytes of a step
+	buf     []float32 // the bytes of a step, and its words where those are wanted
 	w, bias []float32 // as in dotsCall
 	c       []float32 // results [rows, outputs]
 	// rows, scales and biases of what is no whole block, copied, for a kernel
@@ -155,7 +207,7 @@ func (q quantDots) memory(s *Scratch, w *Weight, rows int) (m dotsMemory) {
 	groups := w.in / q.group
 	tables := max(groups, dotsStep/q.group) // of the row, or of a step
 	stride := q.rowStride(w)
-	sizes := [5]int{dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (stride + 4*groups) / 4}
+	sizes := [5]int{3 * dotsStep / 4 * lanes, tables * lanes, tables * lanes, rows * lanes, lanes * (stride + 4*groups) / 4}
 	total := 64
 	for i, n := range sizes {
 		sizes[i] = (n + 15) &^ 15
@@ -182,6 +234,9 @@ func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		return
 	}
 	_ = y[(p.Rows-1)*ldy+o1-o0-1]
+	if q.oneRow(p.Rows) {
+		q.isa = dotsOfOneRow
+	}
 	m := q.memory(s, w, min(p.Rows, dotsRows))
 	for r := 0; r < p.Rows; r += dotsRows {
 		q.rows(y[r*ldy:], ldy, p, r, min(dotsRows, p.Rows-r), w, o0, o1, &m)
@@ -222,6 +277,8 @@ func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0
 		c := m.c[:n*lanes]
 		clear(c)
 		switch q.isa {
+		case dotsOfOneRow:
+			quantAloneAVX2(&call)
 		case dotsOfAVX2:
 			dotsAVX2(&call)
 		case dotsOfAVXVNNI:
@@ -238,28 +295,25 @@ func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0
 // call is what does not change between blocks.
 func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall {
 	groups := w.in / q.group
+	size := 1 // of a number of the activations
+	if q.words(p.Rows) {
+		size = 2
+	}
 	t := dotsCall{
 		astride: q.rowStride(w), format: q.format, elements: dotsStep,
 		buf: uintptr(unsafe.Pointer(&m.buf[0])), w: uintptr(unsafe.Pointer(&m.w[0])), bias: uintptr(unsafe.Pointer(&m.bias[0])),
-		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*p.in])), xstride: p.in,
+		x: uintptr(unsafe.Pointer(&bytesOf(p)[r*size*p.in])), xstride: size * p.in,
 		group: q.group, sx: uintptr(unsafe.Pointer(&p.f32[2*r*groups])), sxtile: 8 * dotsSpan * groups, sxrow: 4 * groups,
-		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), zeroPoint: q.zeroPoint,
+		rows: n, c: uintptr(unsafe.Pointer(&m.c[0])), zeroPoint: q.zeroPoint, kind: q.numbers(),
+		words: uintptr(unsafe.Pointer(&m.buf[dotsStep/4*q.lanes()])),
 	}
 	if w.in%dotsStep != 0 {
 		t.elements = dotsStep / 2
 	}
+	t.xstep = size * t.elements
 	t.steps, t.groups, t.astep = w.in/t.elements, t.elements/q.group, q.bytes(t.elements)
 	if w.dt.Affine() || q.unpacks {
 		t.wstep = 4 * q.lanes() * t.groups
-	}
-	switch {
-	case q.group == 16:
-		t.kind = 1
-	case q.bits == 5:
-		t.kind = 3
-	case q.unpacks && q.bits <= 4:
-	case q.format == formatDirect || q.format == formatQ8_0:
-		t.kind = 2
 	}
 	return t
 }

@@ -209,6 +209,8 @@ on: \
 	MOVQ $n, R9 \
 	JMP  partDone
 
+#define DECODED
+
 #define PARTS \
 	CMPQ AX, $4; \
 	JGE  four; \

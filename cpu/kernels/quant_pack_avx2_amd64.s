@@ -97,6 +97,33 @@ summed:
 	VZEROUPPER
 	RET
 
+// func widenActivations(dst *int16, src *int8, sixteens int)
+//
+// Widens 16 times as many numbers to words; of each 4 the even ones come first. src may
+// be the second half of dst.
+TEXT ·widenActivations(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ sixteens+16(FP), CX
+	VMOVDQU evenWords<>(SB), Y1
+
+sixteen:
+	VPMOVSXBW (SI), Y0
+	VPSHUFB Y1, Y0, Y0
+	VMOVDQU Y0, (DI)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	DECQ CX
+	JNZ  sixteen
+	VZEROUPPER
+	RET
+
+DATA evenWords<>+0(SB)/8, $0x0706030205040100
+DATA evenWords<>+8(SB)/8, $0x0F0E0B0A0D0C0908
+DATA evenWords<>+16(SB)/8, $0x0706030205040100
+DATA evenWords<>+24(SB)/8, $0x0F0E0B0A0D0C0908
+GLOBL evenWords<>(SB), RODATA|NOPTR, $32
+
 // HALFROWS(i): 16 bytes of row i, and of row i + 4.
 #define HALFROWS(at, row0, row4, x, y) \
 	VMOVDQU at row0, x; \

@@ -60,6 +60,8 @@ type VectorKernels struct {
 	Add func(dst, x []float32)
 	// Scale sets x *= s.
 	Scale func(x []float32, s float32)
+	// MulAdd sets dst = x·w + dst, elementwise, rounded once: a tap of a convolution.
+	MulAdd func(dst, x, w []float32)
 	// Rotate rotates the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
 	Rotate func(x, cos, sin []float32)
 	// SiluMul sets dst = gate/(1+e^-gate)·up.
@@ -78,6 +80,16 @@ type VectorKernels struct {
 	// AttendValues adds Σ_j p[i·ldp+j]·v[j] to acc[i] for nq rows [nq, d] and
 	// nk values [nk, d], j ascending, one multiply-add after the other.
 	AttendValues func(acc, p []float32, ldp int, v []float32, nq, nk, d int)
+
+	// DeltaFold and DeltaStep are gated DeltaNet's on some columns of a state
+	// [len(k), columns]; all tables give the same bits. DeltaFold sets
+	// dst = k·dᵀ + alpha·src, where dst may be src. DeltaStep makes a row of s:
+	//
+	//	d = beta·(v - alpha·sᵀk)      sums in ascending order, rounded once a term
+	//	s = k·dᵀ + alpha·s            alpha·s is rounded, then the sum
+	//	o = sᵀq                       sums as above
+	DeltaFold func(dst, src, k, d []float32, alpha float32)
+	DeltaStep func(s, q, k, v, d, o []float32, alpha, beta float32)
 
 	// NarrowScores and NarrowValues are the same over bf16 keys and values as
 	// they are stored, for an even number of queries and d a multiple of 64; the

@@ -43,5 +43,6 @@ func neonKernels() *Table {
 		AttendScores: neonAttendScores,
 		AttendValues: neonAttendValues,
 	}
+	neonDelta.of(&k.VectorKernels)
 	return neonRows.of(k)
 }

@@ -25,6 +25,8 @@ type vectorCode struct {
 	scores1 func(s, q, k *float32, nk, d int)
 	values  func(acc, p *float32, ldp int, v *float32, nk, d int)
 	values1 func(acc, p, v *float32, nk, d int)
+
+	delta *deltaCode
 }
 
 // table returns the kernels that run c, with slices checked: what is too short
@@ -38,7 +40,7 @@ func (c *vectorCode) table() VectorKernels {
 			}
 		}
 	}
-	return VectorKernels{
+	k := VectorKernels{
 		WidenBF16: widen(c.widenBF16),
 		WidenF16:  widen(c.widenF16),
 		NarrowBF16: func(dst []byte, src []float32) {
@@ -109,6 +111,8 @@ func (c *vectorCode) table() VectorKernels {
 		AttendScores: c.attendScores,
 		AttendValues: c.attendValues,
 	}
+	c.delta.of(&k)
+	return k
 }
 
 // attendScores runs full tiles of queries and keys, then what is left one query

@@ -27,6 +27,8 @@ var avx2Vector = &vectorCode{
 	scores1: avx2Scores1,
 	values:  avx2Values4,
 	values1: avx2Values1,
+
+	delta: avx2Delta,
 }
 
 // avx2Projector is exact in 8 lanes.

@@ -27,6 +27,8 @@ var avx512Vector = &vectorCode{
 	scores1: avx512Scores1,
 	values:  avx512Values4,
 	values1: avx512Values1,
+
+	delta: avx512Delta,
 }
 
 //go:noescape

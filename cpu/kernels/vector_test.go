@@ -436,6 +436,9 @@ func TestShortSlices(t *testing.T) {
 			"siluMul":      func() { k.SiluMul(x, x, short) },
 			"attendScores": func() { k.AttendScores(short[:3], 2, x[:4], x[:4], 2, 2, 2) },
 			"attendValues": func() { k.AttendValues(short[:3], x, 2, x[:4], 2, 2, 2) },
+			"mulAdd":       func() { k.MulAdd(x, x, short) },
+			"deltaFold":    func() { k.DeltaFold(x, short, x[:1], x, 1) },
+			"deltaStep":    func() { k.DeltaStep(short, x[:1], x[:1], x, x, x, 1, 1) },
 		} {
 			func() {
 				defer func() {

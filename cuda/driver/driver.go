@@ -29,6 +29,17 @@ type Options struct {
 // ErrNoDriver says that the machine has no NVIDIA driver.
 var ErrNoDriver = errors.New("cuda: no NVIDIA driver on this machine")
 
+// errNotBuilt says that this build knows no GPUs. It is an ErrNoDriver.
+var errNotBuilt error = notBuiltError{}
+
+type notBuiltError struct{}
+
+func (notBuiltError) Error() string {
+	return "cuda: this build of windrow is without GPU backends (windrow_nogpu): want the one that is not static"
+}
+
+func (notBuiltError) Unwrap() error { return ErrNoDriver }
+
 // ErrOldDriver says that the driver is older than CUDA 12.0.
 var ErrOldDriver = errors.New("cuda: driver too old")
 
@@ -51,6 +62,9 @@ type Driver struct {
 // Open loads the driver's library and initialises it. Errors: [ErrNoDriver],
 // [ErrOldDriver], or what the driver says.
 func Open(o Options) (*Driver, error) {
+	if !built {
+		return nil, errNotBuilt
+	}
 	paths := driverPaths
 	if o.Library != "" {
 		paths = []string{o.Library}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,14 +23,6 @@ var driverPaths = []string{
 	"/usr/lib/wsl/lib/libcuda.so.1",
 	"/run/opengl-driver/lib/libcuda.so.1",
 }
-
-// openLibrary keeps a library's symbols to itself, so that two versions of one
-// library do not meet.
-func openLibrary(path string) (uintptr, error) {
-	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
-}
-
-func findSymbol(handle uintptr, name string) (uintptr, error) { return purego.Dlsym(handle, name) }
 
 func isBareName(path string) bool { return !strings.Contains(path, "/") }
 

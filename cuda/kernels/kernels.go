@@ -1,17 +1,15 @@
 // Package kernels holds the CUDA kernels: C++ sources, and the PTX that clang
 // makes of them (make cuda-kernels), which is embedded, compressed.
+//
+// Build with the tag windrow_nogpu to leave the 4.5 MiB out of the binary.
 package kernels
 
 import (
 	"bytes"
 	"compress/gzip"
-	"embed"
 	"fmt"
 	"io"
 )
-
-//go:embed *.ptx.gz
-var images embed.FS
 
 // PTX returns the image of one kernel of a source file (its name without .cu)
 // for a compute capability: that of the file's architecture-specific build where

@@ -181,7 +181,7 @@ func TestKernelNames(t *testing.T) {
 	}
 }
 
-// TestImageContents holds the images against what a driver's translator takes:
+// TestImageContents compares the images with what a driver's translator takes:
 // no calls and no symbols of a device library, no doubles (slow), and no
 // paths of the machine that made them.
 func TestImageContents(t *testing.T) {

@@ -54,7 +54,8 @@ if (process.argv[2] === "--sweep") {
   }
   // Variants of the small tokenizer, over every seventh string: other
   // expressions, other added tokens.
-  const sample = texts.filter((_, i) => i % 7 === 0).concat(["the the, athe the1 the_ the", "caf\u00e9 cafe\u0301 e\u0301 \u00e9x \u00e9", "a  <|im_end|>  b  <|im_start|>  c <|mask|> d",
+  const sample = texts.filter((_, i) => i % 7 === 0).concat(["e\u0301", "\u0301", " \u0301", "\u0301\u0301 x", "a\u0301b\u0302 c", "1\u0301 2", "!\u0301", " !\u0301x", "\n\u0301a", "\r\u0301", "'\u0301s", "\u0301's", "\u0928\u093f \u092e\u0938\u094d\u0924\u0947",
+    "\u0e01\u0e33\u0e25\u0e31\u0e07\u0e44\u0e1b", "\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "x\u20dd\u20dd!", "\u2764\ufe0f\u2764\ufe0f a\ufe0f", "\u0903\u0903 \u0903", "  \u0301", "\t\u0301\u0301\t", "...\u0301\n\n", "the\u0301 the\u0301the"], ["the the, athe the1 the_ the", "caf\u00e9 cafe\u0301 e\u0301 \u00e9x \u00e9", "a  <|im_end|>  b  <|im_start|>  c <|mask|> d",
     "<tool_call>x <tool_call>xy <tool_call> a  a", "<|mask|> <|mask|>  <|im_end|> <|im_end|>", "\u00e9\u597d e\u0301\u597d", " a<|mask|> a  a", "<|im_start|> a", "the<|im_start|>the"]);
   const variants = [];
   for (const v of JSON.parse(fs.readFileSync(path.join(here, "variants.json"), "utf8"))) {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"windrow/decoder"
+	"windrow/engine"
+)
+
+// draftModel begins a --draft that names a model.
+const draftModel = string(decoder.DraftModel) + ":"
+
+const draftUsage = "who drafts in verified, `WHO`: auto (masks where the model has them, and lookups), mask, lookup (what followed the same text before; any model), model:PATH (a small model with the same vocabulary), or none; the text stays the same"
+
+// draftFlags say who drafts; draft is the flag itself, which eval can repeat.
+func draftFlags(draft cli.Flag) []cli.Flag {
+	return []cli.Flag{
+		draft,
+		&cli.StringFlag{Name: "draft-backend", Category: categoryDecoding, DefaultText: "that of --backend", Usage: "`DEVICE` of --draft model:PATH: auto, cpu, cuda or metal"},
+	}
+}
+
+func draftFlag() cli.Flag {
+	return &cli.StringFlag{Name: "draft", Category: categoryDecoding, DefaultText: "auto", Usage: draftUsage}
+}
+
+// parseDraft reads a --draft, and the path of the model that it names.
+func parseDraft(s string) (decoder.DraftChoice, string, error) {
+	if path, ok := strings.CutPrefix(s, draftModel); ok {
+		if path == "" {
+			return "", "", usagef("--draft %s: want model:PATH, a folder or a .gguf file", s)
+		}
+		return decoder.DraftModel, path, nil
+	}
+	d, err := decoder.ParseDraft(s)
+	if err != nil || d == decoder.DraftModel || s == "" {
+		return "", "", usagef("--draft %q: want auto, mask, lookup, model:PATH or none", s)
+	}
+	return d, "", nil
+}
+
+// setDraft reads --draft of a command that takes one.
+func setDraft(c *cli.Context, o *decoder.Options) (err error) {
+	if !c.IsSet("draft") {
+		return noDraftBackend(c, "")
+	}
+	var path string
+	if o.Draft, path, err = parseDraft(c.String("draft")); err != nil {
+		return err
+	}
+	if o.Mode != "" && o.Mode != decoder.Verified {
+		return usagef("--draft %s: --mode %s has no drafts, want verified", c.String("draft"), o.Mode)
+	}
+	return noDraftBackend(c, path)
+}
+
+func noDraftBackend(c *cli.Context, path string) error {
+	if path == "" && c.IsSet("draft-backend") {
+		return usagef("--draft-backend %s: want --draft model:PATH beside it", c.String("draft-backend"))
+	}
+	return nil
+}
+
+// openDrafter opens the model of --draft model:PATH beside e, and returns what closes it.
+func openDrafter(c *cli.Context, e *engine.Engine, machine engine.Options, drafts ...string) (closes func(), err error) {
+	for _, draft := range drafts {
+		_, path, err := parseDraft(draft)
+		if err != nil || path == "" {
+			continue // it was parsed before
+		}
+		machine.MaskID = nil
+		if b := c.String("draft-backend"); b != "" {
+			machine.Backend = b
+			if b != engine.CUDA {
+				machine.GPUs = 1
+			}
+		}
+		d, err := engine.Open(c.Context, path, machine)
+		if err != nil {
+			return nil, fmt.Errorf("--draft %s: %w", draft, err)
+		}
+		if err := e.DraftWith(c.Context, d); err != nil {
+			d.Close()
+			return nil, usagef("--draft %s: %w", draft, err)
+		}
+		return d.Close, nil
+	}
+	return func() {}, nil
+}

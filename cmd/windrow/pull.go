@@ -1,0 +1,285 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/urfave/cli/v2"
+
+	"windrow/architecture"
+	"windrow/checkpoint"
+	"windrow/hub"
+	"windrow/hub/fetch"
+	"windrow/internal/terminal"
+	"windrow/internal/units"
+)
+
+func pullCommand() *cli.Command {
+	return command(&cli.Command{
+		Name:      "pull",
+		Usage:     "fetch a model into the cache",
+		ArgsUsage: "NAME",
+		Description: "NAME is hf:ORG/NAME[@REVISION][:FILE|:TAG], a folder or .gguf file of this machine, or https://HOST/FILE.gguf. What is there already is not fetched again, and a pull that was\n" +
+			"interrupted goes on. Every file is verified. HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and\n" +
+			"HF_HUB_OFFLINE are obeyed as by the Hub's own tools, and HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Category: categoryCache, Usage: "show what would be fetched, and what is there; fetch none of it"},
+			&cli.StringFlag{Name: "from", Category: categoryCache, Usage: "fetch it from another Windrow, at `HOST:PORT` or a URL, that serves with --share; the key is in " + apiKeyVariable},
+			&cli.StringFlag{Name: "sha256", Category: categoryCache, Usage: "the hash that the file of a URL has, `HEX`"},
+			&cli.BoolFlag{Name: "offline", Category: categoryCache, Usage: "open no connection: fail where the model is not in the cache"},
+			&cli.IntFlag{Name: "connections", Category: categoryCache, Value: 8, Usage: "ask over `N` connections at most"},
+			&cli.StringFlag{Name: "limit", Category: categoryCache, DefaultText: "none", Usage: "take at most `BYTES` a second, such as 20M"},
+			&cli.DurationFlag{Name: "wait", Category: categoryCache, DefaultText: "until it is done", Usage: "wait `TIME` for another process that fetches the same; 0: fail"},
+			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print what happens, an object a line"},
+		},
+		Action: pull,
+	}, "windrow pull hf:Qwen/Qwen3-0.6B", "windrow pull hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --dry-run", "windrow pull --from 10.0.0.2:8484 hf:Qwen/Qwen3-0.6B")
+}
+
+// maxConnections bounds --connections.
+const maxConnections = 64
+
+func pull(c *cli.Context) error {
+	o, err := pullOptions(c)
+	if err != nil {
+		return err
+	}
+	cache, err := openCache()
+	if err != nil {
+		return err
+	}
+	what, from, digest := c.Args().First(), c.String("from"), hub.Digest(c.String("sha256"))
+	isURL := strings.HasPrefix(what, "https://") || strings.HasPrefix(what, "http://")
+	if digest != "" && !isURL {
+		return usagef("--sha256: is of the file of a URL: the Hub's own hashes are compared in any case")
+	}
+	show := newPullView(c, &o)
+	switch {
+	case c.NArg() != 1:
+		_, err := oneName(c)
+		return err
+	case isURL && from != "":
+		return usagef("--from and a URL: want one of them")
+	case isURL:
+		return show.end(fetch.PullURL(c.Context, cache, what, digest, o))
+	case isLocal(what) && from == "":
+		return show.end(fetch.PullLocal(c.Context, cache, what, o))
+	}
+	name, err := modelNamed(what)
+	if err != nil {
+		return err
+	}
+	if from == "" {
+		return show.end(fetch.Pull(c.Context, cache, name, o))
+	}
+	if _, err := fetch.ParsePeer(from); err != nil {
+		return usagef("--from %w", err)
+	}
+	// The Hub's token is nobody else's.
+	if o.Token, err = fetch.NewToken(apiKeyVariable, os.Getenv(apiKeyVariable)); err != nil {
+		return err
+	}
+	return show.end(fetch.PullFrom(c.Context, cache, from, name, o))
+}
+
+// isLocal reports whether a model's name is a path: one begins with . or the root, or ends
+// in .gguf and has no repository.
+func isLocal(s string) bool {
+	return strings.HasPrefix(s, ".") || filepath.IsAbs(s) || !hub.IsName(s) && strings.HasSuffix(strings.ToLower(s), ".gguf") && !strings.Contains(s, ":")
+}
+
+// pullOptions reads the flags and the environment.
+func pullOptions(c *cli.Context) (o fetch.Options, err error) {
+	o = fetch.Options{
+		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
+		Offline: c.Bool("offline") || isTrue(os.Getenv("HF_HUB_OFFLINE")), Check: runs, Agent: "windrow/" + version,
+	}
+	if o.Connections < 1 || o.Connections > maxConnections {
+		return o, usagef("--connections %d: want 1 to %d", o.Connections, maxConnections)
+	}
+	if c.IsSet("wait") {
+		if o.Wait = c.Duration("wait"); o.Wait < 0 {
+			return o, usagef("--wait %s: want 0 or more", o.Wait)
+		}
+	}
+	if o.Limit, err = parseBytes("limit", c.String("limit")); err != nil {
+		return o, err
+	}
+	if o.Limit > 0 && o.Limit < 1024 {
+		return o, usagef("--limit %s: want 1K or more", c.String("limit"))
+	}
+	if !o.Offline {
+		o.Token, err = fetch.FindToken(os.Getenv)
+	}
+	return o, err
+}
+
+// isTrue reads a variable as the Hub's tools do.
+func isTrue(s string) bool {
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
+}
+
+// product begins sentences about the program.
+const product = "Windrow"
+
+// runs reports, as an error, that Windrow does not run a model of that config.json.
+func runs(config []byte) error {
+	var kind struct {
+		ModelType     string   `json:"model_type"`
+		Architectures []string `json:"architectures"`
+	}
+	if json.Unmarshal(config, &kind) == nil {
+		name := kind.ModelType
+		if name == "" && len(kind.Architectures) > 0 {
+			name = kind.Architectures[0]
+		}
+		known := slices.ContainsFunc(architecture.All(), func(a *architecture.Architecture) bool { return a.Name == name || a.Class == name })
+		if name != "" && !known {
+			return fmt.Errorf("%s does not run %.60s; it runs %s", product, escaped(name), architecture.Names(" and ", func(a *architecture.Architecture) string { return a.Name }))
+		}
+	}
+	if _, err := checkpoint.ParseConfig(config); err != nil {
+		return fmt.Errorf("%s does not run it: config.json: %w", product, err)
+	}
+	return nil
+}
+
+// pullView shows what happens: a bar in a terminal, a line now and then in a log, events
+// with --json.
+type pullView struct {
+	ctx   context.Context
+	out   io.Writer
+	err   io.Writer
+	json  bool
+	dry   bool
+	bar   *progressbar.ProgressBar
+	next  time.Time // when a log gets its next line
+	last  fetch.Event
+	kept  int64
+	total int64
+}
+
+// pullLogEvery is the time between lines of progress in a log.
+const pullLogEvery = 10 * time.Second
+
+func newPullView(c *cli.Context, o *fetch.Options) *pullView {
+	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, next: time.Now().Add(pullLogEvery)}
+	o.Event = v.event
+	return v
+}
+
+func (v *pullView) event(e fetch.Event) {
+	if e.Event == "progress" {
+		v.last = e
+	}
+	if v.json {
+		if e.Event != "progress" || e.Verifying || time.Now().After(v.next) || e.Done == e.Total {
+			v.next = time.Now().Add(time.Second)
+			writeJSONLine(v.out, e)
+		}
+		return
+	}
+	switch e.Event {
+	case "plan":
+		v.kept, v.total = e.Plan.Kept, e.Plan.Bytes
+		if v.dry {
+			v.writePlan(e)
+			return
+		}
+		if e.Plan.Missing > 0 || e.Plan.Kept > 0 {
+			fmt.Fprintf(v.err, "%s: %d files, %s, of which %s are to come\n", escaped(e.Name), len(e.Plan.Files), units.Bytes(e.Plan.Bytes), units.Bytes(e.Plan.Missing))
+		}
+	case "progress":
+		v.progress(e)
+	case "wait", "retry", "note":
+		v.clear()
+		fmt.Fprintf(v.err, "windrow: %s\n", oneLine(e.Text))
+	}
+}
+
+// writePlan is what --dry-run shows.
+func (v *pullView) writePlan(e fetch.Event) {
+	p := e.Plan
+	fmt.Fprintf(v.out, "%s at %s\n", escaped(e.Name), e.Commit)
+	for _, f := range p.Files {
+		state := f.State
+		if f.Kept > 0 {
+			state += ", " + units.Bytes(f.Kept) + " kept"
+		}
+		fmt.Fprintf(v.out, "  %-10s  %s  (%s)\n", units.Bytes(f.Size), escaped(f.Path), state)
+	}
+	fmt.Fprintf(v.out, "%s in all: %s here, %s shared with other models, %s kept of an earlier pull, %s missing",
+		units.Bytes(p.Bytes), units.Bytes(p.Here), units.Bytes(p.Shared), units.Bytes(p.Kept), units.Bytes(p.Missing))
+	if p.Free >= 0 {
+		fmt.Fprintf(v.out, "; %s free", units.Bytes(p.Free))
+	}
+	fmt.Fprintln(v.out)
+}
+
+// progress draws the bar, or writes a line.
+func (v *pullView) progress(e fetch.Event) {
+	note := fmt.Sprintf("%s of %s, %s/s", units.Bytes(e.Done), units.Bytes(e.Total), units.Bytes(int64(e.Rate)))
+	if e.Rate > 1 && e.Done < e.Total {
+		left := time.Duration(float64(e.Total-e.Done) / e.Rate * float64(time.Second))
+		note += fmt.Sprintf(", %s left, %d connections", left.Round(time.Second), e.Connections)
+	}
+	if e.Verifying {
+		note += ", verifying"
+	}
+	if _, ok := terminal.Is(v.err); !ok {
+		if now := time.Now(); now.After(v.next) {
+			v.next = now.Add(pullLogEvery)
+			fmt.Fprintln(v.err, note)
+		}
+		return
+	}
+	if v.bar == nil {
+		v.bar = progressbar.NewOptions64(max(e.Total, 1), progressbar.OptionSetWriter(v.err), progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
+	}
+	v.bar.Describe(fmt.Sprintf("%-60s", note))
+	v.bar.Set64(min(e.Done, max(e.Total, 1)-1)) // it is cleared at the end, not before
+}
+
+func (v *pullView) clear() {
+	if v.bar != nil {
+		v.bar.Clear()
+	}
+}
+
+// end says how it ended.
+func (v *pullView) end(r *fetch.Result, err error) error {
+	v.clear()
+	interrupted := errors.Is(context.Cause(v.ctx), errInterrupted)
+	switch {
+	case err != nil && interrupted && v.last.Total > 0:
+		fmt.Fprintf(v.err, "windrow: interrupted: kept %s of %s; the same command goes on\n", units.Bytes(v.last.Done), units.Bytes(v.last.Total))
+		return &exitError{code: exitInterrupted}
+	case err != nil && interrupted:
+		return errInterrupted
+	case err != nil && v.last.Done > 0 && v.last.Done < v.last.Total:
+		return fmt.Errorf("%w; kept %s of %s: the same command goes on", err, units.Bytes(v.last.Done), units.Bytes(v.last.Total))
+	case err != nil:
+		return err
+	case v.json || v.dry:
+		return nil
+	}
+	switch {
+	case r.Before != "" && r.Changed > 0:
+		fmt.Fprintf(v.err, "%s: %d of %d files have changed since %s, %s\n", escaped(r.Name), r.Changed, r.Files, r.Before[:12], units.Bytes(r.ChangedBytes))
+	case r.Fetched == 0:
+		fmt.Fprintf(v.err, "%s: all is there\n", escaped(r.Name))
+	}
+	fmt.Fprintln(v.out, cmp.Or(r.Path, r.Name))
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"windrow/architecture"
+	"windrow/hub/fetch"
+	"windrow/hub/hubtest"
+	"windrow/models/tinygsm"
+)
+
+// TestPull: a model is fetched, and runs; a second pull says that it is there.
+func TestPull(t *testing.T) {
+	if !tinygsm.Available {
+		t.Skip("built without the embedded model")
+	}
+	h := hubtest.New(t, false)
+	commit := hubtest.Commit("1234")
+	h.Add("me/tiny", commit, tinygsm.Files())
+	h.Add("me/gemma", commit, map[string][]byte{"config.json": []byte(`{"model_type": "gemma3", "architectures": ["Gemma3ForCausalLM"]}`), "model.safetensors": make([]byte, 5000)})
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_TOKEN", "hf_secretsecretsecret")
+	t.Setenv("HF_HUB_OFFLINE", "")
+	windrow := func(args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = run(append([]string{"windrow"}, args...), strings.NewReader(""), &out, &errs)
+		if all := out.String() + errs.String(); strings.Contains(all, "secretsecret") || strings.Contains(all, "SECRETSIGNATURE") {
+			t.Errorf("%q shows a secret:\n%s", args, all)
+		}
+		return code, out.String(), errs.String()
+	}
+	if code, out, errs := windrow("pull", "hf:me/tiny", "--dry-run"); code != 0 || !strings.Contains(out, "model.safetensors") && !strings.Contains(out, "model-00001") || !strings.Contains(out, "missing") {
+		t.Errorf("--dry-run: %d %s%s", code, out, errs)
+	}
+	code, out, errs := windrow("pull", "hf:me/tiny")
+	if code != 0 || !strings.Contains(out, commit) || !strings.Contains(errs, "are to come") {
+		t.Fatalf("pull: %d %s%s", code, out, errs)
+	}
+	if code, out, _ = windrow("generate", "--server", "off", "--model", "hf:me/tiny", "--max-tokens", "4", "There are 5 rows of 9 chairs. How many chairs are there?"); code != 0 || out == "" {
+		t.Errorf("generate: %d %s", code, out)
+	}
+	if code, _, errs := windrow("pull", "hf:me/tiny"); code != 0 || !strings.Contains(errs, "all is there") {
+		t.Errorf("again: %d %s", code, errs)
+	}
+	if code, out, _ := windrow("list"); code != 0 || !strings.Contains(out, "verified, "+h.URL) {
+		t.Errorf("list: %d %s", code, out)
+	}
+	if code, out, _ := windrow("verify", "--all"); code != 0 || !strings.Contains(out, "all right") {
+		t.Errorf("verify: %d %s", code, out)
+	}
+	code, _, errs = windrow("pull", "hf:me/gemma")
+	if code != 1 || !strings.Contains(errs, "Windrow does not run gemma3; it runs "+architecture.Names(" and ", func(a *architecture.Architecture) string { return a.Name })) || strings.Count(errs, "\n") != 1 {
+		t.Errorf("gemma: %d %s", code, errs)
+	}
+	code, out, _ = windrow("pull", "hf:me/tiny", "--json")
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var e fetch.Event
+		if err := d.Decode(&e); err == io.EOF {
+			break
+		} else if err != nil || e.Event == "" {
+			t.Fatalf("--json: %d %v %s", code, err, out)
+		}
+	}
+	for _, c := range []struct {
+		code int
+		args string
+	}{
+		{2, "pull"}, {2, "pull hf:me/.."}, {2, "pull hf:me/tiny --limit x"}, {2, "pull hf:me/tiny --limit 1"}, {2, "pull hf:me/tiny --connections 0"}, {2, "pull hf:me/tiny --wait -1s"},
+		{1, "pull hf:me/nobody"}, {1, "pull hf:me/nobody --offline"}, {2, "pull hf:" + strings.Repeat("x", 300)},
+	} {
+		code, out, errs := windrow(strings.Fields(c.args)...)
+		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "windrow: pull: ") {
+			t.Errorf("%.60s: exit code %d, want %d, and one line: %s%s", c.args, code, c.code, out, errs)
+		}
+	}
+	// What verify finds wrong is fetched again.
+	snapshot := filepath.Join(os.Getenv("HF_HUB_CACHE"), "models--me--tiny", "snapshots", commit)
+	blob, err := filepath.EvalSymlinks(filepath.Join(snapshot, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _ := os.ReadFile(blob)
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(blob, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := windrow("verify", "hf:me/tiny"); code != 1 || !strings.Contains(out, "config.json has the hash") || !strings.Contains(errs, "windrow pull hf:me/tiny fetches them again") {
+		t.Errorf("verify of a spoilt file: %d %s%s", code, out, errs)
+	}
+	if code, _, errs := windrow("pull", "hf:me/tiny"); code != 0 {
+		t.Errorf("pull of a spoilt file: %s", errs)
+	}
+	if code, _, errs := windrow("verify", "hf:me/tiny"); code != 0 {
+		t.Errorf("after it was fetched again: %s", errs)
+	}
+}

@@ -1,0 +1,277 @@
+package backendtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/model"
+)
+
+// RunExperts passes a backend that has mixtures of experts through their part of the
+// suite: routing, the experts, and the golden model.
+func RunExperts(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
+	for name, f := range map[string]func(t *testing.T, b backend.Backend){
+		"route": testRoute, "experts": testExperts, "experts of other rows": testExpertsInvariance,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			defer b.Close()
+			f(t, b)
+		})
+	}
+	if golden != "" {
+		t.Run("golden of experts", func(t *testing.T) { testGoldenLengths(t, golden, "qwen3-moe-tiny", open) })
+	}
+}
+
+// routed is what Route is to find: numbers ascending, then weights.
+func routed(logits []float64, k int, renormalise bool) []float64 {
+	order := make([]int, len(logits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(logits[b], logits[a]) })
+	all, chosen := 0.0, 0.0
+	for i, e := range order {
+		p := math.Exp(logits[e] - logits[order[0]])
+		all += p
+		if i < k {
+			chosen += p
+		}
+	}
+	if renormalise {
+		all = chosen
+	}
+	best := order[:k]
+	slices.Sort(best)
+	list := make([]float64, 2*k)
+	for i, e := range best {
+		list[i], list[k+i] = float64(e), math.Exp(logits[e]-slices.Max(logits))/all
+	}
+	return list
+}
+
+// testRoute: the k best, the lower number of equal ones, and their weights.
+func testRoute(t *testing.T, b backend.Backend) {
+	r := seeded(31)
+	for _, s := range []struct{ experts, k, width int }{{1, 1, 32}, {2, 1, 40}, {8, 2, 128}, {16, 16, 64}, {128, 8, 96}, {256, 8, 64}, {512, 10, 64}} {
+		for _, rows := range []int{1, 7, 33} {
+			for _, dt := range []backend.DType{backend.F32, backend.BF16} {
+				x := random(r, "x", backend.F32, 1, rows, s.width)
+				router := random(r, "router", dt, 1, s.experts, s.width)
+				if s.experts > 2 { // two that are equal, whatever the row
+					half := len(router.tensor.Data) / s.experts
+					copy(router.tensor.Data[half*(s.experts-1):], router.tensor.Data[half:2*half])
+					copy(router.values[s.width*(s.experts-1):], router.values[s.width:2*s.width])
+				}
+				for _, renormalise := range []bool{false, true} {
+					p := begin(t, b)
+					h, routing := p.load(x), p.Buffer(2*s.k)
+					p.Route(routing, h, matrix(t, b, router), s.k, renormalise)
+					p.Tap(routing)
+					_, taps := p.run(rowsOf(rows))
+					logits := matmul(x.values, router.values, rows, s.width, s.experts)
+					for row := range rows {
+						got := taps[0][row*2*s.k : (row+1)*2*s.k]
+						want := routed(logits[row*s.experts:(row+1)*s.experts], s.k, renormalise)
+						for i, w := range want {
+							if i < s.k && float64(got[i]) != w || math.Abs(float64(got[i])-w) > 1e-5*math.Max(1e-3, w) {
+								t.Fatalf("%d of %d experts, %v, row %d, renormalise %v: %v, want %v", s.k, s.experts, dt, row, renormalise, got, want)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// mixture is experts with random weights.
+type mixture struct {
+	gate, up, down []array
+	shared         []array // gate, up, down, weight; nil: none
+	inner          int
+}
+
+func newMixture(seed uint64, dt backend.DType, experts, width, inner, shared int) *mixture {
+	r := seeded(seed)
+	m := &mixture{inner: inner}
+	in, out := 1/math.Sqrt(float64(width)), 1/math.Sqrt(float64(inner))
+	for e := range experts {
+		name := fmt.Sprint("expert ", e)
+		m.gate = append(m.gate, random(r, name, dt, 2*in, inner, width))
+		m.up = append(m.up, random(r, name, dt, in, inner, width))
+		m.down = append(m.down, random(r, name, dt, out, width, inner))
+	}
+	if shared > 0 {
+		m.shared = []array{
+			random(r, "shared gate", dt, 2*in, shared, width), random(r, "shared up", dt, in, shared, width),
+			random(r, "shared down", dt, out, width, shared), random(r, "shared weight", backend.BF16, in, 1, width),
+		}
+	}
+	return m
+}
+
+// of gives the weights to a backend.
+func (m *mixture) of(t *testing.T, b backend.Backend) *backend.Experts {
+	e := &backend.Experts{}
+	for i := range m.gate {
+		e.Gate, e.Up, e.Down = append(e.Gate, matrix(t, b, m.gate[i])), append(e.Up, matrix(t, b, m.up[i])), append(e.Down, matrix(t, b, m.down[i]))
+	}
+	if s := m.shared; s != nil {
+		e.Shared = &backend.SharedExpert{Gate: matrix(t, b, s[0]), Up: matrix(t, b, s[1]), Down: matrix(t, b, s[2]), Weight: matrix(t, b, s[3])}
+	}
+	return e
+}
+
+// swiglu is what one expert makes of a row.
+func swiglu(x []float64, gate, up, down array) []float64 {
+	inner, width := gate.tensor.Shape[0], len(x)
+	g, u := matmul(x, gate.values, 1, width, inner), matmul(x, up.values, 1, width, inner)
+	for i := range g {
+		g[i] = silu(g[i]) * u[i]
+	}
+	return matmul(g, down.values, 1, inner, width)
+}
+
+// add adds what the experts make of a row to y.
+func (m *mixture) add(y, x, routing []float64) {
+	k := len(routing) / 2
+	for i, e := range routing[:k] {
+		for j, v := range swiglu(x, m.gate[int(e)], m.up[int(e)], m.down[int(e)]) {
+			y[j] += routing[k+i] * v
+		}
+	}
+	if s := m.shared; s != nil {
+		weight := 1 / (1 + math.Exp(-matmul(x, s[3].values, 1, len(x), 1)[0]))
+		for j, v := range swiglu(x, s[0], s[1], s[2]) {
+			y[j] += weight * v
+		}
+	}
+}
+
+// testExperts compares ExpertsAdd with the reference, its routing given by a router
+// whose choices are far apart.
+func testExperts(t *testing.T, b backend.Backend) {
+	r := seeded(33)
+	for _, dt := range dtypes {
+		for _, s := range []struct{ experts, k, width, inner, shared int }{{1, 1, 64, 64, 0}, {4, 4, 96, 64, 64}, {16, 3, 256, 256, 0}, {40, 8, 256, 512, 256}} {
+			if !fits(dt, s.width) || !fits(dt, s.inner) || s.shared > 0 && !fits(dt, s.shared) {
+				continue
+			}
+			m := newMixture(uint64(s.experts), dt, s.experts, s.width, s.inner, s.shared)
+			experts := m.of(t, b)
+			for _, rows := range []int{1, 5, 40} {
+				if rows > 5 && (testing.Short() || s.experts == 40) {
+					continue // the reference takes seconds
+				}
+				x, y := random(r, "x", backend.F32, 1, rows, s.width), random(r, "y", backend.F32, 1, rows, s.width)
+				router := random(r, "router", backend.F32, 4, s.experts, s.width)
+				p := begin(t, b)
+				h, dst, routing := p.load(x), p.load(y), p.Buffer(2*s.k)
+				p.Route(routing, h, matrix(t, b, router), s.k, true)
+				p.ExpertsAdd(dst, h, routing, experts)
+				p.Tap(routing)
+				p.Tap(dst)
+				_, taps := p.run(rowsOf(rows))
+				want := slices.Clone(y.values)
+				for row := range rows {
+					chosen := make([]float64, 2*s.k)
+					for i := range chosen {
+						chosen[i] = float64(taps[0][row*2*s.k+i])
+					}
+					m.add(want[row*s.width:(row+1)*s.width], x.values[row*s.width:(row+1)*s.width], chosen)
+				}
+				compare(t, fmt.Sprintf("%v, %d of %d experts of %d in %d, %d rows", dt, s.k, s.experts, s.inner, s.width, rows), taps[1], want, 3*tolerance(b, dt))
+			}
+		}
+	}
+}
+
+// testExpertsInvariance: a row has the same bits whatever other rows there are, and an
+// expert that nobody chooses does not matter, whatever its weights are.
+func testExpertsInvariance(t *testing.T, b backend.Backend) {
+	r := seeded(34)
+	for _, dt := range []backend.DType{backend.F32, backend.BF16, backend.Affine4, backend.Q8_0, backend.Q4_K} {
+		const experts, k, width, inner, rows = 12, 3, 256, 256, 48
+		m := newMixture(7, dt, experts, width, inner, inner)
+		x, y := random(r, "x", backend.F32, 1, rows, width), random(r, "y", backend.F32, 1, rows, width)
+		router := random(r, "router", backend.BF16, 1, experts, width)
+		for i := range router.values[:width] { // nobody chooses the first: it is where all others are, less
+			router.values[i] = 0
+		}
+		clear(router.tensor.Data[:width*2])
+		p := begin(t, b)
+		h, dst, routing := p.load(x), p.load(y), p.Buffer(2*k)
+		p.Route(routing, h, matrix(t, b, router), k, true)
+		p.ExpertsAdd(dst, h, routing, m.of(t, b))
+		p.Tap(dst)
+		f := p.compile()
+		defer f.Close()
+		_, all := tapped(t, f, rowsOf(rows))
+		for _, n := range []int{1, 2, 7, 31} {
+			for from := 0; from+n <= rows; from += 11 {
+				v := rowsOf(n)
+				for i := range v.Tokens {
+					v.Tokens[i] += int32(from)
+				}
+				_, some := tapped(t, f, v)
+				equalBits(t, fmt.Sprintf("%v, %d rows from %d", dt, n, from), all[0][from*width:(from+n)*width], some[0])
+			}
+		}
+	}
+}
+
+// testGoldenLengths runs a golden model in forwards of several lengths: by its
+// float32 logits, and the same bits in all of them. Where activations are rounded
+// another expert may be chosen and be right: then it is the invariance that counts.
+func testGoldenLengths(t *testing.T, golden, name string, open func(t *testing.T) backend.Backend) {
+	src := Source(t, golden, name)
+	b := open(t)
+	defer b.Close()
+	m, err := model.Load(b, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	data, err := os.ReadFile(filepath.Join(golden, name, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := checkpoint.ReadSafetensors(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []model.Deviation
+	for _, chunk := range []int{0, 1, 7, 16} {
+		deviations, err := m.Validate(context.Background(), file, model.ValidateOptions{KV: backend.KVF32, Chunk: chunk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(deviations) == 0 {
+			t.Fatal("the golden file has no entries")
+		}
+		for i, d := range deviations {
+			if b.Features().Exact && (!(d.RelativeNorm <= 5e-6) || d.ArgmaxEqual != 0 && d.ArgmaxEqual != d.Rows) {
+				t.Errorf("chunk %d: %s: relative norm %.3g, argmax equal in %d of %d rows", chunk, d.Entry, d.RelativeNorm, d.ArgmaxEqual, d.Rows)
+			}
+			if first != nil && b.Features().BatchInvariantRows >= 48 && d != first[i] {
+				t.Errorf("chunk %d: %+v, in one forward %+v", chunk, d, first[i])
+			}
+		}
+		if first == nil {
+			first = deviations
+			for _, d := range deviations {
+				t.Logf("%s: relative norm %.3g", d.Entry, d.RelativeNorm)
+			}
+		}
+	}
+}

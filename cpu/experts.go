@@ -1,0 +1,236 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"windrow/backend"
+	"windrow/cpu/kernels"
+)
+
+// mixture is what the experts of one layer have to do, and room for it.
+type mixture struct {
+	logits buffer // of the router [rows, experts]
+	// The pairs (row, expert), by expert: counts, and of each pair its row and weight.
+	first   []int // of expert e; first[experts] counts all
+	rows    []int
+	weights []float32
+	gather  buffer   // the rows of all pairs
+	mlp     buffer   // what gate and up make of them
+	all     []active // room for as many as there are
+	active  []active
+	shared  struct {
+		gate, mlp buffer
+	}
+}
+
+// active is an expert that has rows.
+type active struct {
+	gate, up, down *matrix
+	first, rows    int // its pairs
+	in, inner      kernels.Packed
+	apart          kernels.Packed // for an up of another arithmetic than gate's
+}
+
+// takesExperts checks that the weights are this backend's.
+func (f *forward) takesExperts(e *backend.Experts) error {
+	lists := [][]backend.Matrix{e.Gate, e.Up, e.Down}
+	if s := e.Shared; s != nil {
+		lists = append(lists, []backend.Matrix{s.Gate, s.Up, s.Down, s.Weight})
+	}
+	for _, list := range lists {
+		for _, m := range list {
+			if _, ok := m.(*matrix); !ok {
+				return fmt.Errorf("cpu: %v: a weight of another backend", backend.OpExpertsAdd)
+			}
+		}
+	}
+	return nil
+}
+
+// expertsAdd runs each expert once, over all rows that chose it: its weights are read
+// once a forward. Products and sums are in the order that a row alone has.
+func (f *forward) expertsAdd(d, h, routing *buffer, o *backend.Op) {
+	m := &f.mixture
+	m.sort(routing, f.rows, len(o.Experts.Gate))
+	m.collect(o.Experts)
+	pairs := len(m.rows)
+	m.gather.sized(pairs, h.width)
+	f.pairsEach(pairs, h.width, func(i int) {
+		r := m.rows[i]
+		copy(m.gather.data[i*h.width:(i+1)*h.width], h.data[r*h.width:(r+1)*h.width])
+	})
+	m.mlp.sized(pairs, o.Experts.Gate[0].Out())
+	f.expertsGated(h.width)
+	f.expertsDown(d)
+	if s := o.Experts.Shared; s != nil {
+		f.sharedAdd(d, h, s)
+	}
+}
+
+// sort makes the pairs of a routing, by expert and of one expert by row.
+func (m *mixture) sort(routing *buffer, rows, experts int) {
+	k := routing.width / 2
+	first := kernels.Grown(&m.first, experts+1)
+	m.first = first
+	clear(first)
+	for r := range rows {
+		for _, e := range routing.data[r*2*k : r*2*k+k] {
+			first[int(e)+1]++
+		}
+	}
+	for e := range experts {
+		first[e+1] += first[e]
+	}
+	m.rows, m.weights = kernels.Grown(&m.rows, rows*k), kernels.Grown(&m.weights, rows*k)
+	for r := range rows {
+		row := routing.data[r*2*k : (r+1)*2*k]
+		for i, e := range row[:k] {
+			at := first[int(e)]
+			first[int(e)]++
+			m.rows[at], m.weights[at] = r, row[k+i]
+		}
+	}
+	copy(first[1:], first[:experts]) // each has moved to the next one's beginning
+	first[0] = 0
+}
+
+// collect lists the experts that have rows.
+func (m *mixture) collect(e *backend.Experts) {
+	n := 0
+	for i := range e.Gate {
+		rows := m.first[i+1] - m.first[i]
+		if rows == 0 {
+			continue
+		}
+		if n == len(m.all) {
+			m.all = append(m.all, active{})
+		}
+		x := &m.all[n]
+		x.gate, x.up, x.down = e.Gate[i].(*matrix), e.Up[i].(*matrix), e.Down[i].(*matrix)
+		x.first, x.rows = m.first[i], rows
+		n++
+	}
+	m.active = m.all[:n]
+}
+
+// pairsEach runs body for each pair.
+func (f *forward) pairsEach(pairs, work int, body func(i int)) {
+	const block = 16
+	if pairs*work < 16384 {
+		for i := range pairs {
+			body(i)
+		}
+		return
+	}
+	f.b.pool.run((pairs+block-1)/block, func(_, i int) {
+		for j := i * block; j < min((i+1)*block, pairs); j++ {
+			body(j)
+		}
+	})
+}
+
+// pack lays the pairs of an expert out for a projector, in p.
+func (x *active) pack(p *kernels.Packed, proj kernels.Projector, src *buffer) {
+	p.Prepare(proj, x.rows, src.width)
+	proj.Pack(p, src.data[x.first*src.width:(x.first+x.rows)*src.width], 0, x.rows)
+}
+
+// expertsGated makes silu(gate·x) ⊙ (up·x) of all pairs.
+func (f *forward) expertsGated(width int) {
+	m := &f.mixture
+	f.activeEach(func(_ *scratch, x *active) {
+		x.pack(&x.in, x.gate.proj, &m.gather)
+		if x.up.proj.Name() != x.gate.proj.Name() {
+			x.pack(&x.apart, x.up.proj, &m.gather)
+		}
+	})
+	f.chunksEach(m.mlp.width, func(x *active) int { return x.gate.proj.Chunk(x.rows, width) }, func(s *scratch, x *active, o0, o1 int) {
+		n := o1 - o0
+		y, z := kernels.Grown(&s.out, x.rows*n), kernels.Grown(&s.up, x.rows*n)
+		x.gate.proj.Project(y, n, &x.in, &x.gate.Weight, o0, o1, &s.kernels)
+		in := &x.in
+		if x.up.proj.Name() != x.gate.proj.Name() {
+			in = &x.apart
+		}
+		x.up.proj.Project(z, n, in, &x.up.Weight, o0, o1, &s.kernels)
+		for r := range x.rows {
+			at := (x.first + r) * m.mlp.width
+			f.b.k.SiluMul(m.mlp.data[at+o0:at+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
+		}
+	})
+}
+
+// expertsDown adds the weighted outputs of the experts to d: each work item has some
+// columns and goes through the experts in order, so that each sum has one.
+func (f *forward) expertsDown(d *buffer) {
+	m := &f.mixture
+	f.activeEach(func(_ *scratch, x *active) { x.pack(&x.inner, x.down.proj, &m.mlp) })
+	chunk := d.width
+	for i := range m.active {
+		x := &m.active[i]
+		chunk = min(chunk, x.down.proj.Chunk(x.rows, m.mlp.width))
+	}
+	f.b.pool.run((d.width+chunk-1)/chunk, func(worker, i int) {
+		s := &f.b.scratch[worker]
+		o0, o1 := i*chunk, min((i+1)*chunk, d.width)
+		n := o1 - o0
+		for i := range m.active {
+			x := &m.active[i]
+			y := kernels.Grown(&s.out, x.rows*n)
+			x.down.proj.Project(y, n, &x.inner, &x.down.Weight, o0, o1, &s.kernels)
+			for r := range x.rows {
+				row := y[r*n : (r+1)*n]
+				at := m.rows[x.first+r] * d.width
+				f.b.k.Scale(row, m.weights[x.first+r])
+				f.b.k.Add(d.data[at+o0:at+o1], row)
+			}
+		}
+	})
+}
+
+// activeEach runs body for each expert that has rows.
+func (f *forward) activeEach(body func(s *scratch, x *active)) {
+	m := &f.mixture
+	f.b.pool.run(len(m.active), func(worker, i int) { body(&f.b.scratch[worker], &m.active[i]) })
+}
+
+// chunksEach runs body for the columns of each expert that has rows, in chunks.
+func (f *forward) chunksEach(width int, chunk func(x *active) int, body func(s *scratch, x *active, o0, o1 int)) {
+	m := &f.mixture
+	items := 0
+	for i := range m.active {
+		n := chunk(&m.active[i])
+		items += (width + n - 1) / n
+	}
+	f.b.pool.run(items, func(worker, i int) {
+		for j := range m.active {
+			x := &m.active[j]
+			c := chunk(x)
+			if n := (width + c - 1) / c; i >= n {
+				i -= n
+				continue
+			}
+			body(&f.b.scratch[worker], x, i*c, min((i+1)*c, width))
+			return
+		}
+	})
+}
+
+// sharedAdd adds the expert that every row has.
+func (f *forward) sharedAdd(d, h *buffer, s *backend.SharedExpert) {
+	m := &f.mixture
+	gate := s.Weight.(*matrix)
+	weight := matrix{Weight: gate.Weight, proj: gate.exact}
+	m.shared.gate.sized(f.rows, 1)
+	f.dispatch(h.data, f.rows, []target{{w: &weight, dst: &m.shared.gate}})
+	m.shared.mlp.sized(f.rows, s.Gate.Out())
+	f.gatedProject(&m.shared.mlp, h, backend.Linear{Weight: s.Gate}, backend.Linear{Weight: s.Up})
+	m.gather.sized(f.rows, d.width)
+	f.dispatch(m.shared.mlp.data, f.rows, []target{{w: s.Down.(*matrix), dst: &m.gather}})
+	f.rowsEach(d.width, func(_, r int) {
+		y := m.gather.data[r*d.width : (r+1)*d.width]
+		f.b.k.Scale(y, float32(1/(1+math.Exp(-float64(m.shared.gate.data[r])))))
+		f.b.k.Add(d.data[r*d.width:(r+1)*d.width], y)
+	})
+}

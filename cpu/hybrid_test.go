@@ -1,0 +1,253 @@
+package cpu_test
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
+	"windrow/conformance/decodertest"
+	"windrow/cpu"
+	"windrow/cpu/kernels"
+	"windrow/model"
+	"windrow/quant"
+)
+
+const goldenFolder = "../model/testdata/golden"
+
+// TestHybridAnswers: the trained hybrid gives the reference's answers, and verified's are
+// ar's.
+func TestHybridAnswers(t *testing.T) {
+	problems := 6
+	if os.Getenv("CI") != "" {
+		problems = 32
+	}
+	if testing.Short() {
+		problems = 1
+	}
+	for _, exact := range []bool{true, false} {
+		b, err := cpu.New(cpu.Options{Exact: exact, Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		decodertest.RunHybrid(t, goldenFolder, b, problems)
+	}
+}
+
+// spoiled is a source whose config and tensors are changed on their way.
+type spoiled struct {
+	checkpoint.Source
+	config *checkpoint.Config
+	tensor func(name string, rows [][]float32) // rows of a tensor, widened
+}
+
+func (s *spoiled) Config() *checkpoint.Config { return s.config }
+
+func (s *spoiled) Tensor(name string) (backend.Tensor, bool) {
+	t, ok := s.Source.Tensor(name)
+	if !ok || s.tensor == nil || t.Make != nil {
+		return t, ok
+	}
+	flat := t
+	flat.Shape = []int{t.Elements()}
+	values, err := quant.Vector(flat)
+	if err != nil {
+		return t, ok
+	}
+	width := len(values) / t.Shape[0]
+	var rows [][]float32
+	for r := range t.Shape[0] {
+		rows = append(rows, values[r*width:(r+1)*width])
+	}
+	s.tensor(name, rows)
+	var data []byte
+	for _, row := range rows {
+		for _, v := range row {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+	}
+	t.DType, t.Data = backend.F32, data
+	return t, ok
+}
+
+// listing changes programs before they are compiled.
+type listing struct {
+	*cpu.Backend
+	change func(o *backend.Op)
+}
+
+func (l *listing) Compile(p *backend.Program) (backend.Forward, error) {
+	if l.change != nil {
+		for i := range p.Ops {
+			l.change(&p.Ops[i])
+		}
+	}
+	return l.Backend.Compile(p)
+}
+
+// fault is a wrong reading of a hybrid.
+type fault struct {
+	name   string
+	config func(c *checkpoint.Config)
+	tensor func(name string, rows [][]float32)
+	op     func(o *backend.Op)
+	kernel func(k *kernels.Table)
+}
+
+// TestHybridFaults plants the wrong readings that engines have had: the golden model's
+// logits show each of them.
+func TestHybridFaults(t *testing.T) {
+	const heads, dim, valueDim = 4, 64, 32
+	onDelta := func(change func(d *backend.Delta)) func(o *backend.Op) {
+		return func(o *backend.Op) {
+			if o.Kind == backend.OpDelta {
+				d := *o.Delta
+				change(&d)
+				o.Delta = &d
+			}
+		}
+	}
+	// A unit vector's factor tells what it was: scale/√(Σ+ε).
+	unit := func(of func(squares float64) float64) func(k *kernels.Table) {
+		return func(k *kernels.Table) {
+			scale := k.Scale
+			k.Scale = func(x []float32, s float32) {
+				sum := float64(k.SumSquares(x))
+				for _, c := range []float64{1, 1 / math.Sqrt(float64(len(x)))} {
+					if math.Abs(float64(s)*math.Sqrt(sum+backend.DeltaEps)/c-1) < 1e-6 {
+						s = float32(c / of(sum))
+						break
+					}
+				}
+				scale(x, s)
+			}
+		}
+	}
+	faults := []fault{
+		{name: "nothing"},
+		{name: "weights of experts that do not sum up to 1", op: func(o *backend.Op) { o.Renormalise = false }},
+		{name: "the shared expert's gate is a half", tensor: func(name string, rows [][]float32) {
+			if strings.HasSuffix(name, "shared_expert_gate.weight") {
+				clear(rows[0])
+			}
+		}},
+		{name: "queries and gates as halves", tensor: func(name string, rows [][]float32) {
+			if !strings.HasSuffix(name, "q_proj.weight") {
+				return
+			}
+			was := append([][]float32(nil), rows...)
+			for h := range heads {
+				for i := range dim {
+					rows[2*h*dim+i], rows[(2*h+1)*dim+i] = was[h*dim+i], was[(heads+h)*dim+i]
+				}
+			}
+		}},
+		{name: "value heads tiled", op: onDelta(func(d *backend.Delta) { d.Tiled = true })},
+		{name: "the convolution reversed", tensor: func(name string, rows [][]float32) {
+			if strings.HasSuffix(name, "conv1d.weight") {
+				for _, r := range rows {
+					r[0], r[1], r[2], r[3] = r[3], r[2], r[1], r[0]
+				}
+			}
+		}},
+		{name: "all of a head rotated", config: func(c *checkpoint.Config) { c.Rope.HeadDim = c.HeadDim }},
+		{name: "queries not scaled", op: func(o *backend.Op) { // the norm behind takes it back, but for its ε
+			if o.Kind == backend.OpDelta {
+				o.Eps /= 32
+			}
+		}},
+		{name: "the gated norm as 1 + w", tensor: func(name string, rows [][]float32) {
+			if strings.HasSuffix(name, "linear_attn.norm.weight") {
+				for _, r := range rows {
+					r[0]++
+				}
+			}
+		}},
+		{name: "the gate before the norm", kernel: func(k *kernels.Table) {
+			silu := k.SiluMul
+			k.SiluMul = func(dst, gate, up []float32) {
+				silu(dst, gate, up)
+				if &dst[0] == &up[0] && len(dst) == valueDim {
+					k.RMSNorm(dst, dst, ones(len(dst)), 1e-6)
+				}
+			}
+		}},
+		{name: "b and a swapped", op: onDelta(func(d *backend.Delta) { d.A, d.B = d.B, d.A })},
+		{name: "the delta before the decay", kernel: func(k *kernels.Table) {
+			fold := k.DeltaFold
+			k.DeltaStep = func(s, q, key, v, d, o []float32, alpha, beta float32) {
+				n := len(v)
+				for c := range d {
+					sum := float32(0)
+					for i := range key {
+						sum += s[i*n+c] * key[i]
+					}
+					d[c] = beta * (v[c] - sum)
+				}
+				fold(s, s, key, d, alpha)
+				clear(o)
+				for i := range key {
+					k.MulAdd(o, s[i*n:(i+1)*n], filled(n, q[i]))
+				}
+			}
+		}},
+		{name: "the larger of norm and ε", kernel: unit(func(squares float64) float64 { return max(math.Sqrt(squares), 1e-6) })},
+		{name: "ε of a mean", kernel: unit(func(squares float64) float64 { return math.Sqrt(squares + 32*1e-6) })},
+	}
+	data, err := os.ReadFile(filepath.Join(goldenFolder, "qwen3-next-tiny", "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := checkpoint.ReadSafetensors(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults {
+		b, err := cpu.New(cpu.Options{Exact: true, Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if f.kernel != nil {
+			cpu.Spoil(b, f.kernel)
+		}
+		src := backendtest.Source(t, goldenFolder, "qwen3-next-tiny")
+		config := *src.Config()
+		if f.config != nil {
+			f.config(&config)
+		}
+		m, err := model.Load(&listing{b, f.op}, &spoiled{src, &config, f.tensor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		deviations, err := m.Validate(t.Context(), golden, model.ValidateOptions{KV: backend.KVF32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range deviations {
+			if d.Entry == "prompt.logits" {
+				t.Logf("%s: %.2g, argmax %d of %d", f.name, d.RelativeNorm, d.ArgmaxEqual, d.Rows)
+				if shown := d.RelativeNorm > 5e-6; shown != (f.name != "nothing") {
+					t.Errorf("%s: relative norm %.3g", f.name, d.RelativeNorm)
+				}
+			}
+		}
+		m.Close()
+	}
+}
+
+func ones(n int) []float32 { return filled(n, 1) }
+
+func filled(n int, v float32) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = v
+	}
+	return x
+}

@@ -1,0 +1,206 @@
+// The recurrence of gated DeltaNet. It is included by files that name the functions and
+// define what depends on the length of vectors (V0..V13 are the registers):
+//
+//	WIDTH    bytes of a register
+//	ZERO(r)  sets one to 0
+//	STEP4, FOLD4  the functions for tiles of four registers, STEP1, FOLD1 of one; MULADD
+
+// A tile is some columns of a state, in one register or four. A column's sums are one
+// multiply-add after the other; four registers of columns are enough of them to keep the
+// multipliers busy.
+
+// DELTA makes a register of columns of δ = β·(v - α·sum); α and β are in V12 and V13.
+#define DELTA(at, sum) \
+	VMULPS  sum, V12, sum; \
+	VMOVUPS at(R9), V8;   \
+	VSUBPS  sum, V8, sum; \
+	VMULPS  sum, V13, sum; \
+	VMOVUPS sum, at(R10)
+
+// FOLD sets columns of dst to key·δ + α·src; the key is in V8.
+#define FOLD(at, src, dst, delta) \
+	VMULPS      at(src), V12, V10; \
+	VFMADD231PS delta, V8, V10;    \
+	VMOVUPS     V10, at(dst)
+
+// func deltaStep(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+TEXT STEP4(SB), NOSPLIT, $0-72
+	MOVQ         s+0(FP), DI
+	MOVQ         stride+8(FP), R8
+	SHLQ         $2, R8
+	MOVQ         q+16(FP), SI
+	MOVQ         k+24(FP), DX
+	MOVQ         v+32(FP), R9
+	MOVQ         d+40(FP), R10
+	MOVQ         o+48(FP), R11
+	MOVQ         n+56(FP), CX
+	VBROADCASTSS alpha+64(FP), V12
+	VBROADCASTSS beta+68(FP), V13
+	MOVQ         DI, AX
+	MOVQ         DX, BX
+	MOVQ         CX, R12
+	ZERO(V0)
+	ZERO(V1)
+	ZERO(V2)
+	ZERO(V3)
+
+sum:
+	VBROADCASTSS (BX), V8
+	VFMADD231PS  (AX), V8, V0
+	VFMADD231PS  (1*WIDTH)(AX), V8, V1
+	VFMADD231PS  (2*WIDTH)(AX), V8, V2
+	VFMADD231PS  (3*WIDTH)(AX), V8, V3
+	ADDQ         R8, AX
+	ADDQ         $4, BX
+	DECQ         R12
+	JNZ          sum
+
+	DELTA(0, V0)
+	DELTA(1*WIDTH, V1)
+	DELTA(2*WIDTH, V2)
+	DELTA(3*WIDTH, V3)
+	ZERO(V4)
+	ZERO(V5)
+	ZERO(V6)
+	ZERO(V7)
+
+update:
+	VBROADCASTSS (DX), V8
+	VBROADCASTSS (SI), V9
+	FOLD(0, DI, DI, V0)
+	VFMADD231PS  V10, V9, V4
+	FOLD(1*WIDTH, DI, DI, V1)
+	VFMADD231PS  V10, V9, V5
+	FOLD(2*WIDTH, DI, DI, V2)
+	VFMADD231PS  V10, V9, V6
+	FOLD(3*WIDTH, DI, DI, V3)
+	VFMADD231PS  V10, V9, V7
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	ADDQ         $4, SI
+	DECQ         CX
+	JNZ          update
+
+	VMOVUPS V4, (R11)
+	VMOVUPS V5, (1*WIDTH)(R11)
+	VMOVUPS V6, (2*WIDTH)(R11)
+	VMOVUPS V7, (3*WIDTH)(R11)
+	VZEROUPPER
+	RET
+
+// func deltaFold(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+TEXT FOLD4(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         stride+16(FP), R8
+	SHLQ         $2, R8
+	MOVQ         k+24(FP), DX
+	MOVQ         d+32(FP), R10
+	MOVQ         n+40(FP), CX
+	VBROADCASTSS alpha+48(FP), V12
+	VMOVUPS      (R10), V0
+	VMOVUPS      (1*WIDTH)(R10), V1
+	VMOVUPS      (2*WIDTH)(R10), V2
+	VMOVUPS      (3*WIDTH)(R10), V3
+
+fold:
+	VBROADCASTSS (DX), V8
+	FOLD(0, SI, DI, V0)
+	FOLD(1*WIDTH, SI, DI, V1)
+	FOLD(2*WIDTH, SI, DI, V2)
+	FOLD(3*WIDTH, SI, DI, V3)
+	ADDQ         R8, SI
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	DECQ         CX
+	JNZ          fold
+	VZEROUPPER
+	RET
+
+// func deltaStep(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+TEXT STEP1(SB), NOSPLIT, $0-72
+	MOVQ         s+0(FP), DI
+	MOVQ         stride+8(FP), R8
+	SHLQ         $2, R8
+	MOVQ         q+16(FP), SI
+	MOVQ         k+24(FP), DX
+	MOVQ         v+32(FP), R9
+	MOVQ         d+40(FP), R10
+	MOVQ         o+48(FP), R11
+	MOVQ         n+56(FP), CX
+	VBROADCASTSS alpha+64(FP), V12
+	VBROADCASTSS beta+68(FP), V13
+	MOVQ         DI, AX
+	MOVQ         DX, BX
+	MOVQ         CX, R12
+	ZERO(V0)
+
+sum:
+	VBROADCASTSS (BX), V8
+	VFMADD231PS  (AX), V8, V0
+	ADDQ         R8, AX
+	ADDQ         $4, BX
+	DECQ         R12
+	JNZ          sum
+
+	DELTA(0, V0)
+	ZERO(V4)
+
+update:
+	VBROADCASTSS (DX), V8
+	VBROADCASTSS (SI), V9
+	FOLD(0, DI, DI, V0)
+	VFMADD231PS  V10, V9, V4
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	ADDQ         $4, SI
+	DECQ         CX
+	JNZ          update
+
+	VMOVUPS V4, (R11)
+	VZEROUPPER
+	RET
+
+// func deltaFold(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+TEXT FOLD1(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         stride+16(FP), R8
+	SHLQ         $2, R8
+	MOVQ         k+24(FP), DX
+	MOVQ         d+32(FP), R10
+	MOVQ         n+40(FP), CX
+	VBROADCASTSS alpha+48(FP), V12
+	VMOVUPS      (R10), V0
+
+fold:
+	VBROADCASTSS (DX), V8
+	FOLD(0, SI, DI, V0)
+	ADDQ         R8, SI
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	DECQ         CX
+	JNZ          fold
+	VZEROUPPER
+	RET
+
+// func mulAdd(dst, x, w *float32, n int)
+// n is a multiple of the lanes.
+TEXT MULADD(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ w+16(FP), DX
+	MOVQ n+24(FP), CX
+
+loop:
+	VMOVUPS     (DI), V0
+	VMOVUPS     (SI), V1
+	VFMADD231PS (DX), V1, V0
+	VMOVUPS     V0, (DI)
+	ADDQ        $WIDTH, SI
+	ADDQ        $WIDTH, DX
+	ADDQ        $WIDTH, DI
+	SUBQ        $(WIDTH/4), CX
+	JNZ         loop
+	VZEROUPPER
+	RET

@@ -1,0 +1,25 @@
+package kernels
+
+// avx2Delta takes 32 columns at once, or 8.
+var avx2Delta = &deltaCode{
+	tiles: [2]deltaTile{
+		{32, avx2DeltaStep32, avx2DeltaFold32},
+		{8, avx2DeltaStep8, avx2DeltaFold8},
+	},
+	lanes: 8, mulAdd: avx2MulAdd,
+}
+
+//go:noescape
+func avx2DeltaStep32(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+
+//go:noescape
+func avx2DeltaStep8(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+
+//go:noescape
+func avx2DeltaFold32(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+
+//go:noescape
+func avx2DeltaFold8(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+
+//go:noescape
+func avx2MulAdd(dst, x, w *float32, n int)

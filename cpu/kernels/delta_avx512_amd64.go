@@ -1,0 +1,25 @@
+package kernels
+
+// avx512Delta takes 64 columns at once, or 16.
+var avx512Delta = &deltaCode{
+	tiles: [2]deltaTile{
+		{64, avx512DeltaStep64, avx512DeltaFold64},
+		{16, avx512DeltaStep16, avx512DeltaFold16},
+	},
+	lanes: 16, mulAdd: avx512MulAdd,
+}
+
+//go:noescape
+func avx512DeltaStep64(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+
+//go:noescape
+func avx512DeltaStep16(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+
+//go:noescape
+func avx512DeltaFold64(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+
+//go:noescape
+func avx512DeltaFold16(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+
+//go:noescape
+func avx512MulAdd(dst, x, w *float32, n int)

@@ -1,0 +1,128 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"windrow/cpu/kernels/kernelstest"
+)
+
+// TestMulAdd32 compares with a sum of exact numbers that is rounded once, also where
+// float64 rounds to the middle between two float32, or is subnormal.
+func TestMulAdd32(t *testing.T) {
+	exact := func(x, y, z float32) float32 {
+		b := func(v float32) *big.Float { return new(big.Float).SetPrec(2000).SetFloat64(float64(v)) }
+		sum := b(x)
+		sum.Add(sum.Mul(sum, b(y)), b(z))
+		want, _ := sum.Float32()
+		return want
+	}
+	r := rand.New(rand.NewPCG(3, 3))
+	ties := 0
+	for range 300_000 {
+		x, y := math.Float32frombits(r.Uint32()), math.Float32frombits(r.Uint32())
+		z := float32(math.Ldexp(float64(x)*float64(y), r.IntN(60)-30))
+		switch r.IntN(4) {
+		case 0: // 2²⁴ + 3 - 2⁻⁴⁶ and its like: float64 rounds it to the middle of two float32
+			x, y = 1+1.0/(1<<23), 1-1.0/(1<<23)
+			z = float32(int(1)<<24 + 2*r.IntN(1<<22))
+			scale := float32(math.Ldexp(1, r.IntN(100)-50))
+			x, z = x*scale, z*scale
+			if r.IntN(2) == 0 {
+				x, z = -x, -z
+			}
+		case 1:
+			z = float32(r.NormFloat64()) * z
+		}
+		if v := float64(x) * float64(y) * float64(z); math.IsNaN(v) || math.IsInf(v, 0) || math.IsInf(float64(float32(float64(x)*float64(y))), 0) || v == 0 {
+			continue
+		}
+		want := exact(x, y, z)
+		if got := mulAdd32(x, y, z); math.Float32bits(got) != math.Float32bits(want) && !(got == 0 && want == 0) {
+			t.Fatalf("%v·%v + %v: %v, want %v", x, y, z, got, want)
+		}
+		if float32(math.FMA(float64(x), float64(y), float64(z))) != want {
+			ties++
+		}
+	}
+	if ties < 1000 {
+		t.Errorf("rounding twice would have been wrong %d times: want cases where it is", ties)
+	}
+	for _, c := range [][3]float32{{inf32, 1, 1}, {1, 2, -inf32}, {inf32, 0, 1}, {inf32, 1, -inf32}, {nan32, 1, 1}, {3e38, 3e38, 1}, {0, 1, 0}} {
+		if got, want := mulAdd32(c[0], c[1], c[2]), float32(math.FMA(float64(c[0]), float64(c[1]), float64(c[2]))); got != want && (got == got || want == want) {
+			t.Errorf("%v: %v, want %v", c, got, want)
+		}
+	}
+}
+
+// TestDelta demands the reference's bits of every table, at widths that leave columns to
+// each tile, and touches nothing else.
+func TestDelta(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		r, ref := rand.New(rand.NewPCG(5, 8)), Reference()
+		vector := func(n int) ([]float32, func(t *testing.T)) {
+			x, check := misaligned(n)
+			kernelstest.Gaussian(r, x, 1)
+			return x, check
+		}
+		for _, n := range []int{0, 1, 3, 4, 7, 8, 15, 16, 17, 20, 31, 32, 33, 48, 63, 64, 65, 100, 128} {
+			x, _ := vector(n)
+			w, _ := vector(n)
+			y, check := vector(n)
+			want := append([]float32(nil), y...)
+			ref.MulAdd(want, x, w)
+			k.MulAdd(y, x, w)
+			kernelstest.Compare(t, fmt.Sprintf("mulAdd n=%d", n), y, want, 0, 0)
+			check(t)
+			for _, keys := range []int{1, 2, 17, 128} {
+				s, check := vector(keys * n)
+				q, _ := vector(keys)
+				key, _ := vector(keys)
+				v, _ := vector(n)
+				d, checkD := vector(n)
+				o, checkO := vector(n)
+				what := fmt.Sprintf("n=%d, %d keys", n, keys)
+				wantS, wantD, wantO := append([]float32(nil), s...), make([]float32, n), make([]float32, n)
+				ref.DeltaStep(wantS, q, key, v, wantD, wantO, 0.9, 0.7)
+				k.DeltaStep(s, q, key, v, d, o, 0.9, 0.7)
+				for name, c := range map[string][2][]float32{"s": {s, wantS}, "d": {d, wantD}, "o": {o, wantO}} {
+					kernelstest.Compare(t, "deltaStep "+name+" "+what, c[0], c[1], 0, 0)
+				}
+				y, checkY := vector(keys * n)
+				ref.DeltaFold(wantS, wantS, key, d, 0.3)
+				k.DeltaFold(y, s, key, d, 0.3)
+				kernelstest.Compare(t, "deltaFold "+what, y, wantS, 0, 0)
+				k.DeltaFold(s, s, key, d, 0.3)
+				kernelstest.Compare(t, "deltaFold in place "+what, s, wantS, 0, 0)
+				for _, check := range []func(*testing.T){check, checkD, checkO, checkY} {
+					check(t)
+				}
+			}
+		}
+	})
+}
+
+// BenchmarkDelta is a row of a head of 128 by 128, in blocks of 64 columns, and what is
+// folded in of one.
+func BenchmarkDelta(b *testing.B) {
+	const keys, columns = 128, 64
+	s, q, v := make([]float32, keys*columns), make([]float32, keys), make([]float32, columns)
+	d, o := make([]float32, columns), make([]float32, columns)
+	for _, k := range machineTables() {
+		b.Run("step/"+k.Name, func(b *testing.B) {
+			b.SetBytes(4 * keys * columns)
+			for b.Loop() {
+				k.DeltaStep(s, q, q, v, d, o, 0.9, 0.5)
+			}
+		})
+		b.Run("fold/"+k.Name, func(b *testing.B) {
+			b.SetBytes(4 * keys * columns)
+			for b.Loop() {
+				k.DeltaFold(s, s, q, d, 0.9)
+			}
+		})
+	}
+}

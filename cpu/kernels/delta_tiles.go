@@ -1,0 +1,69 @@
+package kernels
+
+// deltaTile is assembly for some columns of a state whose rows are stride elements apart.
+// What n keys and the columns need must be there.
+type deltaTile struct {
+	columns int
+	step    func(s *float32, stride int, q, k, v, d, o *float32, n int, alpha, beta float32)
+	fold    func(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
+}
+
+// deltaCode is one instruction set's assembly for gated DeltaNet.
+type deltaCode struct {
+	tiles [2]deltaTile // the wider first
+	lanes int          // mulAdd takes multiples of them
+	// mulAdd is MulAdd of n > 0 elements.
+	mulAdd func(dst, x, w *float32, n int)
+}
+
+// of puts the code into a table. Columns and elements that no tile takes are left to the
+// reference, whose bits are the same.
+func (c *deltaCode) of(k *VectorKernels) {
+	k.MulAdd, k.DeltaFold, k.DeltaStep = c.multiply, c.foldAll, c.stepAll
+}
+
+func (c *deltaCode) multiply(dst, x, w []float32) {
+	n := len(x)
+	if n == 0 {
+		return
+	}
+	_, _ = dst[n-1], w[n-1]
+	m := n / c.lanes * c.lanes
+	if m > 0 {
+		c.mulAdd(&dst[0], &x[0], &w[0], m)
+	}
+	genericMulAdd(dst[m:], x[m:], w[m:])
+}
+
+func (c *deltaCode) foldAll(dst, src, k, d []float32, alpha float32) {
+	n, at := len(d), 0
+	if n == 0 || len(k) == 0 {
+		return
+	}
+	_, _ = dst[len(k)*n-1], src[len(k)*n-1]
+	for i := range c.tiles {
+		for t := &c.tiles[i]; at+t.columns <= n; at += t.columns {
+			t.fold(&dst[at], &src[at], n, &k[0], &d[at], len(k), alpha)
+		}
+	}
+	if at < n {
+		deltaFold(dst, src, k, d, alpha, at)
+	}
+}
+
+func (c *deltaCode) stepAll(s, q, k, v, d, o []float32, alpha, beta float32) {
+	n, at := len(v), 0
+	if n == 0 || len(k) == 0 {
+		genericDeltaStep(s, q, k, v, d, o, alpha, beta)
+		return
+	}
+	_, _, _, _ = s[len(k)*n-1], q[len(k)-1], d[n-1], o[n-1]
+	for i := range c.tiles {
+		for t := &c.tiles[i]; at+t.columns <= n; at += t.columns {
+			t.step(&s[at], n, &q[0], &k[0], &v[at], &d[at], &o[at], len(k), alpha, beta)
+		}
+	}
+	if at < n {
+		deltaStep(s, q, k, v, d, o, alpha, beta, at)
+	}
+}

@@ -1,0 +1,12 @@
+// Constants of the kernels that multiply bytes in 16 bits.
+
+DATA halfMask<>+0(SB)/8, $0x0F0F0F0F0F0F0F0F
+DATA halfMask<>+8(SB)/8, $0x0F0F0F0F0F0F0F0F
+DATA halfMask<>+16(SB)/8, $0x0F0F0F0F0F0F0F0F
+DATA halfMask<>+24(SB)/8, $0x0F0F0F0F0F0F0F0F
+GLOBL halfMask<>(SB), RODATA|NOPTR, $32
+DATA pairOnes<>+0(SB)/8, $0x0001000100010001
+DATA pairOnes<>+8(SB)/8, $0x0001000100010001
+DATA pairOnes<>+16(SB)/8, $0x0001000100010001
+DATA pairOnes<>+24(SB)/8, $0x0001000100010001
+GLOBL pairOnes<>(SB), RODATA|NOPTR, $32

@@ -1,0 +1,99 @@
+package launch
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// flashRows is the rows of a block of prefill attention.
+const flashRows = 128
+
+// flashVariant is one of the prefill kernels.
+type flashVariant struct {
+	kernel
+	threads int
+	grouped bool // a block takes rows of all query heads of a KV head
+}
+
+// flashPlain is the kernel of a shape for every device, with its dynamic shared
+// memory (struct Flash of attend_prefill.cu).
+func flashPlain(a Attention) flashVariant {
+	n, line := a.Dim, 2*a.Dim+16
+	shared := (flashRows + 2*ChunkSlots) * line
+	if a.KV == backend.KVInt8 {
+		groups := (n + backend.KVGroup - 1) / backend.KVGroup
+		shared += 2 * ChunkSlots * (n + 16 + 4*groups)
+	}
+	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.KV, n), shared}, attendThreads, false}
+}
+
+// flashHopper is the kernel of attend_hopper.cu, with its dynamic shared memory:
+// queries of 32 KiB, two stages of 64 KiB of 128 keys and values, barriers, and
+// room to begin on 1024 bytes. Three stages were as fast at 2048 rows, and
+// slower at 8192.
+func flashHopper() flashVariant {
+	const stages = 2
+	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384, false}
+}
+
+// flashGrouped is flashHopper for spans of few rows.
+func flashGrouped() flashVariant {
+	v := flashHopper()
+	v.name += "_grouped"
+	v.grouped = true
+	return v
+}
+
+// flashState remembers whether the device takes attend_hopper.cu.
+type flashState struct {
+	tried, hopper bool
+	refused       error // why a device of compute capability 9.0 does not
+}
+
+// hopperAttends reports whether attend_hopper.cu takes a shape on this device.
+func (d *Device) hopperAttends(a Attention) bool {
+	if !d.flash.tried {
+		d.flash.tried = true
+		if d.openHopper() != nil {
+			_, d.flash.refused = d.function(flashHopper().kernel)
+			d.flash.hopper = d.flash.refused == nil
+		}
+	}
+	return d.flash.hopper && a.KV == backend.KVBF16 && a.Dim == 128
+}
+
+// Flashes reports whether a pass whose bits may depend on the rows takes
+// flashGrouped: where its blocks, one a KV head and span of up to 32 rows, are
+// enough for the device.
+func (d *Device) Flashes(a Attention, spans int) bool {
+	return d.hopperAttends(a) && 5*a.KVHeads*spans >= d.Info.SMs
+}
+
+// AttendPrefill is AttendDecode for spans of any number of rows, at most
+// mostRows, in large tiles: a row's bits depend on its place in them. It needs no
+// room.
+func (d *Device) AttendPrefill(out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+	which := flashPlain(a)
+	if d.hopperAttends(a) {
+		which = flashHopper()
+	}
+	d.attendFlash(which, out32, out16, q16, a, step, layer, bucket, spans, mostRows)
+}
+
+// AttendGrouped is AttendPrefill for passes that flashes takes.
+func (d *Device) AttendGrouped(out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+	d.attendFlash(flashGrouped(), out32, out16, q16, a, step, layer, bucket, spans, mostRows)
+}
+
+// attendFlash is AttendPrefill by one of its kernels.
+func (d *Device) attendFlash(which flashVariant, out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+	heads, vectors := a.QHeads, min(mostRows, bucket)
+	if which.grouped {
+		heads, vectors = a.KVHeads, vectors*a.group()
+	}
+	d.launch(which.kernel, dim{heads, Ceil(vectors, flashRows), spans}, which.threads,
+		uint64(out32), uint64(out16), uint64(q16), uint64(step),
+		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale)*log2e)))
+}

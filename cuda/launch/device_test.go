@@ -1,0 +1,101 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
+)
+
+// testDevice opens the device that tests run on: the emulated one, or the GPU
+// whose number WINDROW_CUDA_DEVICE holds. It is entered, and closed at the end
+// of the test, which fails if device memory is still allocated then.
+func testDevice(t testing.TB) *Device {
+	t.Helper()
+	if number, err := strconv.Atoi(os.Getenv("WINDROW_CUDA_DEVICE")); err == nil {
+		return openDevice(t, driver.Options{}, number)
+	}
+	d := openDevice(t, driver.Options{Library: emulator.Driver(t)}, 0)
+	if d.brief = os.Getenv("WINDROW_SLOW") == ""; d.brief {
+		t.Log("left out: the larger shapes of self-tests, minutes on the emulator: set WINDROW_SLOW=1")
+	}
+	return d
+}
+
+func openDevice(t testing.TB, o driver.Options, number int) *Device {
+	t.Helper()
+	lib, err := driver.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDevice(lib, number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Context.Enter()
+	before := d.Context.Allocated()
+	t.Cleanup(func() {
+		if err := d.Take(); err != nil {
+			t.Error(err)
+		}
+		if err := d.Stream.Synchronize(); err != nil {
+			t.Error(err)
+		}
+		if n := d.Context.Allocated() - before; n != 0 && !t.Failed() {
+			t.Errorf("%d bytes of device memory were not freed", n)
+		}
+		d.Context.Leave()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// try runs a self-test; kernels that fail end it by a panic.
+func (s SelfTest) try(d *Device) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return s.Run(d)
+}
+
+// TestSelfTests runs what `windrow doctor` runs on a user's GPU.
+func TestSelfTests(t *testing.T) {
+	for _, s := range SelfTests {
+		t.Run(s.Name, func(t *testing.T) {
+			if err := s.try(testDevice(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSelfTestsChecked runs the self-tests with races between threads, bounds
+// and uninitialised reads checked, in a random order of threads, on a device
+// whose launches overlap.
+func TestSelfTestsChecked(t *testing.T) {
+	library := emulator.CheckedHopper(t)
+	t.Setenv("WINDROW_EMULATED_SEED", "1") // another order than that of the plain runs
+	for _, s := range SelfTests {
+		t.Run(s.Name, func(t *testing.T) {
+			d := openDevice(t, driver.Options{Library: library}, 0)
+			d.withoutHopper()
+			if err := s.try(d); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// withoutHopper keeps the device from kernels that are for compute capability 9.0
+// alone.
+func (d *Device) withoutHopper() {
+	d.prefill.tried, d.flash.tried = true, true
+	d.findBLAS()
+}

@@ -1,0 +1,88 @@
+package launch
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestFastestTile checks choices on a device of 132 multiprocessors: few rows
+// take tiles that fill it, many the tile with the most products a byte.
+func TestFastestTile(t *testing.T) {
+	d := &Device{}
+	d.Info.SMs, d.Info.SharedPerBlock = 132, 227<<10
+	qkv, o, gated := []int{4096, 1024, 1024}, []int{4096}, []int{2 * 12288}
+	for _, c := range []struct {
+		route    Route
+		gated    bool
+		rows, in int
+		outs     []int
+		want     string
+	}{
+		{RouteOwn, false, 128, 4096, o, "narrow"},
+		{RouteOwn, false, 512, 12288, o, "narrow"},
+		{RouteOwn, true, 512, 4096, gated, "deep"},
+		{RouteOwn, false, 2048, 12288, o, "deep"},
+		{routeHopper, false, 128, 12288, o, "split"},
+		{routeHopper, false, 128, 512, o, "narrow"},
+		{routeHopper, false, 512, 4096, o, "narrow"},
+		{routeHopper, false, 512, 4096, qkv, "pair"},
+		{routeHopper, true, 256, 4096, gated, "narrow"},
+		{routeHopper, true, 512, 4096, gated, "pair"},
+		{routeHopper, false, 640, 4096, qkv, "wide"},
+		{routeHopper, false, 2048, 4096, qkv, "pair"},
+		{routeHopper, false, 8192, 12288, o, "pair"},
+	} {
+		if got := d.fastest(d.tiles(c.route, c.gated, c.in), c.in, c.rows, c.outs...); got.name != c.want {
+			t.Errorf("%d rows by %v of %d: tile %s, want %s", c.rows, c.outs, c.in, got.name, c.want)
+		}
+	}
+}
+
+// TestPrefillRoutes checks who multiplies how many rows.
+func TestPrefillRoutes(t *testing.T) {
+	plain := []Linear{{Weight: &Weight{Out: 64, In: 64}}}
+	packed := []Linear{{Weight: &Weight{Out: 64, In: 64, Packed: &packedMatrix{}}}}
+	odd := []Linear{{Weight: &Weight{Out: 63, In: 64}}}
+	hopper, blas := prefill{hopper: &hopperGEMM{}}, &cublas{}
+	for _, c := range []struct {
+		name string
+		d    Device
+		w    []Linear
+		rows int
+		want Route
+	}{
+		{"hopper", Device{prefill: hopper, blas: blas}, plain, 48, routeHopper},
+		{"hopper, few rows", Device{prefill: hopper, blas: blas}, plain, 32, routeDecode},
+		{"hopper, few packed", Device{prefill: hopper, blas: blas}, packed, 32, routeDecode},
+		{"hopper, packed", Device{prefill: hopper, blas: blas}, packed, 33, routeWide},
+		{"hopper, packed", Device{prefill: hopper, blas: blas}, packed, 1024, routeWide},
+		{"hopper, many packed", Device{prefill: hopper, blas: blas}, packed, 1025, routeHopper},
+		{"cuBLASLt", Device{blas: blas}, plain, 96, routeBLAS},
+		{"own", Device{}, plain, 96, RouteOwn},
+		{"own, packed", Device{}, packed, 128, routeDecode},
+		{"own, packed", Device{}, packed, 256, RouteOwn},
+		{"odd outputs", Device{prefill: hopper}, odd, 4096, routeDecode},
+	} {
+		if got := c.d.chosen(c.w, c.rows); got != c.want {
+			t.Errorf("%s: %d rows go by %d, want %d", c.name, c.rows, got, c.want)
+		}
+	}
+}
+
+// TestPrefillBLAS adds cuBLASLt, emulated, to the routes of the self-test.
+func TestPrefillBLAS(t *testing.T) {
+	if err := testPrefillRoutes(blasDevice(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrefillUnprepared checks that a product without its scratch is refused.
+func TestPrefillUnprepared(t *testing.T) {
+	d := testDevice(t)
+	w := []Linear{{Weight: &Weight{Out: 8, In: 64, Packed: &packedMatrix{}}}}
+	d.prefill.route = RouteOwn
+	d.PrefillProject([]Target{{}}, 0, w, 512)
+	if err := d.Take(); !errors.Is(err, errUnprepared) {
+		t.Errorf("got %v", err)
+	}
+}

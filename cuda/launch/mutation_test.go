@@ -1,0 +1,179 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
+)
+
+// fault is a single mistake in a kernel for compute capability 9.0, which the
+// checked build must report in a self-test: most give the right numbers on a GPU,
+// nearly always.
+type fault struct {
+	what     string
+	file     string // of kernels
+	from, to string // from stands once in the file, but for blanks at the beginnings of lines
+	by       string // the self-test
+}
+
+const (
+	byTiles = "gemm: every tile, odd rows and tails"
+	byFlash = "prefill attention by wgmma"
+	byTiled = "tiled/affine4-64"
+	byWide  = "wide/affine4-64"
+)
+
+var faults = []fault{
+	{"a stage is not waited for", "gemm_hopper.cu", "wait_phase(full + at * 8, phase);", "", byTiles},
+	{"a stage is filled that is in use", "gemm_hopper.cu", "wait_phase(empty + at * 8, phase ^ 1);", "", byTiles},
+	{"a stage is freed before its products are over", "gemm_hopper.cu", "products_wait<1>();", "", byTiles},
+	{"a shared stage is freed in one block", "gemm_hopper.cu", "arrive_at(empty + s * 8, lane, lane < 2);", "arrive(empty + s * 8, lane == 0);", byTiles},
+	{"a block leaves before the other", "gemm_hopper.cu", "sync_warp();\ncluster_sync();", "sync_warp();", byTiles},
+	{"barriers that the other block has not made", "gemm_hopper.cu", "else cluster_sync();", "else sync();", byTiles},
+	{"sums are given away before there is room", "gemm_hopper.cu", "wait_with(taken, phase ^ 1);", "", byTiles},
+	{"sums are taken before they are there", "gemm_hopper.cu", "wait_with(there, phase);", "", byTiles},
+	{"a barrier waits for fewer bytes", "gemm_hopper.cu", "expect(arrived, stage);", "expect(arrived, stage - 64);", byTiles},
+
+	{"copies are not shown to products", "attend_hopper.cu", "proxy_fence();", "", byFlash},
+	{"copies are told of before they arrive", "attend_hopper.cu", "copy_wait<2>();", "copy_wait<3>();", byFlash},
+	{"keys are freed while they are read", "attend_hopper.cu", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byFlash},
+	{"values are freed while they are read", "attend_hopper.cu", "products_wait<0>(o);\narrive(empty + v, lane == 0);", "arrive(empty + v, lane == 0);\nproducts_wait<0>(o);", byFlash},
+
+	{"sums of inputs are not waited for", "tiled.cuh", "if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);", "", byTiled},
+	{"sums are sent before the last ones are read", "tiled.cuh", "else wait_phase(taken, (round - 1) & 1);", "", byTiled},
+	{"the cluster is not waited for", "tiled.cuh", "if (round == 0) cluster_wait();\nelse", "if (round > 0)", byTiled},
+	{"weights are read a copy too early", "tiled.cuh", "copy_wait<weightStages - 2>();", "copy_wait<weightStages - 1>();", byTiled},
+	{"one lane frees a stage for its warp", "tiled.cuh", "sync_warp();\narrive(empty(at.stage), lane == 0);", "arrive(empty(at.stage), lane == 0);", byTiled},
+	{"sums are stored over rings in use", "tiled.cuh", "sync_group(15, warps * 32);\nUNROLL", "UNROLL", byTiled},
+
+	{"weights are not waited for", "wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byWide},
+	{"inputs are freed while they are read", "wide.cuh", "products_wait<1>();\narrive(empty(before), lane == 0 && pair > first);", "arrive(empty(before), lane == 0 && pair > first);\nproducts_wait<1>();", byWide},
+	{"parts are told of without a fence", "wide.cuh", "if (tid() == 0) {\nfence();", "if (tid() == 0) {", byWide},
+	{"one thread waits for the parts", "wide.cuh", "sync_all();\nif (tid() == 0 && atomic_add(count, 1)", "if (tid() == 0 && atomic_add(count, 1)", byWide},
+	{"the counter of parts is left as it is", "wide.cuh", "*count = 0;", "{}", byWide},
+}
+
+// plant puts the fault into the text of its file.
+func (f fault) plant(text string) (string, error) {
+	trim := func(s string) string {
+		lines := strings.Split(s, "\n")
+		for i, l := range lines {
+			lines[i] = strings.TrimLeft(l, " ")
+		}
+		return strings.Join(lines, "\n")
+	}
+	text = trim(text)
+	if n := strings.Count(text, f.from); n != 1 {
+		return "", fmt.Errorf("%s, %s: %q stands there %d times", f.file, f.what, f.from, n)
+	}
+	return strings.Replace(text, f.from, f.to, 1), nil
+}
+
+// sources are the files of kernels that the fault's self-test runs.
+func (f fault) sources() (hopper string, others []string) {
+	switch f.by {
+	case byTiles:
+		return "gemm_hopper", []string{"gemm"}
+	case byTiled:
+		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
+	case byWide:
+		return "wide_affine4_hopper", []string{"pack"}
+	}
+	return "attend_hopper", nil
+}
+
+// notice runs the self-test on a device with the fault, and returns what it says.
+func (f fault) notice(t *testing.T, number int) error {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, fmt.Sprintf("kernels-%d", number))
+	beside, err := filepath.Abs("../emulator")
+	if err == nil {
+		err = os.Symlink(beside, filepath.Join(dir, "emulator"))
+	}
+	if err == nil {
+		err = os.Mkdir(folder, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hopper, others := f.sources()
+	files, err := filepath.Glob("../kernels/*.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(others, hopper) {
+		files = append(files, filepath.Join("../kernels", name+".cu"))
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if filepath.Base(file) == f.file {
+			if text, err = f.plant(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(file)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lib, err := driver.Open(driver.Options{Library: emulator.Changed(t, folder, hopper)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDevice(lib, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.Context.Enter()
+	defer d.Context.Leave()
+	d.brief = true
+	for _, s := range SelfTests {
+		if s.Name == f.by {
+			return s.try(d)
+		}
+	}
+	t.Fatalf("no self-test %q", f.by)
+	return nil
+}
+
+// TestMutations plants one fault at a time in the kernels for compute capability
+// 9.0: the checker must report each.
+func TestMutations(t *testing.T) {
+	if os.Getenv("WINDROW_SLOW") == "" {
+		t.Skip("minutes on the emulator: set WINDROW_SLOW=1")
+	}
+	t.Setenv("WINDROW_EMULATED_CC", "9.0")
+	t.Setenv("WINDROW_EMULATED_SMS", "8")
+	for i, f := range faults {
+		t.Run(f.file+", "+f.what, func(t *testing.T) {
+			err := f.notice(t, i)
+			if err == nil || !strings.Contains(err.Error(), "LAUNCH_FAILED") {
+				t.Fatalf("not reported: %v", err)
+			}
+			said, _, _ := strings.Cut(err.Error(), "\n")
+			t.Log(said)
+		})
+	}
+}
+
+// TestMutationsPlanted: all faults can be planted.
+func TestMutationsPlanted(t *testing.T) {
+	for _, f := range faults {
+		text, err := os.ReadFile(filepath.Join("../kernels", f.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.plant(string(text)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package launch
+
+import (
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// Kernels of rotate.cu.
+var (
+	kernelRotateStore    = kernel{file: "rotate", name: "rotate_store"}
+	kernelRotateStoreOdd = kernel{file: "rotate", name: "rotate_store_odd"}
+)
+
+// rotateWarps is the warps of a block of rotate.cu; each takes one head of a row.
+const rotateWarps = 8
+
+// Rotation is the shape of RotateStore.
+type Rotation struct {
+	QHeads, KVHeads, Dim int        // dim is even, at most 256
+	Pairs                int        // at most dim/2, the others stay
+	Angles               driver.Ptr // of the rows' positions: addresses of a table's blocks
+	QNorm, KNorm         driver.Ptr // [dim] f32; 0: no norm
+	Eps                  float32
+	KV                   backend.KVType
+	Layers               int
+	// NarrowOnly leaves q in f32 as it was: only its bf16 form is wanted.
+	NarrowOnly bool
+}
+
+// RotateStore norms and rotates the step's rows of q [bucket, QHeads·dim] f32
+// in place, and into qBF16 of the same shape unless that is 0, and stores the
+// rows of k (normed and rotated) and v [bucket, KVHeads·dim] in the KV pages.
+func (d *Device) RotateStore(q, k, v, qBF16 driver.Ptr, h Rotation, step driver.Ptr, layer, bucket int) {
+	which := kernelRotateStore
+	if h.Dim%4 != 0 || h.Pairs%2 != 0 {
+		which = kernelRotateStoreOdd
+	}
+	heads := bucket * (h.QHeads + 2*h.KVHeads)
+	d.launch(which, dim{x: (heads + rotateWarps - 1) / rotateWarps}, rotateWarps*32,
+		uint64(q), uint64(k), uint64(v), uint64(qBF16), flag(!h.NarrowOnly || qBF16 == 0), uint64(h.QNorm), uint64(h.KNorm), f32(h.Eps),
+		uint64(step), uint64(h.Angles), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(h.KV))
+}

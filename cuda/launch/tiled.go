@@ -1,0 +1,145 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"windrow/cuda/driver"
+)
+
+// TiledForm is how the blocks of kernels/tiled.cuh stand: teams of wide
+// warpgroups, of which each takes 64 outputs and all rows of the tile.
+type TiledForm struct {
+	Tiles   int // of 8 rows
+	Teams   int // of a block
+	Wide    int
+	Cluster int // blocks that share a tile: all their teams take the slices of the inputs in turns
+}
+
+// String gives the rows and outputs of a tile, the teams of a block and, where
+// there are several, the blocks of a cluster.
+func (t TiledForm) String() string {
+	s := fmt.Sprintf("%dx%d/%d", 8*t.Tiles, 64*t.Wide, t.Teams)
+	if t.Cluster > 1 {
+		s += fmt.Sprintf("x%d", t.Cluster)
+	}
+	return s
+}
+
+// threads is how many a block has: a warpgroup copies what the others multiply.
+func (t TiledForm) threads() int { return 128 * (1 + t.Teams*t.Wide) }
+
+// mostThreads is how many the kernel's registers allow.
+func (t TiledForm) mostThreads() int {
+	switch {
+	case t.Tiles == 8 && t.Teams == 2:
+		return 384
+	case t.Teams == 1 && t.Tiles > 2:
+		return 512
+	}
+	return 640
+}
+
+// tiledShape is how a launch of kernels/tiled.cuh is cut.
+type tiledShape struct {
+	TiledForm
+	slices int // of rows
+	blocks int
+	stages int // of a team's ring, of 128 inputs
+	shared int
+}
+
+const (
+	leastTiledStages = 2
+	mostTiledStages  = 8
+	// tiledWeightStages are those of a warp's ring.
+	tiledWeightStages = 4
+)
+
+// tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
+// whether a block of that form has room.
+func (d *Device) tiledShapeOf(t TiledForm, f format, total, rows int) (s tiledShape, ok bool) {
+	s = tiledShape{TiledForm: t, slices: Ceil(rows, 8*t.Tiles)}
+	s.blocks = Ceil(total, 4*t.Wide) * s.slices * t.Cluster
+	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
+	stage := t.Teams * 8 * t.Tiles * (inputs + sums)
+	strips := t.Teams * t.Wide * 4 // with a warp for each
+	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
+	fixed += strips * tiledWeightStages * (128 / f.inputs) * f.granule
+	if t.Teams*t.Cluster > 1 {
+		fixed += 1024 + strips*t.Tiles*4*128 // barriers and sums of an exchange
+	}
+	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
+	s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, mostTiledStages))
+	s.shared = s.stages*stage + fixed
+	return s, s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
+}
+
+// tiledKernel is the kernel of a shape.
+func tiledKernel(f format, s tiledShape) kernel {
+	file := strings.Replace(f.file, "stream_", "tiled_", 1)
+	name := fmt.Sprintf("%s_%d_%d", file, s.Tiles, s.Teams)
+	if s.Cluster > 1 {
+		name += fmt.Sprintf("_c%d", s.Cluster)
+	}
+	return kernel{file + "_hopper", name, s.shared}
+}
+
+// tiledFrom says from how many rows and strips of outputs on which form was
+// the fastest on an H100; the first line that fits holds. Where none does,
+// kernels/stream.cuh was faster.
+var tiledFrom = []struct {
+	rows, strips int
+	form         TiledForm
+}{
+	{96, 1024, TiledForm{8, 1, 3, 1}},
+	{96, 320, TiledForm{4, 1, 3, 1}},
+	{96, 256, TiledForm{8, 2, 1, 1}},
+	{48, 1024, TiledForm{8, 1, 3, 1}},
+	{48, 320, TiledForm{8, 2, 1, 1}},
+	{48, 256, TiledForm{4, 4, 1, 1}},
+	{24, 1024, TiledForm{4, 1, 3, 1}},
+	{24, 320, TiledForm{4, 4, 1, 1}},
+	{24, 256, TiledForm{4, 1, 3, 4}},
+	{9, 1024, TiledForm{2, 1, 3, 1}},
+}
+
+// tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
+// false where kernels/stream.cuh is faster, or the device not one for it.
+func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
+	if f == bf16Format || d.Tuning.Stream || !d.takesTiled() {
+		return s, false
+	}
+	if d.Tuning.Tiled.Tiles != 0 {
+		return d.tiledShapeOf(d.Tuning.Tiled, f, total, rows)
+	}
+	for _, from := range tiledFrom {
+		if rows >= from.rows && total >= from.strips {
+			return d.tiledShapeOf(from.form, f, total, rows)
+		}
+	}
+	return s, false
+}
+
+// takesTiled reports whether the device takes kernels/tiled.cuh: it needs what
+// gemm_hopper.cu needs, and a driver that knows PTX 8.1.
+func (d *Device) takesTiled() bool {
+	if d.Info.DriverVersion == "12.0" {
+		return false
+	}
+	if !d.prefill.tried {
+		d.prefill.hopper = d.openHopper()
+		d.prefill.tried = d.prefill.hopper != nil
+	}
+	return d.prefill.hopper != nil
+}
+
+// tiledInputs is what a kernel of a shape takes for x: the address of its tensor
+// map.
+func (d *Device) tiledInputs(s tiledShape, x driver.Ptr, rows, in int) (p driver.Ptr) {
+	if d.err == nil {
+		p, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows, in, 8 * s.Tiles})
+	}
+	return p
+}

@@ -1,0 +1,212 @@
+package decoder
+
+import (
+	"context"
+
+	"windrow/model"
+)
+
+// A Drafter proposes tokens for one sequence of [Verified], beside the model that checks
+// them: text never depends on it. What it proposes is weighed by how often such
+// proposals stood, and by what they cost.
+type Drafter interface {
+	// Kind is what reports call it.
+	Kind() DrafterKind
+	// Follow tells of tokens that are certain, each once and in order: first the prompt's,
+	// then those that are generated. rows are the results that they were drawn from; none
+	// for the prompt's.
+	Follow(tokens []int32, rows []model.Result)
+	// Propose proposes what may come behind the tokens that were followed, one token
+	// after the other, until the proposal takes no more. After an error, such as that of
+	// a context that ends, it may be called again.
+	Propose(ctx context.Context, p *Proposal) error
+	// Seconds is what the proposal of a token takes beside its row; 0: nothing to speak of.
+	Seconds() float64
+	// Close frees what it holds.
+	Close()
+}
+
+// DrafterKind is who proposed a draft.
+type DrafterKind uint8
+
+// The kinds of drafters.
+const (
+	MaskDrafter       DrafterKind = iota // the masks of the window
+	ConstraintDrafter                    // text that a constraint forces
+	LookupDrafter                        // what followed the same tokens before
+	ModelDrafter                         // a smaller model
+	drafterKinds
+)
+
+var drafterNames = [drafterKinds]string{"mask", "forced", "lookup", "model"}
+
+// String is the name in reports.
+func (k DrafterKind) String() string {
+	if int(k) < len(drafterNames) {
+		return drafterNames[k]
+	}
+	return "unknown"
+}
+
+// DraftChoice says who drafts in [Verified].
+type DraftChoice string
+
+// The choices. "" is DraftMask.
+const (
+	// DraftAuto is all that cost nothing to have: masks where the model has them, and
+	// lookups. Each step takes of them what promises the most; where Options.Cost does not
+	// say what rows cost, a model with masks drafts with these alone.
+	DraftAuto   DraftChoice = "auto"
+	DraftMask   DraftChoice = "mask"   // the window's masks
+	DraftLookup DraftChoice = "lookup" // what followed the same tokens before
+	DraftModel  DraftChoice = "model"  // Options.NewDrafter's
+	DraftNone   DraftChoice = "none"   // nobody: the rows of ar
+)
+
+// masks reports whether the window drafts.
+func (c DraftChoice) masks() bool { return c == "" || c == DraftMask || c == DraftAuto }
+
+// NeedsMask reports whether the choice drafts nothing in a model without a mask token.
+func (c DraftChoice) NeedsMask() bool { return c == "" || c == DraftMask }
+
+// draft is a token, who proposed it, and of what class it is among those whose chances
+// are learned.
+type draft struct {
+	token    int32
+	by       DrafterKind
+	class    class
+	logprobs *Logprobs // once it is known to be right, where somebody asks
+}
+
+// Proposal takes what a drafter proposes, and puts between it what a constraint forces.
+type Proposal struct {
+	v        *verified
+	by       DrafterKind
+	seconds  float64 // of proposing a token
+	at       Constraint
+	ahead    []int32 // the token that is right by construction, and what is proposed behind it
+	list     []draft
+	sure     float64 // the chance that all of it stands
+	open     bool    // there may be more
+	made     int     // rows that it took to propose, in so many forwards
+	forwards int
+}
+
+func (v *verified) propose(by DrafterKind, seconds float64) *Proposal {
+	p := &Proposal{v: v, by: by, seconds: seconds, ahead: []int32{v.fill[0].token}, sure: 1}
+	if v.s.at != nil {
+		p.at = v.s.at.Clone()
+	}
+	p.settle()
+	return p
+}
+
+// settle moves the constraint behind the newest token, and adds what it forces there.
+func (p *Proposal) settle() {
+	v := p.v
+	p.open = false
+	for {
+		j := len(p.ahead)
+		if v.stop(p.ahead[j-1]) {
+			return
+		}
+		if p.at == nil {
+			break
+		}
+		if !p.at.Advance(p.ahead[j-1]) {
+			return
+		}
+		// at stands before the last token of ahead when the next round begins.
+		for i, token := range v.forcing.drafts(p.at) {
+			if p.full() || i > 0 && !p.at.Advance(p.ahead[len(p.ahead)-1]) {
+				return
+			}
+			p.put(draft{token: token, by: ConstraintDrafter})
+		}
+		if len(p.ahead) == j {
+			break
+		}
+	}
+	p.open = true
+}
+
+// full reports whether no more can be fed, or emitted.
+func (p *Proposal) full() bool { return len(p.ahead) >= min(p.v.left, p.v.rows) }
+
+func (p *Proposal) put(d draft) {
+	p.list = append(p.list, d)
+	p.ahead = append(p.ahead, d.token)
+}
+
+// Ahead are the tokens proposed so far behind those that were followed, forced ones
+// among them.
+func (p *Proposal) Ahead() []int32 { return p.ahead[1:] }
+
+// add proposes a token, and reports whether there may be one more.
+func (p *Proposal) add(token int32, c class) bool {
+	o := p.v.s.vocab
+	if !p.open || p.full() || token < 0 || token == o.MaskID || o.Size > 0 && token >= o.Size || p.at != nil && !p.v.stop(token) && !p.at.Allowed(token) {
+		p.open = false
+		return false
+	}
+	p.sure *= p.v.control.chance(c)
+	p.put(draft{token: token, by: p.by, class: c})
+	p.settle()
+	return p.open && !p.full()
+}
+
+// Pays reports whether one more draft is expected to be worth its row, and a forward of
+// the drafter's that proposes it.
+func (p *Proposal) Pays() bool {
+	return p.open && !p.full() && p.v.control.pays(p.sure, len(p.list), p.seconds, p.v.price)
+}
+
+// Wants is what a row must bring for Draw.
+func (p *Proposal) Wants() model.Wanted {
+	w := model.Wanted{Logits: p.v.s.needsLogits()}
+	if p.at != nil && !w.Logits {
+		w.TopK = constrainedTop
+	}
+	return w
+}
+
+// Draw proposes what a drafter's row says, by the sampling of the sequence and with its
+// random variables, so that a draft stands as often as the two distributions allow. It
+// reports whether there may be one more; rows is how many the forward had.
+func (p *Proposal) Draw(r model.Result, rows int) (more bool, err error) {
+	p.made += rows
+	p.forwards++
+	if !p.open || p.full() {
+		return false, nil
+	}
+	token, ok, err := p.v.drawDraft(r, p.ahead, p.at, len(p.ahead))
+	if err != nil || !ok {
+		p.open = false
+		return false, err
+	}
+	c := modelClass(r.Entropy)
+	p.v.control.proposed(c, p.seconds)
+	return p.add(token, c), nil
+}
+
+// classes are the classes of the drafts that a control chooses among: all but forced
+// ones, which follow the draft that they stand behind.
+func classes(drafts []draft) []class {
+	list := make([]class, 0, len(drafts))
+	for _, d := range drafts {
+		if d.by != ConstraintDrafter {
+			list = append(list, d.class)
+		}
+	}
+	return list
+}
+
+// certain are the tokens that a step showed to be right, each beside the row that it was
+// drawn from: the accepted drafts, and the token behind them.
+func certain(accepted []draft, next int32) []int32 {
+	tokens := make([]int32, 0, len(accepted)+1)
+	for _, d := range accepted {
+		tokens = append(tokens, d.token)
+	}
+	return append(tokens, next)
+}

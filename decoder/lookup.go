@@ -1,0 +1,68 @@
+package decoder
+
+import (
+	"context"
+
+	"windrow/model"
+)
+
+// lookup drafts what followed the longest suffix of prompt and output where that
+// occurred before: for copies, edits and quotes. It runs no forward.
+type lookup struct{ history *history }
+
+const (
+	// lookupTokens is how many tokens are searched at least (history): some 40 MB in a
+	// context of so many and more.
+	lookupTokens = 128 << 10
+	// leastMatch is how many tokens must have occurred before. One token is followed by
+	// the same one now and then, and that is not worth a row.
+	leastMatch = 2
+)
+
+func newLookup() *lookup { return &lookup{newHistory(lookupTokens)} }
+
+// Kind implements Drafter.
+func (l *lookup) Kind() DrafterKind { return LookupDrafter }
+
+// Follow implements Drafter.
+func (l *lookup) Follow(tokens []int32, _ []model.Result) {
+	for _, t := range tokens {
+		l.history.extend(t)
+	}
+}
+
+// Propose implements Drafter.
+func (l *lookup) Propose(_ context.Context, p *Proposal) error {
+	h := l.history
+	if h.length < leastMatch {
+		return nil
+	}
+	// Behind the newest token goes on what is proposed: a text that repeats itself.
+	next := func(i int) (int32, bool) {
+		if j := h.end + 1 + i - h.len(); j >= 0 {
+			ahead := p.Ahead()
+			return ahead[j], true
+		}
+		return h.at(h.end + 1 + i)
+	}
+	for i := 0; ; i++ {
+		ahead := p.Ahead()
+		token, ok := next(i)
+		switch {
+		case !ok:
+			return nil
+		case i < len(ahead):
+			if ahead[i] != token { // a constraint forced another one
+				return nil
+			}
+		case !p.add(token, lookupClass(h.length+i)):
+			return nil
+		}
+	}
+}
+
+// Seconds implements Drafter.
+func (l *lookup) Seconds() float64 { return 0 }
+
+// Close implements Drafter.
+func (l *lookup) Close() {}

@@ -1,0 +1,145 @@
+package hub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Cache is a folder of models in the layout of Hugging Face's tools.
+type Cache struct {
+	// Root is the folder that holds models--ORG--NAME.
+	Root string
+	// NoLinks puts files into snapshots themselves, as is done where the file system has
+	// no links.
+	NoLinks bool
+}
+
+// Locate finds the cache's folder as Hugging Face's tools do: HF_HUB_CACHE, else
+// HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
+func Locate(getenv func(string) string) (*Cache, error) {
+	if dir := getenv("HF_HUB_CACHE"); dir != "" {
+		return at(getenv, dir)
+	}
+	home, err := Home(getenv)
+	if err != nil {
+		return nil, err
+	}
+	return at(getenv, filepath.Join(home, "hub"))
+}
+
+func at(getenv func(string) string, dir string) (*Cache, error) {
+	dir, err := expand(getenv, dir)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	return &Cache{Root: dir}, err
+}
+
+// Home is the folder of Hugging Face's tools, in which the token lies, too: HF_HOME, else
+// XDG_CACHE_HOME/huggingface, else ~/.cache/huggingface.
+func Home(getenv func(string) string) (string, error) {
+	if dir := getenv("HF_HOME"); dir != "" {
+		return expand(getenv, dir)
+	}
+	if dir := getenv("XDG_CACHE_HOME"); dir != "" {
+		dir, err := expand(getenv, dir)
+		return filepath.Join(dir, "huggingface"), err
+	}
+	return expand(getenv, filepath.Join("~", ".cache", "huggingface"))
+}
+
+// expand replaces a leading ~ by the user's folder, as those tools do.
+func expand(getenv func(string) string, dir string) (string, error) {
+	rest, ok := strings.CutPrefix(dir, "~")
+	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return dir, nil
+	}
+	home := getenv("HOME")
+	if home == "" {
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return "", fmt.Errorf("the cache's folder: %w: set HF_HOME", err)
+		}
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// Repo is the folder of a repository.
+func (c *Cache) Repo(repo string) string { return filepath.Join(c.Root, Folder(repo)) }
+
+// Snapshot is the folder of a revision's files.
+func (c *Cache) Snapshot(repo, commit string) string {
+	return filepath.Join(c.Repo(repo), "snapshots", commit)
+}
+
+// Blob is where a repository has the content of a digest. It is the one place in which a
+// digest becomes a path; d must be Valid.
+func (c *Cache) Blob(repo string, d Digest) string {
+	if !d.Valid() {
+		panic("hub: a digest of another form")
+	}
+	return filepath.Join(c.Repo(repo), "blobs", string(d))
+}
+
+// LockFile is the file that is locked while a blob is written: the one that Hugging
+// Face's tools lock for it.
+func (c *Cache) LockFile(repo string, d Digest) string {
+	return filepath.Join(c.Root, ".locks", Folder(repo), string(d)+".lock")
+}
+
+// Own is a folder below the one in which Windrow keeps what the layout has no place for.
+func (c *Cache) Own(parts ...string) string {
+	return filepath.Join(append([]string{c.Root, ".windrow"}, parts...)...)
+}
+
+// Parts is the folder of files that are not whole yet.
+func (c *Cache) Parts() string { return c.Own("parts") }
+
+// Ref reads which commit a branch or tag was at when it was last fetched. The error is
+// fs.ErrNotExist where it never was.
+func (c *Cache) Ref(repo, revision string) (commit string, err error) {
+	if IsCommit(revision) {
+		return revision, nil
+	}
+	if !goodRevision(revision) {
+		return "", fmt.Errorf("revision %s: %w", shown(revision), fs.ErrNotExist)
+	}
+	name := filepath.Join(c.Repo(repo), "refs", filepath.FromSlash(revision))
+	data, err := readSmall(name, 4096)
+	if err != nil {
+		return "", err
+	}
+	if commit = string(bytes.TrimSpace(data)); !IsCommit(commit) {
+		return "", fmt.Errorf("%s: holds %s: want a commit of 40 hexadecimal digits", name, shown(commit))
+	}
+	return commit, nil
+}
+
+// readSmall reads a regular file of at most so many bytes.
+func readSmall(name string, most int64) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("%s: want a file of at most %d bytes", name, most)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// missing reports whether an error says that a file or a folder on the way to it is not
+// there.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, notDir)
+}

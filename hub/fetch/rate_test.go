@@ -1,0 +1,98 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"windrow/hub"
+	"windrow/hub/hubtest"
+)
+
+// BenchmarkRate fetches a file of 1 GiB on this machine, hashed, with 1, 2, 4 and 8
+// connections, beside curl with 8 ranges, unhashed, in turns; and a second pull. The
+// server is in the same process and sends the file by the system's own call.
+func BenchmarkRate(b *testing.B) {
+	const size = 1 << 30
+	dir := b.TempDir()
+	source := filepath.Join(dir, "source")
+	f, err := os.Create(source)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	h := hub.Digest(strings.Repeat("0", 64)).NewHash(size)
+	block := random(1, 16<<20)
+	for i := range size / len(block) {
+		block[0] = byte(i)
+		h.Write(block)
+		if _, err := f.Write(block); err != nil {
+			b.Fatal(err)
+		}
+	}
+	digest := string(hub.DigestOf(h))
+	s := hubtest.New(b, false)
+	repo := s.Add("me/big", commitA, nil)
+	repo.Listing = func([]map[string]any) []map[string]any {
+		return []map[string]any{{"type": "file", "path": "model.gguf", "size": size, "oid": strings.Repeat("a", 40), "lfs": map[string]any{"oid": digest, "size": size}}}
+	}
+	s.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if !strings.HasSuffix(r.URL.Path, "model.gguf") {
+			next(w, r)
+			return
+		}
+		file, err := os.Open(source)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer file.Close()
+		http.ServeContent(w, r, "", time.Time{}, file)
+	})
+	at := filepath.Join(dir, "curl")
+	byCurl := func() float64 {
+		os.RemoveAll(at)
+		os.Mkdir(at, 0o755)
+		args := []string{"-s", "--parallel", "--parallel-immediate", "--parallel-max", "8"}
+		for i := range int64(8) {
+			args = append(args, "-r", fmt.Sprintf("%d-%d", i*size/8, (i+1)*size/8-1), "-o", filepath.Join(at, fmt.Sprint(i)), s.URL+"/me/big/resolve/"+commitA+"/model.gguf")
+			if i < 7 {
+				args = append(args, "--next", "-s")
+			}
+		}
+		began := time.Now()
+		if out, err := exec.Command("curl", args...).CombinedOutput(); err != nil {
+			b.Skipf("curl: %v %s", err, out)
+		}
+		return size / time.Since(began).Seconds() / 1e6
+	}
+	cache := &hub.Cache{Root: filepath.Join(dir, "hub")}
+	byPull := func(connections int) float64 {
+		os.RemoveAll(cache.Root)
+		began := time.Now()
+		r, err := Pull(context.Background(), cache, hub.Name{Repo: "me/big", Revision: "main"}, Options{Endpoint: s.URL, Connections: connections})
+		if err != nil || r.Fetched != size {
+			b.Fatalf("%+v, %v", r, err)
+		}
+		return size / time.Since(began).Seconds() / 1e6
+	}
+	for b.Loop() {
+		b.ReportMetric(byCurl(), "curl8-MB/s")
+		for _, n := range []int{1, 2, 8} {
+			b.ReportMetric(byPull(n), fmt.Sprintf("pull%d-MB/s", n))
+		}
+		began := time.Now()
+		r, err := Pull(context.Background(), cache, hub.Name{Repo: "me/big", Revision: "main"}, Options{Endpoint: s.URL})
+		if err != nil || r.Fetched != 0 {
+			b.Fatalf("%+v, %v", r, err)
+		}
+		b.ReportMetric(time.Since(began).Seconds()*1000, "again-ms")
+		b.ReportMetric(float64(r.Requests), "again-requests")
+	}
+}

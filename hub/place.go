@@ -1,0 +1,153 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"windrow/internal/atomicfile"
+)
+
+// Place makes a file that was verified a blob of a repository, and links it into a
+// revision. part is renamed, durably; its content must have been synced.
+func (c *Cache) Place(repo, commit string, f File, part string) error {
+	blob := c.Blob(repo, f.Hash)
+	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
+		return err
+	}
+	if err := move(part, blob); err != nil {
+		return err
+	}
+	if err := atomicfile.SyncFolder(filepath.Dir(blob)); err != nil {
+		return err
+	}
+	return c.Link(repo, commit, f)
+}
+
+// move renames a file; between file systems, it copies.
+func move(from, to string) error {
+	err := os.Rename(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	if err := Duplicate(from, to, false); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
+// Link makes a blob of the repository a file of a revision. Where the file system has no
+// links, the file is the blob itself.
+func (c *Cache) Link(repo, commit string, f File) error {
+	if err := CheckPath(f.Path); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(c.Repo(repo))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	name := path.Join("snapshots", commit, f.Path)
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	target := strings.Repeat("../", strings.Count(name, "/")) + "blobs/" + string(f.Hash)
+	if old, err := root.Readlink(name); err == nil && filepath.ToSlash(old) == target {
+		return nil
+	}
+	temporary := fmt.Sprintf(".link.%08x.tmp", rand.Uint32())
+	if err = fs.ErrInvalid; !c.NoLinks {
+		err = root.Symlink(filepath.FromSlash(target), temporary)
+	}
+	switch {
+	case err == nil:
+		if err = root.Rename(temporary, name); err != nil {
+			root.Remove(temporary)
+		}
+	case c.NoLinks || noLinks(err):
+		err = root.Rename("blobs/"+string(f.Hash), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			_, err = root.Stat(name) // it is there already
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return atomicfile.SyncFolder(filepath.Join(c.Repo(repo), filepath.FromSlash(path.Dir(name))))
+}
+
+// noLinks reports whether an error says that there are no symbolic links.
+func noLinks(err error) bool {
+	for _, e := range []error{syscall.EPERM, syscall.ENOSYS, errors.ErrUnsupported} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	const privilegeNotHeld = syscall.Errno(1314)
+	return runtime.GOOS == "windows" && errors.Is(err, privilegeNotHeld)
+}
+
+// SetRef makes a branch or tag lead to a commit: the last thing that a download does.
+func (c *Cache) SetRef(repo, revision, commit string) error {
+	if IsCommit(revision) {
+		return nil
+	}
+	if !goodRevision(revision) || !IsCommit(commit) {
+		return fmt.Errorf("revision %s", shown(revision))
+	}
+	if old, err := c.Ref(repo, revision); err == nil && old == commit {
+		return nil
+	}
+	name := filepath.Join(c.Repo(repo), "refs", filepath.FromSlash(revision))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Options{Durable: true}.Write(name, func(w io.Writer) error {
+		_, err := io.WriteString(w, commit)
+		return err
+	})
+}
+
+// Duplicate gives the content of a file a second name: by a hard link where link allows it
+// and there can be one, else a copy that shares its blocks, else a copy. to appears
+// whole or not at all.
+func Duplicate(from, to string, link bool) error {
+	if link && os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return atomicfile.Write(to, func(w io.Writer) error {
+		if out, ok := w.(*os.File); ok && clone(out, in) == nil {
+			return nil
+		}
+		_, err := io.Copy(w, in)
+		return err
+	})
+}
+
+// Elsewhere lists where other repositories have the content of a file, in its size.
+func (c *Cache) Elsewhere(repo string, f File) (list []string) {
+	repos, _ := c.repos()
+	for _, other := range repos {
+		if other == repo {
+			continue
+		}
+		info, err := os.Stat(c.Blob(other, f.Hash))
+		if err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
+			list = append(list, c.Blob(other, f.Hash))
+		}
+	}
+	return list
+}

@@ -1,0 +1,446 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"windrow/backend"
+	"windrow/decoder"
+	"windrow/model"
+	"windrow/session"
+)
+
+// ErrNoSessions is the use of sessions where none are kept.
+var ErrNoSessions = errors.New("no sessions are kept here")
+
+// disk is what a scheduler does with its store of sessions, if it has one. Files are
+// read and written by goroutines beside the loop, which take the device for a page at a
+// time, between two forwards; what they come to is posted to the loop, whose everything
+// here is but for the store.
+type disk struct {
+	store   *session.Store
+	ctx     context.Context // ends with the loop
+	all     sync.WaitGroup  // goroutines
+	saving  *save           // one at a time
+	waiting []*save
+	loads   map[string]*load // by the hit's key
+}
+
+// save is a conversation that is to be on disk.
+type save struct {
+	session.Session
+	ended   bool
+	waiters []chan<- saved
+}
+
+// saved is what came of a save.
+type saved struct {
+	info session.Info
+	err  error
+}
+
+// load is a conversation that comes from disk.
+type load struct{ ended bool }
+
+// full is the part of the memory for keys and values from which on the least recently
+// used prefixes are saved, so that they are on disk before they have to go.
+const full = 0.75
+
+// post has the loop call f.
+func (s *Scheduler) post(f func()) {
+	s.mutex.Lock()
+	s.posted = append(s.posted, f)
+	s.mutex.Unlock()
+	s.look()
+}
+
+// takePosted calls what was posted.
+func (s *Scheduler) takePosted() {
+	s.mutex.Lock()
+	posted := s.posted
+	s.posted = nil
+	s.mutex.Unlock()
+	for _, f := range posted {
+		f()
+	}
+}
+
+// wholePages is how many of so many tokens are whole pages with the bits that they have for
+// everybody.
+func (s *Scheduler) wholePages(n int) int {
+	return n / s.step() * s.step() / backend.PageTokens * backend.PageTokens
+}
+
+// saveLater queues a save, in place of one of the same name.
+func (s *Scheduler) saveLater(w *save) {
+	if w.Name != "" {
+		s.disk.waiting = slices.DeleteFunc(s.disk.waiting, func(old *save) bool {
+			same := old.Owner == w.Owner && old.Name == w.Name
+			if same {
+				w.waiters = append(w.waiters, old.waiters...)
+				old.ended = true
+			}
+			return same
+		})
+	}
+	s.disk.waiting = append(s.disk.waiting, w)
+}
+
+// saveOf is a save of a prefix, without a name.
+func saveOf(x *prefix) *save {
+	return &save{Session: session.Session{Owner: x.owner, Salt: x.salt, Tokens: x.tokens, Used: x.used}}
+}
+
+// unsaved reports whether a prefix has pages that are not on disk.
+func (s *Scheduler) unsaved(x *prefix) bool { return x.saved < s.wholePages(len(x.tokens)) }
+
+// save goes on with saving: what waits, and where memory is short the least recently
+// used prefix that is not on disk.
+func (s *Scheduler) save() {
+	d := &s.disk
+	if d.store == nil || d.saving != nil {
+		return
+	}
+	if len(d.waiting) == 0 {
+		if x := s.goesNext(); x != nil {
+			d.waiting = []*save{saveOf(x)}
+		}
+	}
+	if len(d.waiting) > 0 {
+		w := d.waiting[0]
+		d.waiting = slices.Delete(d.waiting, 0, 1)
+		s.start(w)
+	}
+}
+
+// goesNext is what should be saved as it may soon have to go; nil: nothing.
+func (s *Scheduler) goesNext() *prefix {
+	used, limit := s.engine.Budget().Used()
+	if (limit == 0 || float64(used) < full*float64(limit)) && float64(s.prefixes.len()) < full*float64(s.o.Prefixes) {
+		return nil
+	}
+	n := s.prefixes.len()/2 + 1
+	for e := s.prefixes.order.Front(); e != nil && n > 0; e, n = e.Next(), n-1 {
+		if x := e.Value.(*prefix); s.unsaved(x) && s.pays() {
+			return x
+		}
+	}
+	return nil
+}
+
+// start begins a save.
+func (s *Scheduler) start(w *save) {
+	d := &s.disk
+	x, there := s.prefixes.peek(w.Salt, w.Tokens)
+	n := s.wholePages(there)
+	if h := d.store.Find(w.Salt, w.Tokens); h != nil {
+		n = max(n, s.wholePages(h.Tokens))
+	}
+	d.saving = w
+	if x != nil {
+		x.pins++
+	}
+	w.Tokens = w.Tokens[:min(n, len(w.Tokens))]
+	d.all.Go(func() {
+		info, err := d.store.Save(d.ctx, w.Session, func(page int, dst []byte) error {
+			if (page+1)*backend.PageTokens > there {
+				return errors.New("its keys are in memory no more")
+			}
+			return s.engine.ExportCache(d.ctx, x.cache, page, dst)
+		})
+		s.post(func() {
+			if x != nil {
+				x.saved = max(x.saved, n)
+				s.prefixes.unpin(x)
+			}
+			d.saving = nil
+			s.finish(w, info, err)
+		})
+	})
+}
+
+// finish says what came of a save.
+func (s *Scheduler) finish(w *save, info session.Info, err error) {
+	w.ended = true
+	switch {
+	case err == nil:
+		s.tally(func(c *Counters) { c.SessionSaves++ })
+	case errors.Is(err, session.ErrShort), s.disk.ctx.Err() != nil:
+	default:
+		s.tally(func(c *Counters) { c.SessionFailures++ })
+		s.o.Note(fmt.Sprintf("a session of %d tokens is not saved: %v", len(w.Tokens), err))
+	}
+	for _, c := range w.waiters {
+		c <- saved{info, err}
+	}
+}
+
+// pays reports whether to read keys from disk takes less than to compute them, as far
+// as either was measured.
+func (s *Scheduler) pays() bool {
+	rate := s.disk.store.ReadRate()
+	if rate == 0 || s.rates.row == 0 {
+		return true
+	}
+	return float64(s.engine.KVPageBytes())/backend.PageTokens/rate < s.rates.row
+}
+
+// saveFirst reports whether a request should wait, as what would have to go for it is
+// not on disk yet; then it is saved first.
+func (s *Scheduler) saveFirst(j *job) bool {
+	d := &s.disk
+	x := s.prefixes.victim()
+	if d.store == nil || x == nil || !s.unsaved(x) || !s.pays() {
+		return false
+	}
+	w := d.saving
+	if x.pins == 0 || w == nil {
+		w = saveOf(x)
+		d.waiting = slices.Insert(d.waiting, 0, w)
+	}
+	j.waits = func() bool { return !w.ended }
+	return true
+}
+
+// restore reports whether a request should wait, as the beginning of its prompt comes
+// from disk.
+func (s *Scheduler) restore(ctx context.Context, j *job) bool {
+	d := &s.disk
+	if d.store == nil || s.o.Prefixes < 0 || j.lookedUp {
+		return false
+	}
+	j.lookedUp = true
+	tokens := j.wanted()
+	h := d.store.Find(j.request.Salt, tokens)
+	if h == nil || !s.pays() {
+		return false
+	}
+	b := s.beginning(j, tokens)
+	if s.wholePages(h.Tokens)-b.n < backend.PageTokens {
+		return false
+	}
+	l := d.loads[h.Key()]
+	if l == nil {
+		c := s.roomFor(ctx, j, b, h.Tokens)
+		if c == nil {
+			j.lookedUp = j.waits == nil
+			return j.waits != nil
+		}
+		l = s.load(j, h, c)
+	}
+	j.waits = func() bool { return !l.ended }
+	return true
+}
+
+// roomFor makes a cache for so many tokens, that begins with the whole pages of what is
+// there; nil where there is no memory, or where j must wait for what has to go.
+func (s *Scheduler) roomFor(ctx context.Context, j *job, b beginning, n int) *model.Cache {
+	for {
+		pages := b.n / backend.PageTokens * backend.PageTokens
+		if pages == 0 {
+			b.cache = nil
+		}
+		c, err := s.takeCache(ctx, b.cache, pages, n, 1, n)
+		if err == nil {
+			return c
+		}
+		var lacks *backend.MemoryError
+		if !errors.As(err, &lacks) || s.saveFirst(j) || !s.prefixes.evict() {
+			return nil
+		}
+		if b.prefix != nil && b.prefix.gone { // what it begins with comes from disk, too
+			b = beginning{}
+		}
+	}
+}
+
+// load reads keys into a cache, and makes a prefix of it.
+func (s *Scheduler) load(j *job, h *session.Hit, c *model.Cache) *load {
+	d, l := &s.disk, new(load)
+	x := &prefix{salt: j.request.Salt, owner: j.request.Owner, tokens: slices.Clone(j.wanted()[:h.Tokens]), saved: h.Tokens, cache: c}
+	d.loads[h.Key()] = l
+	d.all.Go(func() {
+		err := d.store.Load(d.ctx, h, c.Base()/backend.PageTokens, func(page []byte) error {
+			return s.engine.ImportCache(d.ctx, c, page)
+		})
+		s.post(func() {
+			delete(d.loads, h.Key())
+			l.ended = true
+			if err != nil {
+				s.engine.FreeCache(c)
+				s.tally(func(c *Counters) { c.SessionFailures++ })
+				return
+			}
+			s.tally(func(c *Counters) { c.SessionLoads++ })
+			s.prefixes.put(x)
+		})
+	})
+	return l
+}
+
+// closeDisk ends what is read and written, and says so to those that wait.
+func (s *Scheduler) closeDisk() {
+	s.disk.all.Wait() // the loop's context has ended, and theirs with it
+	s.takePosted()
+	for _, w := range s.disk.waiting {
+		s.finish(w, session.Info{}, ErrClosed)
+	}
+	s.disk.waiting = nil
+}
+
+// await waits for what the loop, or a save, sends.
+func await[T any](ctx context.Context, s *Scheduler, c <-chan T) (v T, err error) {
+	select {
+	case v = <-c:
+		return v, nil
+	case <-ctx.Done():
+		return v, context.Cause(ctx)
+	case <-s.finished:
+	}
+	select {
+	case v = <-c:
+		return v, nil
+	default:
+		return v, ErrClosed
+	}
+}
+
+// SaveSession returns once the last that is known of a session is on disk. A request
+// with a name (Request.Session) is saved when it ends: this waits for that.
+//
+// Errors: ErrNoSessions, session.ErrUnknown, ErrClosed, ctx's, or what kept it from being
+// saved.
+func (s *Scheduler) SaveSession(ctx context.Context, owner, name string) (session.Info, error) {
+	d := &s.disk
+	if d.store == nil {
+		return session.Info{}, ErrNoSessions
+	}
+	c := make(chan saved, 1)
+	s.post(func() {
+		for _, w := range append(slices.Clone(d.waiting), d.saving) {
+			if w != nil && w.Owner == owner && w.Name == name {
+				w.waiters = append(w.waiters, c)
+				return
+			}
+		}
+		info, err := d.store.Get(owner, name)
+		c <- saved{info, err}
+	})
+	v, err := await(ctx, s, c)
+	if err == nil {
+		err = v.err
+	}
+	return v.info, err
+}
+
+// SaveSessions saves all that is kept and is not on disk, what was used last first, as
+// long as ctx lasts.
+func (s *Scheduler) SaveSessions(ctx context.Context) error {
+	d := &s.disk
+	if d.store == nil {
+		return nil
+	}
+	all := make(chan []chan saved, 1)
+	s.post(func() {
+		for e := s.prefixes.order.Back(); e != nil; e = e.Prev() {
+			if x := e.Value.(*prefix); s.unsaved(x) {
+				d.waiting = append(d.waiting, saveOf(x))
+			}
+		}
+		var list []chan saved
+		for _, w := range append(slices.Clone(d.waiting), d.saving) {
+			if w != nil {
+				c := make(chan saved, 1)
+				w.waiters = append(w.waiters, c)
+				list = append(list, c)
+			}
+		}
+		all <- list
+	})
+	list, err := await(ctx, s, all)
+	for _, c := range list {
+		v, late := await(ctx, s, c)
+		if late != nil {
+			return late
+		}
+		if v.err != nil && !errors.Is(v.err, session.ErrShort) {
+			err = v.err
+		}
+	}
+	return err
+}
+
+// KeepsSessions reports whether there is a store of sessions.
+func (s *Scheduler) KeepsSessions() bool { return s.disk.store != nil }
+
+// Sessions lists what an owner has on disk.
+func (s *Scheduler) Sessions(owner string) ([]session.Info, error) {
+	if s.disk.store == nil {
+		return nil, ErrNoSessions
+	}
+	return s.disk.store.List(owner), nil
+}
+
+// DeleteSession removes a session from disk, and what is kept of it in memory.
+//
+// Errors: ErrNoSessions, session.ErrUnknown, ErrClosed, ctx's, or what the disk said.
+func (s *Scheduler) DeleteSession(ctx context.Context, owner, name string) error {
+	d := &s.disk
+	if d.store == nil {
+		return ErrNoSessions
+	}
+	pending := make(chan [][]int32, 1)
+	s.post(func() {
+		var tokens [][]int32
+		s.unseal(owner, name)
+		d.waiting = slices.DeleteFunc(d.waiting, func(w *save) bool {
+			mine := w.Owner == owner && w.Name == name
+			if mine {
+				tokens = append(tokens, w.Tokens)
+				s.finish(w, session.Info{}, session.ErrUnknown)
+			}
+			return mine
+		})
+		pending <- tokens
+	})
+	texts, err := await(ctx, s, pending)
+	if err != nil {
+		return err
+	}
+	tokens, err := d.store.Delete(owner, name)
+	switch {
+	case err == nil:
+		texts = append(texts, tokens)
+	case len(texts) == 0 || !errors.Is(err, session.ErrUnknown):
+		return err
+	}
+	done := make(chan struct{}, 1)
+	s.post(func() {
+		s.forget(owner, texts)
+		done <- struct{}{}
+	})
+	_, err = await(ctx, s, done)
+	return err
+}
+
+// forget drops the prefixes of an owner that continue texts, or are the beginnings of
+// some.
+func (s *Scheduler) forget(owner string, texts [][]int32) {
+	var gone []*prefix
+	for e := s.prefixes.order.Front(); e != nil; e = e.Next() {
+		x := e.Value.(*prefix)
+		for _, text := range texts {
+			n := decoder.CommonPrefix(x.tokens, text)
+			if x.owner == owner && n > 0 && n >= min(s.wholePages(len(x.tokens)), s.wholePages(len(text))) {
+				gone = append(gone, x)
+				break
+			}
+		}
+	}
+	for _, x := range gone {
+		s.prefixes.remove(x)
+	}
+}
