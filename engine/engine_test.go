@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/conformance/decodertest"
 	"windrow/decoder"
 	"windrow/internal/memory"
 	"windrow/models/tinygsm"
@@ -27,7 +28,7 @@ func openTiny(t *testing.T, o Options) *Engine {
 	if o.Measurements == (Measurements{}) {
 		o.Measurements.Folder = NoFolder
 	}
-	o.Backend = CPU
+	o.Backend = decodertest.Device()
 	e, err := Open(t.Context(), "", o)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func open(t *testing.T) *engine.Engine {
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
 	}
-	e, err := engine.Open(t.Context(), "", engine.Options{Backend: engine.CPU})
+	e, err := engine.Open(t.Context(), "", engine.Options{Backend: decodertest.Device()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"windrow/conformance/decodertest"
 	"windrow/engine"
 	"windrow/models/tinygsm"
 	"windrow/schedule"
@@ -25,7 +26,7 @@ func open(t *testing.T) *Model {
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
 	}
-	e, err := engine.Open(t.Context(), "", engine.Options{Backend: engine.CPU, Measurements: engine.Measurements{Folder: t.TempDir()}})
+	e, err := engine.Open(t.Context(), "", engine.Options{Backend: decodertest.Device(), Measurements: engine.Measurements{Folder: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/conformance/decodertest"
 	"windrow/engine"
 	"windrow/models/tinygsm"
 	"windrow/schedule"
@@ -21,7 +22,7 @@ func keeping(t *testing.T, dir string) (*Model, *schedule.Scheduler, func()) {
 	if !tinygsm.Available {
 		t.Skip("built without the embedded model")
 	}
-	e, err := engine.Open(t.Context(), "", engine.Options{Backend: engine.CPU, Measurements: engine.Measurements{Folder: t.TempDir()}})
+	e, err := engine.Open(t.Context(), "", engine.Options{Backend: decodertest.Device(), Measurements: engine.Measurements{Folder: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
