@@ -28,8 +28,20 @@ const (
 )
 
 // costRows are the points of a round, those first that matter most where time
-// is short; all others are compared with one row, which is taken most often.
-var costRows = []int{1, 16, 8, 4, 1, 32, 2, 24, 12, 1, 6, 3, 20, 10, 1, 48}
+// is short; all others are compared with one row, which is taken most often. More than
+// ownRows are those of several sequences, as a scheduler feeds them together: a GPU has
+// other kernels for 8 × 16 rows than for 128 of one sequence. The largest, sharedCostRows,
+// are taken in one of sharedCostRounds rounds, and only where one takes no more than
+// sharedCostShare of the whole time.
+var (
+	costRows       = []int{1, 16, 8, 4, 1, 32, 2, 24, 12, 1, 6, 3, 20, 10, 1, 48}
+	sharedCostRows = []int{128, 64, 256, 512}
+)
+
+const (
+	sharedCostRounds = 4
+	sharedCostShare  = 1.0 / 16
+)
 
 // measureCost measures a step's time by its rows, all results wanted, in less
 // than a second where no single forward takes longer. What else runs on the
@@ -49,7 +61,7 @@ func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder
 		})
 	}
 	late := func() bool { return spent > limit }
-	context, most := shortContext, slices.Max(costRows)
+	context, most := shortContext, ownRows
 	if n := e.Config().MaxPositions; context+most > n {
 		if context, most = 0, min(most, n-1); most < 1 {
 			return nil, fmt.Errorf("a context of %d tokens has no room to measure in", n)
@@ -67,9 +79,17 @@ func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder
 	}
 	least := map[int]time.Duration{}
 	for round := range costRounds {
-		for _, rows := range costRows {
+		points := costRows
+		if round%sharedCostRounds == 0 {
+			points = slices.Concat(costRows, sharedCostRows)
+		}
+		for _, rows := range points {
 			// Two points make a line: fewer are of no use.
-			if rows > most || late() && len(least) >= 2 {
+			if late() && len(least) >= 2 || min(rows, ownRows) > most {
+				continue
+			}
+			own, known := least[ownRows]
+			if rows > slices.Max(costRows) && (!known || float64(own)*float64(rows)/ownRows > sharedCostShare*float64(limit)) {
 				continue
 			}
 			var t time.Duration

@@ -14,6 +14,7 @@ import (
 type Stopwatch struct {
 	engine   *Engine
 	contexts map[int]*model.Cache
+	forks    map[int][]*model.Cache // of contexts', which share their memory
 	random   *rand.Rand
 	least    time.Duration // a step is repeated for at least so long
 }
@@ -21,11 +22,16 @@ type Stopwatch struct {
 // NewStopwatch makes a stopwatch that repeats what it measures for at least so
 // long. It must be closed before the engine.
 func (e *Engine) NewStopwatch(least time.Duration) *Stopwatch {
-	return &Stopwatch{engine: e, contexts: map[int]*model.Cache{}, random: rand.New(rand.NewPCG(1, 2)), least: least}
+	return &Stopwatch{engine: e, contexts: map[int]*model.Cache{}, forks: map[int][]*model.Cache{}, random: rand.New(rand.NewPCG(1, 2)), least: least}
 }
 
 // Close frees the caches.
 func (s *Stopwatch) Close() {
+	for _, list := range s.forks {
+		for _, c := range list {
+			s.engine.FreeCache(c)
+		}
+	}
 	for _, c := range s.contexts {
 		s.engine.FreeCache(c)
 	}
@@ -115,13 +121,17 @@ func (s *Stopwatch) repeat(run func() error) (float64, error) {
 	return time.Since(start).Seconds() / float64(runs), nil
 }
 
-// once is the time of one forward as Step's; warm runs it once unmeasured before.
+// A sequence steps with ownRows at most; more are those of several with sharedRows each.
+const ownRows, sharedRows = 32, 16
+
+// once is the time of one forward as Step's, of up to ownRows, or of several sequences
+// that begin alike; warm runs it once unmeasured before.
 func (s *Stopwatch) once(ctx context.Context, rows, context int, warm bool) (time.Duration, error) {
-	c, err := s.at(ctx, context, rows)
+	spans, err := s.spans(ctx, rows, context)
 	if err != nil {
 		return 0, err
 	}
-	b := batch(wantAll, span{c, s.prompt(rows)})
+	b := batch(wantAll, spans...)
 	if warm {
 		if err := s.forward(ctx, b); err != nil {
 			return 0, err
@@ -130,6 +140,29 @@ func (s *Stopwatch) once(ctx context.Context, rows, context int, warm bool) (tim
 	start := time.Now()
 	err = s.forward(ctx, b)
 	return time.Since(start), err
+}
+
+// spans are rows at a context, of one sequence or of as many as it takes.
+func (s *Stopwatch) spans(ctx context.Context, rows, context int) ([]span, error) {
+	c, err := s.at(ctx, context, min(rows, ownRows))
+	if err != nil {
+		return nil, err
+	}
+	if rows <= ownRows {
+		return []span{{c, s.prompt(rows)}}, nil
+	}
+	for len(s.forks[context])*sharedRows < rows {
+		f, err := c.Fork(context, max(context, 1), sharedRows)
+		if err != nil {
+			return nil, err
+		}
+		s.forks[context] = append(s.forks[context], f)
+	}
+	var list []span
+	for _, f := range s.forks[context][:(rows+sharedRows-1)/sharedRows] {
+		list = append(list, span{f, s.prompt(min(sharedRows, rows-len(list)*sharedRows))})
+	}
+	return list, nil
 }
 
 // at returns a cache that holds context tokens and takes rows more.
