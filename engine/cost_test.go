@@ -246,7 +246,7 @@ func TestAdaptiveCancelled(t *testing.T) {
 	if got := e.Adaptive(short, o); got.Cost != nil || e.rowCost.known {
 		t.Errorf("cut short: cost %v, known %t", got.Cost, e.rowCost.known)
 	}
-	if got := e.Adaptive(t.Context(), o); got.Cost == nil || got.Window != adaptiveWindow || !e.rowCost.known {
+	if got := e.Adaptive(t.Context(), o); got.Cost == nil || got.Window != min(adaptiveWindow, e.Features().BatchInvariantRows/2) || !e.rowCost.known {
 		t.Errorf("then: cost %v, window %d, known %t", got.Cost, got.Window, e.rowCost.known)
 	}
 }

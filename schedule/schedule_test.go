@@ -37,6 +37,9 @@ func open(t *testing.T) *engine.Engine {
 
 func start(t *testing.T, e *engine.Engine, o schedule.Options) *schedule.Scheduler {
 	t.Helper()
+	if o.Chunk == 0 {
+		o.Chunk = decodertest.Chunk()
+	}
 	s := schedule.New(e, o)
 	t.Cleanup(s.Close)
 	return s
@@ -108,7 +111,13 @@ func submit(t *testing.T, e *engine.Engine, s *schedule.Scheduler, r schedule.Re
 // alone is what each request gets by itself, without any cache of prefixes.
 func alone(t *testing.T, e *engine.Engine, list []schedule.Request) (want []answer) {
 	t.Helper()
-	s := start(t, e, schedule.Options{Sequences: 1, Prefixes: -1})
+	return aloneIn(t, e, 0, list)
+}
+
+// aloneIn is alone with prompts cut into chunks.
+func aloneIn(t *testing.T, e *engine.Engine, chunk int, list []schedule.Request) (want []answer) {
+	t.Helper()
+	s := start(t, e, schedule.Options{Sequences: 1, Prefixes: -1, Chunk: chunk})
 	for _, r := range list {
 		a, err := follow(t, submit(t, e, s, r))
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/conformance/decodertest"
 	"windrow/engine"
 	"windrow/model"
 	"windrow/schedule"
@@ -40,6 +41,14 @@ type gpuLike struct {
 	t      *testing.T
 	chunk  int
 	chunks atomic.Int64
+}
+
+// variants are an engine as it is and as on a GPU, where it is not on one.
+func variants() []bool {
+	if decodertest.Device() != engine.CPU {
+		return []bool{true}
+	}
+	return []bool{false, true}
 }
 
 func (e *gpuLike) Features() backend.Features {
@@ -93,8 +102,8 @@ func TestHitIsMiss(t *testing.T) {
 			list = append(list, x)
 		}
 	}
-	want := alone(t, e, list)
-	for _, gpu := range []bool{false, true} {
+	want := aloneIn(t, e, chunk, list)
+	for _, gpu := range variants() {
 		var x schedule.Engine = e
 		like := &gpuLike{Engine: e, t: t, chunk: chunk}
 		if gpu {
@@ -344,7 +353,7 @@ func TestSeal(t *testing.T) {
 	e := open(t)
 	list, want := turns(t, e, 5, 24)
 	last := list[4]
-	for _, gpu := range []bool{false, true} {
+	for _, gpu := range variants() {
 		var x schedule.Engine = e
 		if gpu {
 			x = &gpuLike{Engine: e, t: t, chunk: 64}

@@ -31,7 +31,7 @@ func open(t *testing.T) *Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	s := schedule.New(e, schedule.Options{Sequences: 8})
+	s := schedule.New(e, schedule.Options{Sequences: 8, Chunk: decodertest.Chunk()})
 	t.Cleanup(s.Close)
 	return ForEngine(t.Context(), e, s, "test")
 }

@@ -33,7 +33,7 @@ func keeping(t *testing.T, dir string) (*Model, *schedule.Scheduler, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := schedule.New(e, schedule.Options{Sessions: store})
+	s := schedule.New(e, schedule.Options{Sessions: store, Chunk: decodertest.Chunk()})
 	end := func() {
 		s.Close()
 		store.Close()

@@ -10,3 +10,13 @@ func Device() string {
 	}
 	return "cpu"
 }
+
+// Chunk is the rows of a prompt that run together in tests with short prompts: where
+// bits depend on how prompts are cut, on a GPU, only whole chunks are kept. 0: the
+// backend's own.
+func Chunk() int {
+	if emulator.OnGPU {
+		return 64
+	}
+	return 0
+}
