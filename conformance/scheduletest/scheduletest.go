@@ -1,0 +1,234 @@
+// Package scheduletest checks on any backend what a scheduler promises of answers: that
+// they depend on nothing but the request.
+package scheduletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/decoder"
+	"windrow/model"
+	"windrow/rope"
+	"windrow/schedule"
+	"windrow/synthetic"
+)
+
+const (
+	vocabulary = 128
+	maskID     = vocabulary - 1
+	// chunk is how many rows of a prompt go together: two pages, and more rows than a
+	// GPU gives the same bits in any number.
+	chunk = 2 * backend.PageTokens
+)
+
+// device is a model as a schedule.Engine: one call at a time.
+type device struct {
+	mutex sync.Mutex
+	model *model.Model
+}
+
+func (d *device) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return d.model.Forward(ctx, b)
+}
+
+func (d *device) NewCache(_ context.Context, capacity, maxRows int) (*model.Cache, error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return d.model.NewCache(model.CacheOptions{Capacity: capacity, MaxRows: maxRows, DType: backend.KVBF16})
+}
+
+func (d *device) ForkCache(_ context.Context, c *model.Cache, n, capacity, maxRows int) (*model.Cache, error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.Fork(n, capacity, maxRows)
+}
+
+func (d *device) ReserveCache(_ context.Context, c *model.Cache, n int) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.Reserve(n)
+}
+
+func (d *device) FreeCache(c *model.Cache) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	c.Close()
+}
+
+func (d *device) ExportCache(_ context.Context, c *model.Cache, page int, dst []byte) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.Export(page, dst)
+}
+
+func (d *device) ImportCache(_ context.Context, c *model.Cache, src []byte) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.Import(src)
+}
+
+func (d *device) Features() backend.Features { return d.model.Backend().Features() }
+func (d *device) Budget() *backend.Budget    { return d.model.Backend().Budget() }
+func (d *device) KVPageBytes() int64 {
+	return backend.PageTokens * d.model.Config().KVBytesPerToken(backend.KVBF16)
+}
+
+// open loads a model of one layer with invented weights, whose last id is a mask.
+func open(t *testing.T, b backend.Backend) *device {
+	t.Helper()
+	config := checkpoint.Config{
+		Architecture: "wedlm", HiddenSize: 64, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 64, IntermediateSize: 128,
+		VocabSize: vocabulary, RMSNormEps: 1e-6, MaxPositions: 4096, TieEmbeddings: true,
+		Rope: rope.Config{Type: rope.Default, HeadDim: 64, Theta: 1e4}, MaskTokenID: maskID, DType: "bfloat16",
+	}
+	m, err := model.Load(b, synthetic.RandomSource(&config, backend.BF16, 1), model.Barring(vocabulary, maskID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return &device{model: m}
+}
+
+// answer is all that a request gets.
+type answer struct {
+	ids    []int32
+	reason decoder.FinishReason
+}
+
+func (d *device) ask(t *testing.T, s *schedule.Scheduler, r schedule.Request) func() answer {
+	t.Helper()
+	stream, err := s.Submit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (a answer) {
+		for {
+			events, err := stream.Next(t.Context())
+			for _, e := range events {
+				if id, ok := e.(decoder.Token); ok {
+					a.ids = append(a.ids, int32(id))
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				a.reason = stream.Summary().FinishReason
+				return a
+			}
+			if err != nil {
+				t.Error(err)
+				return a
+			}
+		}
+	}
+}
+
+// request is one of a mode and a window, greedy or sampled.
+func request(prompt []int32, mode decoder.Mode, window, tokens int, seed uint64) schedule.Request {
+	o := decoder.DefaultOptions()
+	o.Mode, o.Window, o.MaxTokens = mode, window, tokens
+	o.Vocabulary = decoder.Vocabulary{Size: vocabulary, MaskID: maskID}
+	if seed > 0 {
+		o.Sampling = decoder.Sampling{Temperature: 0.9, TopP: 0.95, Seed: seed}
+	}
+	return schedule.Request{Prompt: prompt, Options: o}
+}
+
+// Run checks that a request's answer is the same alone and among others, with its
+// beginning cached and not, after a preemption, and, in verified, at any window what ar
+// gives, sampled too. The model is small: an emulated GPU takes seconds.
+func Run(t *testing.T, b backend.Backend) {
+	d := open(t, b)
+	r := rand.New(rand.NewPCG(1, 2))
+	ids := func(n int) []int32 {
+		list := make([]int32, n)
+		for i := range list {
+			list[i] = r.Int32N(maskID)
+		}
+		return list
+	}
+	base := ids(chunk)
+	var list []schedule.Request
+	same := map[int]int{} // requests whose answers must be those of another
+	for seed := range uint64(2) {
+		for i, n := range []int{5, 70} {
+			prompt := ids(n)
+			if i > 0 {
+				prompt = slices.Concat(base, prompt)
+			}
+			first := len(list)
+			list = append(list, request(prompt, decoder.AR, 1, 10, seed), request(prompt, decoder.WeDLM, 4, 10, seed))
+			for _, window := range []int{2, 8} {
+				same[len(list)] = first
+				list = append(list, request(prompt, decoder.Verified, window, 10, seed))
+			}
+		}
+	}
+	start := func(t *testing.T, o schedule.Options) *schedule.Scheduler {
+		o.Chunk = chunk
+		s := schedule.New(d, o)
+		t.Cleanup(s.Close)
+		return s
+	}
+	want := make([]answer, len(list))
+	s := start(t, schedule.Options{Sequences: 1, Prefixes: -1})
+	for i, q := range list {
+		want[i] = d.ask(t, s, q)()
+	}
+	s.Close()
+	for i, first := range same {
+		if !slices.Equal(want[i].ids, want[first].ids) {
+			t.Errorf("request %d: verified with window %d and temperature %g gave %v, ar %v", i, list[i].Options.Window, list[i].Options.Sampling.Temperature, want[i].ids, want[first].ids)
+		}
+	}
+	together := func(t *testing.T, s *schedule.Scheduler) {
+		t.Helper()
+		var answers []func() answer
+		for _, q := range list {
+			answers = append(answers, d.ask(t, s, q))
+		}
+		for i, wait := range answers {
+			if got := wait(); fmt.Sprint(got) != fmt.Sprint(want[i]) {
+				t.Errorf("request %d: %v, alone %v", i, got, want[i])
+			}
+		}
+	}
+	t.Run("among others", func(t *testing.T) {
+		s := start(t, schedule.Options{Sequences: len(list)})
+		for range 2 { // the second time beginnings are cached
+			together(t, s)
+		}
+		if st := s.State(); st.CachedTokens < chunk || st.Rows < st.Forwards*4 {
+			t.Errorf("%d tokens were cached, %d rows in %d forwards: nothing is shown", st.CachedTokens, st.Rows, st.Forwards)
+		}
+	})
+	t.Run("preempted", func(t *testing.T) {
+		defer d.Budget().Limit(0)
+		defer func(l []schedule.Request, w []answer) { list, want = l, w }(list, want)
+		list, want = nil, nil
+		for i := range 4 { // two pages each at first, then three
+			list = append(list, request(ids(60), []decoder.Mode{decoder.AR, decoder.WeDLM, decoder.Verified}[i%3], 4, 74, uint64(i/2)))
+		}
+		s := start(t, schedule.Options{Sequences: 1, Prefixes: -1})
+		for _, q := range list {
+			want = append(want, d.ask(t, s, q)())
+		}
+		s.Close()
+		s = start(t, schedule.Options{Sequences: len(list), KVMemory: 8 * d.KVPageBytes(), Prefixes: -1, Slack: -1})
+		together(t, s)
+		if st := s.State(); st.Preemptions == 0 || st.ReplayedRows == 0 {
+			t.Errorf("%d preemptions, %d rows run again: nothing is shown", st.Preemptions, st.ReplayedRows)
+		}
+	})
+	if used, _ := d.Budget().Used(); used != 0 {
+		t.Errorf("%d bytes are taken when all is closed", used)
+	}
+}

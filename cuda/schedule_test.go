@@ -1,0 +1,14 @@
+package cuda
+
+import (
+	"testing"
+
+	"windrow/conformance/scheduletest"
+)
+
+// TestSchedule: what a scheduler promises of answers holds on the device.
+func TestSchedule(t *testing.T) {
+	b := openBackend(t, false)
+	defer b.Close()
+	scheduletest.Run(t, b)
+}
