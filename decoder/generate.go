@@ -34,6 +34,7 @@ func Generate(ctx context.Context, eng Engine, cache *model.Cache, prompt []int3
 // run is Generate of a sequence.
 func (s *Sequence) run(ctx context.Context, eng Engine, h Hooks) (Summary, error) {
 	start := time.Now()
+	s.quiet = h.Step == nil
 	var prefill time.Duration
 	var err error
 	for err == nil && !s.Done() {
@@ -71,7 +72,8 @@ func (s *Sequence) forward(ctx context.Context, eng Engine) ([]Event, error) {
 	if err := s.Draft(ctx); err != nil {
 		return nil, err
 	}
-	b := &model.Batch{}
+	b := &s.batch
+	*b = model.Batch{Tokens: b.Tokens[:0], Positions: b.Positions[:0], Spans: b.Spans[:0], Want: b.Want[:0]}
 	s.Plan(b, 0)
 	results, err := eng.Forward(ctx, b)
 	if err != nil {

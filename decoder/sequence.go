@@ -24,7 +24,9 @@ type Sequence struct {
 	detok   Detokenizer
 	sampler *sampler
 	stepper stepper
-	rows    rows // of the last Plan
+	rows    rows        // of the last Plan
+	batch   model.Batch // of forwards that are its own (Generate)
+	quiet   bool        // nobody looks at Steps
 	sum     Summary
 	// need is how many tokens must be permanent before the next step: the prompt's,
 	// or, in a cache that has lost some, those that were. started: the stepper has
@@ -204,7 +206,7 @@ func (s *Sequence) Plan(b *model.Batch, most int) {
 	if s.Prefilling() {
 		s.planPrompt(b, most)
 	} else {
-		s.rows = rows{base: int32(s.cache.Base()), mask: s.o.Vocabulary.MaskID, logits: s.sampler.needsLogits(), batch: b}
+		s.rows.reset(int32(s.cache.Base()), s.o.Vocabulary.MaskID, s.sampler.needsLogits(), b)
 		s.stepper.plan(&s.rows)
 	}
 	b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: first, Rows: len(b.Tokens) - first})
@@ -228,7 +230,7 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	if most > 0 {
 		n = min(n, most)
 	}
-	s.rows = rows{base: int32(from), logits: s.sampler.needsLogits(), batch: b}
+	s.rows.reset(int32(from), 0, s.sampler.needsLogits(), b)
 	last := -1 // the row whose result begins the generation
 	if !s.started && s.stepper.needsPrompt() {
 		last = len(s.prompt) - 1
@@ -321,7 +323,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	return events, s.stepper.start(last, allowedOf(s.rows.allowed, 0), s.emit)
 }
 
-// absorbStep commits a step's rows.
+// absorbStep commits a step's rows. There is no Step where nobody looks at it.
 func (s *Sequence) absorbStep(results []model.Result) (*Step, error) {
 	base := s.cache.Base()
 	s.count()
@@ -332,6 +334,9 @@ func (s *Sequence) absorbStep(results []model.Result) (*Step, error) {
 	}
 	s.sum.Stats.Drafts += out.drafts
 	s.sum.Stats.Accepted += out.accepted
+	if s.quiet {
+		return nil, err
+	}
 	window := s.rows.window()
 	committed := make([]int32, out.commit)
 	for i := range committed {
@@ -470,6 +475,7 @@ func (s *Sequence) emit(token int32, p *Logprobs) bool {
 // takeEvents appends what was emitted, which is permanent now or right by
 // construction.
 func (s *Sequence) takeEvents(events []Event) []Event {
+	events = slices.Grow(events, 2*len(s.emitted)+2) // with their text, and how the step ends
 	for _, e := range s.emitted {
 		s.text.WriteString(e.piece)
 		events = append(events, Token(e.token))

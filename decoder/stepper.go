@@ -51,6 +51,11 @@ type rows struct {
 	wantedAt []int32 // logical positions
 }
 
+// reset begins another forward in the memory of the one before.
+func (r *rows) reset(base, mask int32, logits bool, b *model.Batch) {
+	*r = rows{base: base, mask: mask, logits: logits, batch: b, slots: r.slots[:0], at: r.at[:0], wantedAt: r.wantedAt[:0]}
+}
+
 // add appends the row of slot number i, at logical position base + i.
 func (r *rows) add(i int, s Slot, want bool) {
 	token := s.Token

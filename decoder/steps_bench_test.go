@@ -1,0 +1,56 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"windrow/model"
+)
+
+// instant is an engine that takes no time: row by row it says what a hash of the position
+// says, at a mask too, surely.
+type instant struct {
+	results  []model.Result
+	forwards int
+}
+
+func (e *instant) letter(pos int32) int32 { return int32(mix(uint64(pos)) % 50) }
+
+func (e *instant) Forward(_ context.Context, b *model.Batch) ([]model.Result, error) {
+	for _, s := range b.Spans {
+		s.Cache.Stage(s.Rows)
+	}
+	e.forwards++
+	e.results = e.results[:0]
+	for _, w := range b.Want {
+		row := w.Row
+		r := model.Result{Argmax: e.letter(b.Positions[row] + 1), Entropy: 0.1}
+		if b.Tokens[row] == 99 {
+			r.Argmax = e.letter(b.Positions[row])
+		}
+		e.results = append(e.results, r)
+	}
+	return e.results, nil
+}
+
+// BenchmarkSteps is the decoder's own time of a forward: planning it, and taking what it
+// says.
+func BenchmarkSteps(b *testing.B) {
+	for _, mode := range []Mode{AR, WeDLM, Verified} {
+		b.Run(fmt.Sprintf("mode=%v", mode), func(b *testing.B) {
+			e := &instant{}
+			o := DefaultOptions()
+			o.Mode, o.Window, o.MaxTokens = mode, 16, 200
+			o.Vocabulary = Vocabulary{Size: 100, MaskID: 99}
+			prompt := make([]int32, 100)
+			for b.Loop() {
+				capacity, _ := CacheSize(len(prompt), o)
+				if _, err := Generate(b.Context(), e, model.NewCountingCache(capacity), prompt, o, nil, Hooks{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(e.forwards), "ns/forward")
+		})
+	}
+}
