@@ -186,20 +186,30 @@ func (r *rates) forget(tokens int, half float64) {
 }
 
 // each calls f with every index's rate. expected has what to lean on by index,
-// negative or missing: on the one before. By as much as a text differs, in log odds, from
-// what was expected of one index it is expected to differ at the next: a text is easier
-// than others, not one of its masks.
-func (r *rates) each(expected []float64, f func(i int, rate float64)) {
+// negative or missing: on the one before.
+func (r *rates) each(expected []float64, f func(i int, rate float64)) { r.estimate(expected, 0, f) }
+
+// together is each, but by as much as a text differs, in log odds, from what was expected
+// of one index it is expected to differ at the next: a text is easier than others, not
+// one of its masks.
+func (r *rates) together(expected []float64, f func(i int, rate float64)) {
+	r.estimate(expected, 1, f)
+}
+
+func (r *rates) estimate(expected []float64, share float64, f func(i int, rate float64)) {
 	rate, differs := prior, 0.0
 	for i := range r.seen {
 		lean := rate
 		known := i < len(expected) && expected[i] >= 0
 		if known {
-			lean = chanceOf(oddsOf(expected[i]) + differs)
+			lean = expected[i]
+		}
+		if known && differs != 0 {
+			lean = chanceOf(oddsOf(lean) + differs)
 		}
 		rate = (r.yes[i] + lean) / (r.seen[i] + 1)
 		if known {
-			differs = oddsOf(rate) - oddsOf(expected[i])
+			differs = share * (oddsOf(rate) - oddsOf(expected[i]))
 		}
 		f(i, rate)
 	}

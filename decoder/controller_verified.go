@@ -165,6 +165,19 @@ func (v *verifiedControl) recent() float64 {
 	return max(1, v.pace.tokens/v.pace.paid)
 }
 
+// expect sets what masks are worth in the next steps. In forwards that others share, what
+// is tried is chosen for all, by what all have shown.
+func (v *verifiedControl) expect(p *Price) {
+	switch expected := v.expected.promise; {
+	case p != nil:
+		v.promise.each(expected, v.typical.set)
+	case v.unseen(): // it may be as easy as any
+		v.promise.each(nil, func(i int, rate float64) { v.typical.set(i, max(rate, expected[i])) })
+	default:
+		v.promise.together(expected, v.typical.set)
+	}
+}
+
 func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, masks int) {
 	drafts = drafts[:min(len(drafts), len(v.present.stand)-1)]
 	for i, c := range drafts {
@@ -177,11 +190,7 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 	// Without news the chances drift slowly; solving takes some microseconds.
 	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
 		v.known.chances(v.expected.trust, v.expected.promise)
-		if p == nil && v.unseen() { // it may be as easy as any
-			v.promise.each(nil, func(i int, rate float64) { v.typical.set(i, max(rate, v.expected.promise[i])) })
-		} else {
-			v.promise.each(v.expected.promise, v.typical.set)
-		}
+		v.expect(p)
 		v.solve(p)
 		v.since = 0
 	}
