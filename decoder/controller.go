@@ -84,9 +84,10 @@ const (
 	// maxAdaptive bounds the masks that are weighed: solving for 24 takes some
 	// 15 µs, and its cube grows with the bound's.
 	maxAdaptive = 24
-	// Over N tokens all steps together cost at most N·(1+slack) + credit.
+	// Over N tokens all steps together cost at most N·(1+slack) + credit, and what drafts
+	// failed to bring that was counted on.
 	slack  = 0.02
-	credit = 2.0
+	credit = 3.0
 	// prior is the rate assumed where nothing was seen: bold enough to try
 	// what would pay if text were as easy as at its best.
 	prior = 0.92
@@ -99,6 +100,15 @@ const (
 	// surest is the chance that the text goes on as it does after a step whose
 	// drafts all stood.
 	surest = 0.98
+	// forgotten is the evidence under which a text may be as easy as any: none yet, or
+	// 200 tokens old.
+	forgotten = 0.05
+	// counted is how much of what drafts are expected to bring may be spent before they
+	// are checked. On steep tables nothing would ever be tried without.
+	counted = 0.6
+	// clearly is by how many tokens drafts of others must promise more than the masks'
+	// to be fed in their place: where they fall, the masks behind them are lost.
+	clearly = 0.5
 )
 
 // ledger keeps the promise that an adaptive window never costs much more than
@@ -130,6 +140,14 @@ func (l *ledger) left() float64 {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.balance
+}
+
+// begin starts with what was saved before, if that is more than there is.
+func (l *ledger) begin(saved float64) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.balance = max(l.balance, saved)
+	l.most = max(l.most, l.balance)
 }
 
 func (l *ledger) book(tokens int, cost float64) {
@@ -169,13 +187,39 @@ func (r *rates) forget(tokens int, half float64) {
 
 // each calls f with every index's rate. expected has what to lean on by index,
 // negative or missing: on the one before.
-func (r *rates) each(expected []float64, f func(i int, rate float64)) {
-	rate := prior
+func (r *rates) each(expected []float64, f func(i int, rate float64)) { r.estimate(expected, 0, f) }
+
+// together is each, but by as much as a text differs, in log odds, from what was expected
+// of one index it is expected to differ at the next: a text is easier than others, not
+// one of its masks.
+func (r *rates) together(expected []float64, f func(i int, rate float64)) {
+	r.estimate(expected, 1, f)
+}
+
+func (r *rates) estimate(expected []float64, share float64, f func(i int, rate float64)) {
+	rate, differs := prior, 0.0
 	for i := range r.seen {
-		if i < len(expected) && expected[i] >= 0 {
-			rate = expected[i]
+		lean := rate
+		known := i < len(expected) && expected[i] >= 0
+		if known {
+			lean = expected[i]
 		}
-		rate = (r.yes[i] + rate) / (r.seen[i] + 1)
+		if known && differs != 0 {
+			lean = chanceOf(oddsOf(lean) + differs)
+		}
+		rate = (r.yes[i] + lean) / (r.seen[i] + 1)
+		if known {
+			differs = share * (oddsOf(rate) - oddsOf(expected[i]))
+		}
 		f(i, rate)
 	}
 }
+
+// oddsOf is the logarithm of the odds of a chance, which is kept from 0 and 1; chanceOf
+// is the chance of such odds.
+func oddsOf(p float64) float64 {
+	p = min(max(p, .005), .995)
+	return math.Log(p / (1 - p))
+}
+
+func chanceOf(odds float64) float64 { return 1 / (1 + math.Exp(-odds)) }

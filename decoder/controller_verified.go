@@ -1,5 +1,7 @@
 package decoder
 
+import "math"
+
 // verifiedControl chooses the rows of verified's steps for the most tokens per
 // second.
 //
@@ -113,7 +115,7 @@ func (v *verifiedControl) chance(c class) float64 {
 }
 
 func (v *verifiedControl) prefers(others, masks []class) bool {
-	return len(others) > 0 && expected(v, others) >= expected(v, masks)
+	return len(others) > 0 && expected(v, others) >= expected(v, masks)+clearly
 }
 
 func (v *verifiedControl) proposed(c class, seconds float64) {
@@ -132,12 +134,48 @@ func (v *verifiedControl) pays(sure float64, drafts int, seconds float64, p *Pri
 		v.ledger.allows(v.spent+took+v.cost[rows]-1)
 }
 
+// unseen reports whether no mask has shown what the text is like.
+func (v *verifiedControl) unseen() bool {
+	return len(v.promise.seen) > 0 && v.promise.seen[0] < forgotten
+}
+
+// affords reports whether the ledger has what a step costs beyond a row, and what checking
+// its masks' drafts would: they are for nothing without. A part of what these are
+// expected to bring counts as had; of what drafts at hand are, only once this text has
+// shown what its masks are worth.
+func (v *verifiedControl) affords(d, m int) bool {
+	if v.price != nil {
+		return true
+	}
+	extra := v.at(1+d+m) - 1
+	if !v.unseen() {
+		extra -= counted * (v.present.earned[d] - 1)
+	}
+	if m > 0 {
+		extra += max(0, v.at(m)-1-counted*(v.typical.earned[m-1]-1))
+	}
+	return v.ledger.allows(extra)
+}
+
 // recent is the rate of the last steps, in tokens per one-row forward.
 func (v *verifiedControl) recent() float64 {
 	if v.pace.paid == 0 {
 		return 1
 	}
 	return max(1, v.pace.tokens/v.pace.paid)
+}
+
+// expect sets what masks are worth in the next steps. In forwards that others share, what
+// is tried is chosen for all, by what all have shown.
+func (v *verifiedControl) expect(p *Price) {
+	switch expected := v.expected.promise; {
+	case p != nil:
+		v.promise.each(expected, v.typical.set)
+	case v.unseen(): // it may be as easy as any
+		v.promise.each(nil, func(i int, rate float64) { v.typical.set(i, max(rate, expected[i])) })
+	default:
+		v.promise.together(expected, v.typical.set)
+	}
 }
 
 func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, masks int) {
@@ -152,7 +190,7 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 	// Without news the chances drift slowly; solving takes some microseconds.
 	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
 		v.known.chances(v.expected.trust, v.expected.promise)
-		v.promise.each(v.expected.promise, v.typical.set)
+		v.expect(p)
 		v.solve(p)
 		v.since = 0
 	}
@@ -161,20 +199,25 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 		rate = max(rate, v.recent())
 	}
 	most = min(most, v.states)
-	best, found := 0.0, false
+	best, free, wanted := math.Inf(-1), math.Inf(-1), 0
 	for d := 0; d <= len(drafts); d++ {
 		for m := 0; m <= most; m++ {
 			if m == 1 {
 				continue // mask 0 only holds the causal token's place
 			}
-			// Masks are for nothing without the means to check their drafts.
-			extra := v.at(1+d+m) - 1 + max(0, v.at(max(1, m))-1)
-			if p == nil && (d > 0 || m > 0) && !v.ledger.allows(extra) {
-				continue
+			q := v.value(v.present, d, m, rate)
+			if q > free {
+				free, wanted = q, m
 			}
-			if q := v.value(v.present, d, m, rate); !found || q > best {
-				best, found, feed, masks = q, true, d, m
+			if q > best && (d == 0 && m == 0 || v.affords(d, m)) {
+				best, feed, masks = q, d, m
 			}
+		}
+	}
+	// Where what promises most cannot be afforded, less may show whether it is true.
+	for m := min(wanted, most); masks == 0 && m > 1; m-- {
+		if v.affords(feed, m) {
+			masks = m
 		}
 	}
 	v.paid = v.at(1 + feed + masks)

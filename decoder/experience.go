@@ -12,6 +12,7 @@ type Experience struct {
 	lessons lessons
 	found   found
 	ledger  *ledger
+	tokens  int
 }
 
 // longMemory is what an older observation weighs beside the one after it: the last 200
@@ -36,9 +37,17 @@ func (e *Experience) observe(s observation, found []float64) {
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	e.tokens += s.tokens
 	e.found.add(found)
 	e.lessons.observe(s)
 	e.lessons.fade(s.tokens)
+}
+
+// Tokens is how many tokens it has seen made since it began.
+func (e *Experience) Tokens() int {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	return e.tokens
 }
 
 // drafted counts the chances of masks' drafts.

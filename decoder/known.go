@@ -10,6 +10,8 @@ import (
 type Known struct {
 	Classes []Chance `json:"classes"`
 	Masks   []Chance `json:"masks,omitempty"`
+	// Saved is how many one-row forwards windows have saved that may be spent on trying.
+	Saved float64 `json:"saved,omitempty"`
 }
 
 // Chance is an estimate: Stood of Seen events came true. Neither need be whole.
@@ -25,6 +27,9 @@ func (c Chance) Rate() float64 { return ratio(c.Stood, c.Seen) }
 // from then on can change it.
 const knownWeight = 200
 
+// mostSaved bounds what can be kept as saved: two steps of the dearest kind are some tens.
+const mostSaved = 1000
+
 // NewRecord is an Experience that forgets nothing: for measuring.
 func NewRecord() *Experience {
 	return &Experience{lessons: newLessons(maxAdaptive, 1, math.Inf(1)), ledger: newLedger(0)}
@@ -34,7 +39,7 @@ func NewRecord() *Experience {
 func (e *Experience) Known() (k Known) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	return Known{e.lessons.trust.chances(), e.lessons.promise.chances()}
+	return Known{e.lessons.trust.chances(), e.lessons.promise.chances(), e.ledger.left()}
 }
 
 // Learn begins with what was kept. Its error is about numbers that cannot be; then
@@ -50,8 +55,12 @@ func (e *Experience) Learn(k Known) error {
 			}
 		}
 	}
+	if !(k.Saved >= -mostSaved && k.Saved <= mostSaved) {
+		return fmt.Errorf("%v forwards saved: want a number up to %v", k.Saved, mostSaved)
+	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	e.ledger.begin(k.Saved)
 	e.lessons.trust.learn(k.Classes)
 	e.lessons.promise.learn(k.Masks)
 	return nil

@@ -52,7 +52,7 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%s: %+v of %+v", ClassName(i), c, k.Classes[i])
 		}
 	}
-	for _, bad := range []Known{{}, {Classes: k.Classes[1:]}, {Classes: slices.Repeat([]Chance{{1, 2}}, allClasses)}, {Classes: slices.Repeat([]Chance{{math.NaN(), 0}}, allClasses)}, {k.Classes, make([]Chance, 99)}} {
+	for _, bad := range []Known{{}, {Classes: k.Classes[1:]}, {Classes: slices.Repeat([]Chance{{1, 2}}, allClasses)}, {Classes: slices.Repeat([]Chance{{math.NaN(), 0}}, allClasses)}, {Classes: k.Classes, Masks: make([]Chance, 99)}, {Classes: k.Classes, Saved: math.Inf(1)}} {
 		if err := y.Learn(bad); err == nil {
 			t.Errorf("%+v was learned", bad)
 		}

@@ -63,7 +63,7 @@ func (e *Engine) Calibrate(ctx context.Context, data string, prompts [][]int32, 
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if cost == nil || e.files == nil || e.files.Digest() == "" {
+	if cost == nil || e.files == nil || e.files.Digest() == "" || e.shared {
 		return nil, ErrNoCalibration
 	}
 	if len(prompts) == 0 {
@@ -94,8 +94,7 @@ func (e *Engine) Calibrate(ctx context.Context, data string, prompts [][]int32, 
 			return nil, err
 		}
 	}
-	e.options.Measurements.write(calibrationKind, e.files.Digest(), y)
-	return y, nil
+	return y, e.calibrated(y)
 }
 
 // calibrating is a calibration that goes on.
@@ -175,21 +174,6 @@ func (c *Calibration) String() string {
 		text = fmt.Sprintf("τ %v, λ %v and ", *c.EntropyThreshold, *c.PosPenalty)
 	}
 	return fmt.Sprintf("%sacceptance by class, of %d prompts of %.40q, %s", text, c.Prompts, c.Data, c.Time.Format(time.DateOnly))
-}
-
-// Calibration is what is kept of the model's drafts; nil: nothing. It is read once.
-func (e *Engine) Calibration() *Calibration {
-	e.calibrationOnce.Do(func() {
-		if e.files == nil || e.shared {
-			return
-		}
-		var c Calibration
-		if digest := e.files.Digest(); digest != "" && e.options.Measurements.read(calibrationKind, digest, &c) && c.usable() {
-			e.calibration = &c
-			_ = e.experience.Learn(c.Known) // usable has tried it
-		}
-	})
-	return e.calibration
 }
 
 // Calibrated puts τ and λ of the calibration into options of mode verified, where there

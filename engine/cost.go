@@ -161,7 +161,7 @@ func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Option
 		// Two windows are the most rows of a step: a row must be the same in it
 		// as alone.
 		o.Window = min(adaptiveWindow, max(1, e.Features().BatchInvariantRows/2))
-		e.Calibration() // what experience begins with
+		e.keep(learnedRest)
 		o.Experience = e.experience
 	}
 	return o

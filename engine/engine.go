@@ -32,8 +32,7 @@ type Engine struct {
 	drafter    *smallerModel // nil: none
 	closing    sync.Once
 
-	calibrationOnce sync.Once // reads what follows
-	calibration     *Calibration
+	remembered remembered
 
 	vocabularyOnce  sync.Once // makes what follows
 	grammars        *grammar.Vocabulary
@@ -106,6 +105,7 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
+	e.remember()
 	return nil
 }
 
@@ -138,6 +138,7 @@ func (e *Engine) Close() {
 		return
 	}
 	e.closing.Do(func() {
+		e.keep(0)
 		if e.device != nil {
 			e.device.close()
 		}

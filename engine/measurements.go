@@ -3,8 +3,10 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -33,8 +35,8 @@ type Measurements struct {
 const (
 	costKind    = "cost"
 	verdictKind = "verdict"
-	// calibrationKind is what drafts of a model were seen to be worth.
-	calibrationKind = "calibration"
+	// learnedKind is what drafts of a model were seen to be worth.
+	learnedKind = "learned"
 )
 
 // maxMeasurement bounds what is read of a file: a real one has 1 KiB.
@@ -64,20 +66,26 @@ func (m Measurements) Write(key string, faster bool) { m.write(verdictKind, key,
 // read sets v to what was measured of a key, and reports whether there is a file
 // that can be read.
 func (m Measurements) read(kind, key string, v any) bool {
+	there, usable := m.find(kind, key, v)
+	return there && usable
+}
+
+// find is read; it also says whether there is a file at all.
+func (m Measurements) find(kind, key string, v any) (there, usable bool) {
 	path, key := m.path(kind, key)
 	if path == "" {
-		return false
+		return false, false
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return !errors.Is(err, fs.ErrNotExist), false
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxMeasurement))
 	if err != nil {
-		return false
+		return true, false
 	}
-	return parseMeasurement(data, key, v)
+	return true, parseMeasurement(data, key, v)
 }
 
 // parseMeasurement sets v to the value of a file about a key.
