@@ -11,9 +11,11 @@ import (
 
 // matrix is a weight [out, in] of a backend.
 type matrix struct {
-	b      *Backend
-	weight launch.Weight
-	tensor backend.Tensor // on the host, as stored: quantised embeddings are decoded there
+	b       *Backend
+	weight  launch.Weight
+	tensor  backend.Tensor // on the host, as stored: quantised embeddings are decoded there
+	decoded *launch.Weight // as floats, once that was asked for
+	other   *matrix        // in shorter groups, likewise
 }
 
 func (m *matrix) Out() int { return m.weight.Out }
