@@ -302,9 +302,10 @@ KERNEL(256) void route_choose(ROUTER_ARGS) {
 REGISTER(route_choose)
 
 // lists, a block an expert, whose slot has its number. A thread has some of the rows.
-KERNEL(256) void route_list(ROUTER_ARGS) {
+KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
   SHARED(route_list) u32 lower[8];
   SHARED(route_list) u32 equal[8];
+  SHARED(route_list) u32 last;
   launch_dependents();
   dependency_wait();
   const u32 e = bid(), lane = tid() % 32, warp = tid() / 32, rows = step->rows;
@@ -332,6 +333,39 @@ KERNEL(256) void route_list(ROUTER_ARGS) {
     for (u32 r = begin; r < end; r++)
       for (u32 i = 0; i < k; i++)
         if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * k + i;
+  sync();
+  if (tid() == 0) {
+    fence();
+    last = atomic_add(counter, 1) == gdim() - 1;
+  }
+  sync();
+  if (!last) return;
+  fence();
+  // Tiles of up to `capacity` rows of an expert, of nearly equal length: {expert, first pair, rows}.
+  u32 done = 0;
+  for (u32 base = 0; base < experts; base += 256) {
+    const u32 of = base + tid();
+    u32 from = 0, rest = 0;
+    if (of < experts) {
+      from = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 1));
+      rest = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 2));
+    }
+    const u32 parts = (rest + capacity - 1) / capacity, through = scan(parts);
+    sync();
+    if (lane == 31) lower[warp] = through;
+    sync();
+    u32 to = done + through - parts;
+    for (u32 i = 0; i < 8; i++) {
+      if (i < warp) to += lower[i];
+      done += lower[i];
+    }
+    const u32 per = parts ? ((rest + parts - 1) / parts + 7) / 8 * 8 : 0;
+    for (u32 i = 0; i < rest; i += per, to++) *(u32x4 *)(tables + tiles + to * 4) = {of, from + i, rest - i < per ? rest - i : per, 0};
+  }
+  if (tid() == 0) {
+    tables[1] = done;
+    *counter = 0;
+  }
 }
 REGISTER(route_list)
 

@@ -120,7 +120,7 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 		d.err = fmt.Errorf("cuda: no room was made for the experts of %d rows", bucket)
 	}
 	at := func(offset int) driver.Ptr { return work + driver.Ptr(offset) }
-	route := (&Router{Weight: &Weight{Out: e.Gate.Count}, Chosen: e.Chosen}).layout(bucket)
+	route := d.routeLayout(e.Gate.Count, e.Chosen, bucket)
 	tables, pairs := d.mixtures.route.data+driver.Ptr(route.tables), d.mixtures.route.data+driver.Ptr(route.pairs)
 	shares, shared := driver.Ptr(0), driver.Ptr(0)
 	if e.Shared != nil {
@@ -131,9 +131,14 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 	if bucket <= fewRows {
 		slots = min(slots, bucket*e.Chosen)
 	}
+	grouped := !FewForExperts(decode, bucket)
 	n := bucket * e.Chosen * e.inner()
 	if gate := e.Gate.Of; gate.Fast() {
-		d.expertsGated(at(l.inner16), x16, e, tables, pairs, slots)
+		if grouped {
+			d.expertsGrouped(at(l.inner16), x16, &e.Gate, &e.Up, e.Chosen, bucket*e.Chosen, tables, pairs, route.tiles)
+		} else {
+			d.expertsGated(at(l.inner16), x16, e, tables, pairs, slots)
+		}
 		if !e.Down.Of.Fast() {
 			d.ToF32(at(l.inner32), at(l.inner16), n)
 		}
@@ -146,6 +151,8 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 	switch {
 	case !e.Down.Of.Fast():
 		d.expertsSIMT(at(l.made), at(l.inner32), routing, &e.Down, nil, e.Chosen, 1, step, bucket)
+	case grouped:
+		d.expertsGrouped(at(l.made), at(l.inner16), &e.Down, nil, 1, bucket*e.Chosen, tables, pairs, route.tiles)
 	case bucket <= fewRows && e.joinParts() != 0:
 		d.expertsJoin(dst, at(l.inner16), routing, shared, shares, e, tables, pairs, step, bucket)
 		return

@@ -27,17 +27,24 @@ type mixtures struct {
 	work  room // what experts make
 }
 
-// routeLayout says where what Route leaves lies: bytes into its room.
-type routeLayout struct{ tables, shares, pairs, logits, size int }
+// routeLayout says where what Route leaves lies: bytes into its room, and words into
+// the tables where tiles of rows are listed.
+type routeLayout struct{ tables, tiles, shares, pairs, logits, size int }
 
-func (r *Router) layout(bucket int) routeLayout {
+func (d *Device) routeLayout(experts, chosen, bucket int) routeLayout {
 	at := 16 // behind the counter
 	next := func(words int) int {
 		here := at
 		at += aligned(4 * words)
 		return here
 	}
-	return routeLayout{tables: next(4 + 4*r.Weight.Out), shares: next(bucket), pairs: next(bucket * r.Chosen), logits: next(bucket * (r.Weight.Out + 1)), size: at}
+	tiles := 0
+	if bucket > fewRows {
+		tiles = groupedTilesOf(bucket*chosen, experts, d.groupedRows())
+	}
+	l := routeLayout{tables: next(4 + 4*experts + 4*tiles), tiles: 4 + 4*experts, shares: next(bucket), pairs: next(bucket * chosen), logits: next(bucket * (experts + 1))}
+	l.size = at
+	return l
 }
 
 // grow makes room for n bytes; changed reports whether its address changed. What it
@@ -69,7 +76,7 @@ func (d *Device) FreeMixtures() {
 // PrepareRoute makes room for the routing of bucket rows; changed reports whether
 // addresses changed.
 func (d *Device) PrepareRoute(r *Router, bucket int) (changed bool, err error) {
-	changed, err = d.grow(&d.mixtures.route, r.layout(bucket).size)
+	changed, err = d.grow(&d.mixtures.route, d.routeLayout(r.Weight.Out, r.Chosen, bucket).size)
 	if changed && err == nil {
 		err = d.Context.Upload(d.mixtures.route.data, make([]byte, 16)) // the counter
 	}
@@ -88,7 +95,7 @@ func routeKernel(w *Weight) string {
 // width], and lists by expert for Experts. PrepareRoute has made room. A row's
 // bits depend on that row alone.
 func (d *Device) Route(routing, x driver.Ptr, r *Router, step driver.Ptr, bucket int) {
-	l, at := r.layout(bucket), d.mixtures.route.data
+	l, at := d.routeLayout(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
 	if d.err == nil && l.size > d.mixtures.route.size {
 		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
 	}
@@ -108,5 +115,5 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, step driver.Ptr, bucket
 	}
 	d.launch(kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}, 512, args...)
 	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 8)}, 256, args...)
-	d.launch(kernel{file: "route", name: "route_list"}, dim{x: r.Weight.Out}, 256, args...)
+	d.launch(kernel{file: "route", name: "route_list"}, dim{x: r.Weight.Out}, 256, append(args, uint64(d.groupedRows()), uint64(l.tiles))...)
 }
