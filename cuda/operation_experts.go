@@ -209,9 +209,6 @@ func (m *matrix) regrouped(group int) (*matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.b.uploader.Flush(); err != nil { // it reads what nobody keeps
-		return nil, err
-	}
 	m.other = y.(*matrix)
 	return m.other, nil
 }
