@@ -40,6 +40,7 @@ type Backend struct {
 
 	owned     []driver.Ptr // weights, angles and slabs of KV pages
 	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
+	weights   weightRoom
 	freePages map[int][]driver.Ptr
 	budget    backend.Budget
 	arena     launch.Arena

@@ -28,6 +28,7 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths}}
 	for i := range p.Ops {
 		if err := c.add(&p.Ops[i]); err != nil {
+			c.f.free()
 			return nil, err
 		}
 	}
@@ -36,10 +37,11 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 
 // compiler makes a forward of a program.
 type compiler struct {
-	b   *Backend
-	f   *forward
-	ops []op // since the last Tap
-	err error
+	b    *Backend
+	f    *forward
+	ops  []op // since the last Tap
+	last *op  // the operation before, whatever Taps there were
+	err  error
 }
 
 // foreign is the error of what another backend has taken.
@@ -106,6 +108,14 @@ func (c *compiler) add(o *backend.Op) error {
 		return c.err
 	case backend.OpHead:
 		c.head(&y, o)
+	case backend.OpRoute:
+		if err := c.route(&y, o); err != nil {
+			return err
+		}
+	case backend.OpExpertsAdd:
+		if err := c.experts(&y, o); err != nil {
+			return err
+		}
 	default:
 		return &backend.UnsupportedError{Backend: c.b.Name(), What: o.Kind.String()}
 	}
@@ -115,6 +125,7 @@ func (c *compiler) add(o *backend.Op) error {
 
 func (c *compiler) append(y op, tapped bool) {
 	c.ops = append(c.ops, y)
+	c.last = &c.ops[len(c.ops)-1]
 	if !tapped {
 		c.f.ops = append(c.f.ops, y)
 	}

@@ -25,6 +25,7 @@ type forward struct {
 	tables    []*matrix // of embeddings that are decoded on the host
 	hostWidth int       // floats a row of those
 	angles    []*angles
+	owned     []driver.Ptr // lists of experts
 	closed    bool
 	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
 
@@ -242,4 +243,5 @@ func (f *forward) Close() {
 		b.device.Stream.Synchronize() // its error has nobody left to see it
 	}
 	b.graphs.drop(f)
+	f.free()
 }

@@ -23,9 +23,7 @@ func (f *forward) begin(s section) error {
 // settle finds the graph of a section, or plans it and makes room for what it needs:
 // it queues nothing.
 func (f *forward) settle(s section) error {
-	// The weights are there: the uploader's threads and buffers have done their
-	// work. A later weight starts them again.
-	if err := f.b.uploader.Close(); err != nil {
+	if err := f.b.arrive(); err != nil {
 		return err
 	}
 	if f.find(s) {

@@ -11,9 +11,11 @@ import (
 
 // matrix is a weight [out, in] of a backend.
 type matrix struct {
-	b      *Backend
-	weight launch.Weight
-	tensor backend.Tensor // on the host, as stored: quantised embeddings are decoded there
+	b       *Backend
+	weight  launch.Weight
+	tensor  backend.Tensor // on the host, as stored: quantised embeddings are decoded there
+	decoded *launch.Weight // as floats, once that was asked for
+	other   *matrix        // in shorter groups, likewise
 }
 
 func (m *matrix) Out() int { return m.weight.Out }
@@ -56,9 +58,12 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
 		m.tensor = stored
 	}
-	mark := len(b.owned)
+	// The tensor-core kernels of prefill take outputs by eight.
+	fast := !b.exact && launch.Packable(t) && w.Out%8 == 0
 	var err error
-	if w.Raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {
+	if fast && t.DType.Quantized() {
+		w.Packed, err = b.pack(t)
+	} else if w.Raw, err = b.upload(t.Data); err == nil && t.DType.Affine() {
 		if w.Scales, err = b.upload(t.Scales); err == nil {
 			w.Biases, err = b.upload(t.Biases)
 		}
@@ -66,27 +71,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	// The tensor-core kernels of prefill take outputs by eight.
-	if !b.exact && launch.Packable(t) && w.Out%8 == 0 {
-		if !t.DType.Quantized() {
-			w.TensorCoreShape = true
-		} else {
-			if err := b.uploader.Flush(); err != nil {
-				return nil, err
-			}
-			if w.Packed, err = b.device.Pack(t, w.Raw, w.Scales, w.Biases); err != nil {
-				return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
-			}
-			if err := b.device.Stream.Synchronize(); err != nil {
-				return nil, err
-			}
-			for _, p := range b.owned[mark:] {
-				b.device.Context.Free(p)
-			}
-			b.owned = b.owned[:mark]
-			w.Raw, w.Scales, w.Biases = 0, 0, 0
-		}
-	}
+	w.TensorCoreShape = fast && !t.DType.Quantized()
 	b.progress(int64(t.Bytes()))
 	return m, nil
 }
@@ -94,11 +79,10 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 // upload copies bytes to new device memory, which the backend owns. The copy
 // may still be under way when it returns.
 func (b *Backend) upload(data []byte) (driver.Ptr, error) {
-	p, err := b.device.Context.Alloc(len(data))
+	p, err := b.take(len(data))
 	if err != nil {
 		return 0, err
 	}
-	b.owned = append(b.owned, p)
 	return p, b.uploader.Upload(p, data)
 }
 

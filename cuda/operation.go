@@ -18,6 +18,8 @@ const (
 	opRotate
 	opAttend
 	opHead
+	opRoute
+	opExperts
 	opConvert // made by the plan
 )
 
@@ -31,9 +33,12 @@ type op struct {
 	n          int // how many of w are in use
 	norm       [2]driver.Ptr
 	kvHeads    int
-	dim        int     // of heads
-	angles     *angles // of opRotate
-	first      int     // of opEmbedHost: its first float of a row that was decoded on the host
+	dim        int             // of heads
+	angles     *angles         // of opRotate
+	first      int             // of opEmbedHost: its first float of a row that was decoded on the host
+	router     *launch.Router  // of opRoute
+	mixture    *launch.Experts // of opExperts
+	routing    backend.Buffer  // likewise
 }
 
 // operand is a buffer as a launch sees it: addresses of the forms in use.
@@ -76,6 +81,8 @@ var operations = [...]operation{
 	opRotate:     {writes: asWanted, emit: (*Backend).emitRotate},
 	opAttend:     {reads: readsOfAttend, writes: writesOfAttend, prepare: prepareAttend, emit: (*Backend).emitAttend},
 	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
+	opRoute:      {prepare: prepareRoute, emit: (*Backend).emitRoute},
+	opExperts:    {reads: readsOfExperts, prepare: prepareExperts, emit: (*Backend).emitExperts},
 	opConvert:    {emit: (*Backend).emitConvert},
 }
 

@@ -143,7 +143,7 @@ func (y *plan) wanted(o *op) (w form) {
 		for _, d := range o.dst {
 			y.buffers[d].want = 0
 		}
-		if o.kind == opProjectAdd {
+		if o.adds() {
 			y.buffers[o.dst[0]].want = asF32
 		}
 	}
@@ -220,7 +220,7 @@ func (y *plan) resolve(o, norm *op, forms form) error {
 	}
 	writes := y.writes(o, forms)
 	for i, d := range o.dst {
-		if o.kind == opProjectAdd {
+		if o.adds() {
 			if err := y.convert(d, asF32); err != nil {
 				return err
 			}

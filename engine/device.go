@@ -100,7 +100,7 @@ func gpuLacks(name string, c *checkpoint.Config) error {
 	if c.Delta != nil {
 		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet yet, which the CPU runs"}
 	}
-	if c.Experts != nil {
+	if c.Experts != nil && name != CUDA {
 		return &backend.UnsupportedError{Backend: name, What: "mixture of experts yet, which the CPU runs"}
 	}
 	return nil
@@ -161,6 +161,9 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 
 // openGroup opens several GPUs that can hold their parts of the weights.
 func openGroup(o cuda.Options, n int, src checkpoint.Source) (*device, error) {
+	if src.Config().Experts != nil {
+		return nil, &backend.UnsupportedError{Backend: CUDA, What: "mixture of experts over several GPUs yet, which one GPU runs"}
+	}
 	g, err := cuda.NewGroup(o, n)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@
 // and each adds up some of the rows, in the order of the parts.
 #pragma once
 #include "hopper.cuh"
+#include "rounded.cuh"
 #include "strips.cuh"
 
 #ifdef __NVPTX__
@@ -37,9 +38,6 @@ START(128, 16, N64, SUMS16)
 // over is a / b, off by two units in the last place.
 DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 
-// both_low and both_high give a half of a word twice.
-DEV u32 both_low(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x1010;" : "=r"(r) : "r"(v)); return r; }
-DEV u32 both_high(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x3232;" : "=r"(r) : "r"(v)); return r; }
 #else
 template <int tiles> DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {
   products_fence();
@@ -47,37 +45,7 @@ template <int tiles> DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], 
   products_commit();
 }
 DEV float over(float a, float b) { return a / b; }
-DEV u32 both_low(u32 v) { return (v & 0xffff) * 0x10001; }
-DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 #endif
-
-// rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
-// on. Narrow types are rounded once, by dequantise to f32 first: that is another
-// number only where a bias is under 2^-12 of the rest, and the rest lies between two.
-template <class W> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block, u32 shift, u32 lane) {
-  typename W::Numbers numbers = W::load(granule, block, lane);
-  u32 scale2[2], bias2[2];
-  Affine s;
-  UNROLL for (u32 k = 0; k < 4; k++) {
-    W::decode(a[k], numbers, k);
-    u32 index = (block * 64 + k * 16) / W::fold;
-    if constexpr (W::narrow) {
-      if (k * 16 % W::fold == 0) {
-        u32x2 v = W::words(granule, index, shift, lane / 4);
-        scale2[0] = both_low(v.x), bias2[0] = both_high(v.x), scale2[1] = both_low(v.y), bias2[1] = both_high(v.y);
-      }
-      // 128 as a number of bf16, of the sign that takes the offset away
-      constexpr u32 away = W::offset > 0 ? 0xc300c300 : 0x43004300;
-      UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = fma_bf16x2(fma_bf16x2(a[k][i], 0x3f803f80, away), scale2[i % 2], bias2[i % 2]);
-    } else {
-      if (k * 16 % W::fold == 0) s = W::scales(granule, index, shift, lane / 4);
-      UNROLL for (u32 i = 0; i < 4; i++) {
-        float scale = s.scale[i % 2], bias = s.bias[i % 2];
-        a[k][i] = pack_bf16(fma(low_bf16(a[k][i]) - W::offset, scale, bias), fma(high_bf16(a[k][i]) - W::offset, scale, bias));
-      }
-    }
-  }
-}
 
 template <class W, u32 NT> struct Wide {
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs

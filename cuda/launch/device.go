@@ -32,6 +32,7 @@ type Device struct {
 	attendWork  driver.Ptr // parts of decode attention (PrepareAttend)
 	attendBytes int
 	flash       flashState
+	mixtures    mixtures
 }
 
 // kernel names an entry point: file is the name of a .cu file without its

@@ -22,10 +22,12 @@ type fault struct {
 }
 
 const (
-	byTiles = "gemm: every tile, odd rows and tails"
-	byFlash = "prefill attention by wgmma"
-	byTiled = "tiled/affine4-64"
-	byWide  = "wide/affine4-64"
+	byTiles   = "gemm: every tile, odd rows and tails"
+	byFlash   = "prefill attention by wgmma"
+	byTiled   = "tiled/affine4-64"
+	byWide    = "wide/affine4-64"
+	byExperts = "experts/affine4-64"
+	byRoute   = "route"
 )
 
 var faults = []fault{
@@ -56,6 +58,18 @@ var faults = []fault{
 	{"parts are told of without a fence", "wide.cuh", "if (tid() == 0) {\nfence();", "if (tid() == 0) {", byWide},
 	{"one thread waits for the parts", "wide.cuh", "sync_all();\nif (tid() == 0 && atomic_add(count, 1)", "if (tid() == 0 && atomic_add(count, 1)", byWide},
 	{"the counter of parts is left as it is", "wide.cuh", "*count = 0;", "{}", byWide},
+
+	{"weights are not waited for", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nUNROLL for (u32 block = 0; block < per; block++) {\nconst Inputs b", "sync_warp();\nUNROLL for (u32 block = 0; block < per; block++) {\nconst Inputs b", byExperts},
+	{"a warp's weights are read before all lanes have them", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nUNROLL for (u32 block = 0; block < per; block++) {\nconst auto b", "wait_groups(p.stages - 1);\nUNROLL for (u32 block = 0; block < per; block++) {\nconst auto b", byExperts},
+	{"parts are added before they are there", "experts.cuh", "total[j][nt][i];\nsync();", "total[j][nt][i];", byExperts},
+	{"sums are overwritten while they are added", "experts.cuh", "else p.f32[at] = v[0];\n}\nsync();", "else p.f32[at] = v[0];\n}", byExperts},
+	{"the sum begins before all experts are there", "experts.cuh", "sync();\nif (!mine) return;", "if (!mine) return;", byExperts},
+	{"rows of a stage are read too early", "grouped.cuh", "wait_groups(p.stages - 2);\nsync();", "wait_groups(p.stages - 2);", byExperts},
+	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
+	{"logits are told of without a fence", "route.cu", "fence();\n*last = atomic_add", "*last = atomic_add", byRoute},
+	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * 8 * each) {", "if (tid() < routeGroups * 8 * each) {", byRoute},
+	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, ids", "list(p, ids", byRoute},
+	{"lists are told of without a fence", "route.cu", "fence();\nlast = atomic_add", "last = atomic_add", byRoute},
 }
 
 // plant puts the fault into the text of its file.
@@ -68,6 +82,9 @@ func (f fault) plant(text string) (string, error) {
 		return strings.Join(lines, "\n")
 	}
 	text = trim(text)
+	if f.from == "" { // no fault at all
+		return text, nil
+	}
 	if n := strings.Count(text, f.from); n != 1 {
 		return "", fmt.Errorf("%s, %s: %q stands there %d times", f.file, f.what, f.from, n)
 	}
@@ -83,6 +100,10 @@ func (f fault) sources() (hopper string, others []string) {
 		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byWide:
 		return "wide_affine4_hopper", []string{"pack"}
+	case byExperts:
+		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
+	case byRoute:
+		return "", []string{"route"}
 	}
 	return "attend_hopper", nil
 }
@@ -102,11 +123,15 @@ func (f fault) notice(t *testing.T, number int) error {
 		t.Fatal(err)
 	}
 	hopper, others := f.sources()
+	var patterns []string
+	if hopper != "" {
+		others, patterns = append(others, hopper), []string{hopper}
+	}
 	files, err := filepath.Glob("../kernels/*.cuh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append(others, hopper) {
+	for _, name := range others {
 		files = append(files, filepath.Join("../kernels", name+".cu"))
 	}
 	for _, file := range files {
@@ -124,7 +149,7 @@ func (f fault) notice(t *testing.T, number int) error {
 			t.Fatal(err)
 		}
 	}
-	lib, err := driver.Open(driver.Options{Library: emulator.Changed(t, folder, hopper)})
+	lib, err := driver.Open(driver.Options{Library: emulator.Changed(t, folder, patterns...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +161,9 @@ func (f fault) notice(t *testing.T, number int) error {
 	d.Context.Enter()
 	defer d.Context.Leave()
 	d.brief = true
+	if hopper == "" {
+		d.withoutHopper()
+	}
 	for _, s := range SelfTests {
 		if s.Name == f.by {
 			return s.try(d)

@@ -65,6 +65,9 @@ type packedMatrix struct {
 	Bytes   int
 }
 
+// Packing is a packed weight, whose memory may be packed later.
+type Packing = *packedMatrix
+
 // Packable reports whether the tensor-core kernels take a weight: bf16 rows and
 // quantised ones whose inputs are a multiple of 8.
 func Packable(t backend.Tensor) bool {
@@ -99,18 +102,22 @@ func (d *Device) Pack(t backend.Tensor, raw, scales, biases driver.Ptr) (*packed
 		return nil, fmt.Errorf("cuda: %v of shape %v cannot be packed", t.DType, t.Shape)
 	}
 	m, _ := PackedShape(t.DType, t.Group, t.Shape[0], t.Shape[1])
-	granules := m.granules()
 	var err error
 	if m.Data, err = d.Context.Alloc(m.Bytes); err != nil {
 		return nil, err
 	}
-	d.launch(kernel{file: "pack", name: "pack_" + t.DType.String()}, dim{x: Ceil(granules, 8)}, 256,
-		uint64(m.Data), uint64(raw), uint64(scales), uint64(biases), uint64(m.out), uint64(m.in), uint64(t.Group), uint64(m.granule))
+	d.PackTo(m, raw, scales, biases)
 	if err := d.Take(); err != nil {
 		d.Context.Free(m.Data)
 		return nil, err
 	}
 	return m, nil
+}
+
+// PackTo is Pack into memory that the weight has.
+func (d *Device) PackTo(m Packing, raw, scales, biases driver.Ptr) {
+	d.launch(kernel{file: "pack", name: "pack_" + m.dt.String()}, dim{x: Ceil(m.granules(), 8)}, 256,
+		uint64(m.Data), uint64(raw), uint64(scales), uint64(biases), uint64(m.out), uint64(m.in), uint64(m.group), uint64(m.granule))
 }
 
 func (m *packedMatrix) granules() int { return Ceil(m.out, 16) * Ceil(m.in, m.inputs) }
@@ -130,3 +137,6 @@ func (d *Device) dequantise(dst driver.Ptr, w *Weight) {
 
 // Ceil is n/by, rounded up.
 func Ceil(n, by int) int { return (n + by - 1) / by }
+
+// Failed reports whether a launch has failed, whose error Take returns.
+func (d *Device) Failed() bool { return d.err != nil }

@@ -46,3 +46,6 @@ func (m *Weight) View(first, n int) (Weight, bool) {
 	}
 	return y, true
 }
+
+// Data is where the weight lies: packed, or as stored.
+func (m *Weight) Data() driver.Ptr { return m.operand() }

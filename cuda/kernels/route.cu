@@ -1,0 +1,397 @@
+// A mixture's router: products in f32, the k largest of a softmax, and the lists by
+// expert that the experts' kernels read. And the sum of what the experts made.
+#include "simt.cuh"
+
+// Router is what a launch routes by; the same for every block.
+struct Router {
+  float *routing; // [rows, 2k]: experts in ascending order, then their weights
+  u32 *tables;    // how many slots are in use; from the fifth on {expert, first pair, pairs, 0} of each
+  u32 *pairs;     // of each slot, row · k + rank
+  float *shares;  // [rows]: sigmoid of the product with share
+  float *logits;  // [rows, experts + 1]
+  u32 *counter;   // blocks that are done; 0 between launches
+  const float *x; // [rows, width]
+  const u8 *router, *share; // share may be null
+  u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
+  u32 experts, width, k, renormalise;
+  const Step *step;
+};
+
+constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
+constexpr u32 mostExperts = 512, mostChosen = 32, fewRows = 32;
+
+DEV float below_all() { return -__builtin_inff(); }
+
+// Dots multiplies `each` experts by 8 rows in a warp, by a quarter of the inputs:
+// lane l takes octets l, l+32, ... of it, whatever each is.
+template <class F, u32 each> struct Dots {
+  const Router &p;
+  Row w[each];
+  u32 begin, end;
+  typename F::Raw ahead[2][each];
+
+  METHOD void load(u32 k, typename F::Raw (&raw)[each]) const {
+    UNROLL for (u32 j = 0; j < each; j++) raw[j] = F::load(w[j], k, false);
+  }
+
+  // start loads the first weights: they never change.
+  METHOD void start(const u8 *matrix, u32 kind, u32 first, u32 count) {
+    const u32 octets = (p.width + 7) / 8, part = tid() / 32 % routeParts, lane = tid() % 32;
+    const u32 per = (octets + routeParts - 1) / routeParts;
+    begin = part * per;
+    end = begin + per < octets ? begin + per : octets;
+    UNROLL for (u32 j = 0; j < each; j++) { // past the end the last one is repeated
+      const u32 e = first + j < count ? first + j : count - 1;
+      w[j] = {matrix + e * F::bytes(p.width, kind), nullptr, nullptr, p.width, 0, kind};
+    }
+    UNROLL for (u32 s = 0; s < 2; s++)
+      if (begin + lane + s * 32 < end) load(begin + lane + s * 32, ahead[s]);
+  }
+
+  // sum multiplies the rows from first on, some of eight.
+  METHOD void sum(float (&y)[each * routeRows], u32 first, u32 rows) const {
+    UNROLL for (u32 i = 0; i < each * routeRows; i++) y[i] = 0;
+    u32 turn = 0;
+    for (u32 k = begin + tid() % 32; k < end; k += 32, turn++) {
+      typename F::Raw raw[each];
+      if (turn == 0) UNROLL for (u32 j = 0; j < each; j++) raw[j] = ahead[0][j];
+      else if (turn == 1) UNROLL for (u32 j = 0; j < each; j++) raw[j] = ahead[1][j];
+      else load(k, raw);
+      float v[each][8];
+      UNROLL for (u32 j = 0; j < each; j++) F::decode(raw[j], k, v[j]);
+      UNROLL for (u32 r = 0; r < routeRows; r++) {
+        if (first + r >= rows) break;
+        const float *x = p.x + (u64)(first + r) * p.width + k * 8;
+        float a[8];
+        if (F::whole) {
+          const f32x4 s = *(const f32x4 *)x, t = *(const f32x4 *)(x + 4);
+          a[0] = s.x, a[1] = s.y, a[2] = s.z, a[3] = s.w, a[4] = t.x, a[5] = t.y, a[6] = t.z, a[7] = t.w;
+        } else {
+          UNROLL for (u32 i = 0; i < 8; i++) a[i] = k * 8 + i < p.width ? x[i] : 0;
+        }
+        UNROLL for (u32 j = 0; j < each; j++) UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[i], v[j][i], y[r * each + j]);
+      }
+    }
+  }
+};
+
+// add_parts writes the logits of `each` experts a group, by eight rows from first on.
+template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)[each * routeRows], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
+  const u32 lane = tid() % 32, warp = tid() / 32;
+  if constexpr (each == 4) { // in the tree of warp_sum
+    fold<16>(y);
+    parts[warp * 32 + lane] = y[0];
+  } else {
+    UNROLL for (u32 r = 0; r < routeRows; r++) {
+      if (first + r >= rows) break;
+      const float s = warp_sum(y[r]);
+      if (lane == 0) parts[warp * 32 + r] = s;
+    }
+  }
+  sync();
+  if (tid() < routeGroups * 8 * each) {
+    const u32 group = tid() / (8 * each), i = tid() % (8 * each), row = first + i / each, e = expert + group * each + i % each;
+    if (row < rows && e < count) {
+      const float *from = parts + group * routeParts * 32 + i;
+      p.logits[(u64)row * (p.experts + 1) + to + e] = from[0] + from[32] + from[64] + from[96];
+    }
+  }
+  sync();
+}
+
+// share_of is e^(x-largest), 1 where both are the same infinity.
+DEV float share_of(float x, float largest) {
+  if (x == largest) return 1;
+  const float d = x - largest;
+  return d < -87 ? 0 : exp_precise(d);
+}
+
+// choose routes a row in a warp. A lane below k gets an expert, and its place in
+// ascending order.
+DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
+  constexpr u32 held = mostExperts / 32, none = 0xffffffff;
+  const u32 lane = tid() % 32;
+  const float *logits = p.logits + (u64)row * (p.experts + 1);
+  float v[held];
+  u32 taken = 0;
+  UNROLL for (u32 j = 0; j < held; j++) {
+    const u32 e = lane + j * 32;
+    v[j] = below_all();
+    if (e < p.experts) {
+      v[j] = load_l2(logits + e);
+      if (v[j] != v[j]) v[j] = below_all(); // what is no number is less than all others
+    } else taken |= 1u << j;
+  }
+  float mine = below_all(), largest = 0;
+  expert = none;
+  for (u32 i = 0; i < p.k; i++) {
+    float best = below_all();
+    u32 at = none;
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (!(taken >> j & 1) && (at == none || v[j] > best)) best = v[j], at = lane + j * 32;
+    UNROLL for (u32 m = 16; m; m >>= 1) {
+      const float other = shfl_xor(best, (int)m);
+      const u32 from = shfl_xor(at, (int)m);
+      if (from != none && (at == none || other > best || (other == best && from < at))) best = other, at = from;
+    }
+    if (at % 32 == lane) taken |= 1u << at / 32;
+    if (i == 0) largest = best;
+    if (lane == i) mine = best, expert = at;
+  }
+  const float share = lane < p.k ? share_of(mine, largest) : 0;
+  float sum = share;
+  if (!p.renormalise) {
+    sum = 0;
+    UNROLL for (u32 j = 0; j < held; j++)
+      if (lane + j * 32 < p.experts) sum += share_of(v[j], largest);
+  }
+  sum = warp_sum(sum);
+  rank = 0;
+  for (u32 i = 0; i < p.k; i++) rank += shfl(expert, (int)i) < expert;
+  if (lane < p.k) {
+    p.routing[(u64)row * 2 * p.k + rank] = (float)expert;
+    p.routing[(u64)row * 2 * p.k + p.k + rank] = share / sum;
+  }
+  if (p.share && lane == 0) p.shares[row] = 1 / (1 + exp_precise(-load_l2(logits + p.experts)));
+}
+
+// scan adds up the numbers of the lanes up to this one.
+DEV u32 scan(u32 v) {
+  const u32 lane = tid() % 32;
+  UNROLL for (u32 d = 1; d < 32; d *= 2) {
+    const u32 other = shfl(v, (int)((lane - d) & 31));
+    if (lane >= d) v += other;
+  }
+  return v;
+}
+
+// list makes the slots of few rows: a thread an expert. ids are those of all pairs.
+DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
+  const u32 e = tid(), lane = e % 32, warp = e / 32;
+  u32 count = 0;
+  for (u32 i = 0; i < pairs; i++) count += ids[i] == e;
+  const u32 own = (count ? 1 << 16 : 0) + count;
+  u32 upto = scan(own);
+  if (lane == 31) totals[warp] = upto;
+  sync();
+  for (u32 i = 0; i < warp; i++) upto += totals[i];
+  u32 first = (upto - own) & 0xffff;
+  if (count) {
+    *(u32x4 *)(p.tables + 4 + ((upto - own) >> 16) * 4) = {e, first, count, 0};
+    for (u32 i = 0; i < pairs; i++)
+      if (ids[i] == e) p.pairs[first++] = i;
+  }
+  if (e == routeThreads - 1) p.tables[0] = upto >> 16;
+}
+
+// route is all of it for up to 32 rows: the block that is done last chooses and lists.
+template <class F> DEV void route(const Router &p, float *parts, u16 *ids, u32 *totals, u32 *last) {
+  const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
+  launch_dependents();
+  const bool of_share = first >= p.experts;
+  u32 rows = 0;
+  float y[routeRows];
+  if (!of_share) {
+    Dots<F, 1> dots{p};
+    dots.start(p.router, p.kind, first + warp / routeParts, p.experts);
+    dependency_wait();
+    rows = p.step->rows;
+    for (u32 r = 0; r < rows; r += routeRows) {
+      dots.sum(y, r, rows);
+      add_parts<1>(p, parts, y, first, p.experts, 0, r, rows);
+    }
+  } else {
+    Dots<FormatOdd, 1> dots{p};
+    dots.start(p.share, p.share_kind, 0, 1);
+    dependency_wait();
+    rows = p.step->rows;
+    for (u32 r = 0; r < rows; r += routeRows) {
+      dots.sum(y, r, rows);
+      add_parts<1>(p, parts, y, 0, 1, p.experts, r, rows);
+    }
+  }
+  if (tid() == 0) {
+    fence();
+    *last = atomic_add(p.counter, 1) == gdim() - 1;
+  }
+  sync();
+  if (!*last) return;
+  fence();
+  for (u32 row = warp; row < rows; row += routeThreads / 32) {
+    u32 expert, rank;
+    choose(p, row, expert, rank);
+    if (lane < p.k) {
+      ids[row * p.k + rank] = (u16)expert;
+      if (rows == 1) {
+        *(u32x4 *)(p.tables + 4 + rank * 4) = {expert, rank, 1, 0};
+        p.pairs[rank] = rank;
+      }
+    }
+  }
+  if (tid() == 0) *p.counter = 0;
+  if (rows == 1) {
+    if (tid() == 0) p.tables[0] = p.k;
+    return;
+  }
+  sync();
+  list(p, ids, rows * p.k, totals);
+}
+
+// The same in three launches, for more rows: logits, and
+template <class F> DEV void route_logits(const Router &p, float *parts) {
+  const u32 group = tid() / 32 / routeParts, blocks = (p.experts + 4 * routeGroups - 1) / (4 * routeGroups);
+  launch_dependents();
+  if (bid() < blocks) {
+    Dots<F, 4> dots{p};
+    dots.start(p.router, p.kind, (bid() * routeGroups + group) * 4, p.experts);
+    dependency_wait();
+    const u32 rows = p.step->rows, first = bid_y() * routeRows;
+    if (first >= rows) return;
+    float y[4 * routeRows];
+    dots.sum(y, first, rows);
+    add_parts<4>(p, parts, y, bid() * routeGroups * 4, p.experts, 0, first, rows);
+  } else {
+    Dots<FormatOdd, 1> dots{p};
+    dots.start(p.share, p.share_kind, 0, 1);
+    dependency_wait();
+    const u32 rows = p.step->rows, first = bid_y() * routeRows;
+    if (first >= rows) return;
+    float y[routeRows];
+    dots.sum(y, first, rows);
+    add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
+  }
+}
+
+#define ROUTER_ARGS                                                                                                                     \
+  float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
+      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, const Step *step
+#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, step}
+
+#define ROUTE(name, F)                                                          \
+  KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
+    SHARED(route_##name) float parts[routeThreads];                             \
+    SHARED(route_##name) u16 ids[fewRows * mostChosen];                         \
+    SHARED(route_##name) u32 totals[routeThreads / 32];                         \
+    SHARED(route_##name) u32 last;                                              \
+    const Router p ROUTER;                                                      \
+    route<F>(p, parts, ids, totals, &last);                                     \
+  }                                                                             \
+  REGISTER(route_##name)                                                        \
+  KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \
+    SHARED(route_logits_##name) float parts[routeThreads];                      \
+    const Router p ROUTER;                                                      \
+    route_logits<F>(p, parts);                                                  \
+  }                                                                             \
+  REGISTER(route_logits_##name)
+
+ROUTE(f32, FormatF32)
+ROUTE(f16, FormatF16)
+ROUTE(bf16, FormatBF16)
+ROUTE(odd, FormatOdd)
+
+// choices, a warp a row, and
+KERNEL(256) void route_choose(ROUTER_ARGS) {
+  launch_dependents();
+  dependency_wait();
+  const Router p ROUTER;
+  const u32 row = bid() * 8 + tid() / 32;
+  if (row >= step->rows) return;
+  u32 expert, rank;
+  choose(p, row, expert, rank);
+}
+REGISTER(route_choose)
+
+// lists, a block an expert, whose slot has its number. A thread has some of the rows.
+KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
+  SHARED(route_list) u32 lower[8];
+  SHARED(route_list) u32 equal[8];
+  SHARED(route_list) u32 last;
+  launch_dependents();
+  dependency_wait();
+  const u32 e = bid(), lane = tid() % 32, warp = tid() / 32, rows = step->rows;
+  const u32 begin = (u64)tid() * rows / 256, end = (u64)(tid() + 1) * rows / 256;
+  u32 less = 0, own = 0;
+  for (u32 r = begin; r < end; r++)
+    for (u32 i = 0; i < k; i++) {
+      const u32 id = (u32)routing[(u64)r * 2 * k + i];
+      less += id < e;
+      own += id == e;
+    }
+  const u32 upto = scan(own), before = scan(less);
+  if (lane == 31) lower[warp] = before, equal[warp] = upto;
+  sync();
+  u32 first = 0, count = 0, at = upto - own;
+  for (u32 i = 0; i < 8; i++) {
+    first += lower[i];
+    if (i < warp) at += equal[i];
+    count += equal[i];
+  }
+  at += first;
+  if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
+  if (tid() == 0 && e == 0) tables[0] = gdim();
+  if (own)
+    for (u32 r = begin; r < end; r++)
+      for (u32 i = 0; i < k; i++)
+        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * k + i;
+  sync();
+  if (tid() == 0) {
+    fence();
+    last = atomic_add(counter, 1) == gdim() - 1;
+  }
+  sync();
+  if (!last) return;
+  fence();
+  // Tiles of up to `capacity` rows of an expert, of nearly equal length: {expert, first pair, rows}.
+  u32 done = 0;
+  for (u32 base = 0; base < experts; base += 256) {
+    const u32 of = base + tid();
+    u32 from = 0, rest = 0;
+    if (of < experts) {
+      from = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 1));
+      rest = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 2));
+    }
+    const u32 parts = (rest + capacity - 1) / capacity, through = scan(parts);
+    sync();
+    if (lane == 31) lower[warp] = through;
+    sync();
+    u32 to = done + through - parts;
+    for (u32 i = 0; i < 8; i++) {
+      if (i < warp) to += lower[i];
+      done += lower[i];
+    }
+    const u32 per = parts ? ((rest + parts - 1) / parts + 7) / 8 * 8 : 0;
+    for (u32 i = 0; i < rest; i += per, to++) *(u32x4 *)(tables + tiles + to * 4) = {of, from + i, rest - i < per ? rest - i : per, 0};
+  }
+  if (tid() == 0) {
+    tables[1] = done;
+    *counter = 0;
+  }
+}
+REGISTER(route_list)
+
+// experts_sum adds to each row what its experts made, in the order of their numbers,
+// and what the shared one made (null: there is none); 4 elements a thread.
+KERNEL(256) void experts_sum(float *dst, const float *made, const float *shared, const float *shares, const float *routing, u32 width, u32 k, const Step *step) {
+  launch_dependents();
+  dependency_wait();
+  const u32 row = bid_y(), c = (bid() * 256 + tid()) * 4;
+  if (row >= step->rows || c >= width) return;
+  const float *weights = routing + (u64)row * 2 * k + k;
+  const float *from = made + (u64)row * k * width + c;
+  const u64 at = (u64)row * width + c;
+  if (width % 4 == 0) {
+    f32x4 sum = *(const f32x4 *)(dst + at);
+    auto add = [&](f32x4 y, float w) { sum = {fma(w, y.x, sum.x), fma(w, y.y, sum.y), fma(w, y.z, sum.z), fma(w, y.w, sum.w)}; };
+    for (u32 i = 0; i < k; i++) add(*(const f32x4 *)(from + (u64)i * width), weights[i]);
+    if (shared) add(*(const f32x4 *)(shared + at), shares[row]);
+    *(f32x4 *)(dst + at) = sum;
+    return;
+  }
+  for (u32 j = 0; j < 4 && c + j < width; j++) {
+    float sum = dst[at + j];
+    for (u32 i = 0; i < k; i++) sum = fma(weights[i], from[(u64)i * width + j], sum);
+    if (shared) sum = fma(shares[row], shared[at + j], sum);
+    dst[at + j] = sum;
+  }
+}
+REGISTER(experts_sum)

@@ -1,0 +1,119 @@
+package launch
+
+import (
+	"fmt"
+
+	"windrow/cuda/driver"
+)
+
+// What route.cu holds: experts of a layer, those of a row, and rows of one launch.
+const (
+	MostExperts = 512
+	MostChosen  = 32
+	fewRows     = 32
+)
+
+// Router chooses Chosen experts for a row.
+type Router struct {
+	Weight      *Weight // [experts, width], floats as stored
+	Share       *Weight // [1, width], likewise: how much a row takes of a shared expert; nil: there is none
+	Chosen      int
+	Renormalise bool
+}
+
+// mixtures is what mixtures of experts keep on a device: a layer after the other has it.
+type mixtures struct {
+	route room // the lists of the last Route
+	work  room // what experts make
+}
+
+// routeLayout says where what Route leaves lies: bytes into its room, and words into
+// the tables where tiles of rows are listed.
+type routeLayout struct{ tables, tiles, shares, pairs, logits, size int }
+
+func (d *Device) routeLayout(experts, chosen, bucket int) routeLayout {
+	at := 16 // behind the counter
+	next := func(words int) int {
+		here := at
+		at += aligned(4 * words)
+		return here
+	}
+	tiles := 0
+	if bucket > fewRows {
+		tiles = groupedTilesOf(bucket*chosen, experts, d.groupedRows())
+	}
+	l := routeLayout{tables: next(4 + 4*experts + 4*tiles), tiles: 4 + 4*experts, shares: next(bucket), pairs: next(bucket * chosen), logits: next(bucket * (experts + 1))}
+	l.size = at
+	return l
+}
+
+// grow makes room for n bytes; changed reports whether its address changed. What it
+// held is lost.
+func (d *Device) grow(r *room, n int) (changed bool, err error) {
+	if n <= r.size {
+		return false, nil
+	}
+	if err := d.Stream.Synchronize(); err != nil {
+		return false, err
+	}
+	if err := d.Context.Free(r.data); err != nil {
+		return true, err
+	}
+	*r = room{}
+	if r.data, err = d.Context.Alloc(n); err == nil {
+		r.size = n
+	}
+	return true, err
+}
+
+// FreeMixtures gives back what mixtures of experts keep.
+func (d *Device) FreeMixtures() {
+	d.Context.Free(d.mixtures.route.data)
+	d.Context.Free(d.mixtures.work.data)
+	d.mixtures = mixtures{}
+}
+
+// PrepareRoute makes room for the routing of bucket rows; changed reports whether
+// addresses changed.
+func (d *Device) PrepareRoute(r *Router, bucket int) (changed bool, err error) {
+	changed, err = d.grow(&d.mixtures.route, d.routeLayout(r.Weight.Out, r.Chosen, bucket).size)
+	if changed && err == nil {
+		err = d.Context.Upload(d.mixtures.route.data, make([]byte, 16)) // the counter
+	}
+	return changed, err
+}
+
+// routeKernel is the suffix of the kernels that read a router as it is stored.
+func routeKernel(w *Weight) string {
+	if w.In%8 != 0 {
+		return "odd"
+	}
+	return w.DType.String()
+}
+
+// Route writes the routing of the step's rows, [bucket, 2·chosen], by x, f32 [bucket,
+// width], and lists by expert for Experts. PrepareRoute has made room. A row's
+// bits depend on that row alone.
+func (d *Device) Route(routing, x driver.Ptr, r *Router, step driver.Ptr, bucket int) {
+	l, at := d.routeLayout(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
+	if d.err == nil && l.size > d.mixtures.route.size {
+		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
+	}
+	share, shareKind, blocks := driver.Ptr(0), uint64(0), 0
+	if r.Share != nil {
+		share, shareKind, blocks = r.Share.Raw, floatKind(r.Share.DType), 1
+	}
+	args := []uint64{
+		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits), uint64(at),
+		uint64(x), uint64(r.Weight.Raw), uint64(share), floatKind(r.Weight.DType), shareKind,
+		uint64(r.Weight.Out), uint64(r.Weight.In), uint64(r.Chosen), flag(r.Renormalise), uint64(step),
+	}
+	name := routeKernel(r.Weight)
+	if bucket <= fewRows {
+		d.launch(kernel{file: "route", name: "route_" + name}, dim{x: Ceil(r.Weight.Out, 4) + blocks}, 512, args...)
+		return
+	}
+	d.launch(kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}, 512, args...)
+	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 8)}, 256, args...)
+	d.launch(kernel{file: "route", name: "route_list"}, dim{x: r.Weight.Out}, 256, append(args, uint64(d.groupedRows()), uint64(l.tiles))...)
+}

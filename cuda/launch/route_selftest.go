@@ -1,0 +1,174 @@
+package launch
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"windrow/backend"
+	"windrow/quant"
+)
+
+func init() { registerSelfTest("route", checkRoute) }
+
+// checkRoute compares routing with float64, and the lists with the routing.
+func checkRoute(d *Device) error {
+	defer d.FreeMixtures()
+	b := newProjectBench(d, 41)
+	for i, s := range []struct{ experts, chosen, width int }{{8, 2, 128}, {12, 3, 40}, {512, 10, 64}, {16, 16, 30}, {1, 1, 8}, {130, 32, 2056}} {
+		for j, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
+			if d.brief && (i+j)%3 != 0 {
+				continue
+			}
+			for _, rows := range []int{1, 9, 35} {
+				b.checkRouter(dt, s.experts, s.chosen, s.width, rows)
+			}
+		}
+	}
+	b.checkStrangeLogits()
+	return b.close()
+}
+
+// routed is what Route is to find of a row of logits: its experts, and their weights.
+func routed(logits []float64, k int, renormalise bool) (experts []int, weights []float64) {
+	order := make([]int, len(logits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(logits[b], logits[a]) })
+	largest, sum := logits[order[0]], 0.0
+	for i, e := range order {
+		if i < k || !renormalise {
+			sum += math.Exp(logits[e] - largest)
+		}
+	}
+	experts = order[:k]
+	slices.Sort(experts)
+	for _, e := range experts {
+		weights = append(weights, math.Exp(logits[e]-largest)/sum)
+	}
+	return experts, weights
+}
+
+func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int) {
+	w := b.normals(experts * width)
+	for i := range w {
+		w[i] *= 4 / float32(math.Sqrt(float64(width)))
+	}
+	if experts > 2 { // two that are equal, whatever the row
+		copy(w[(experts-1)*width:], w[width:2*width])
+	}
+	data := make([]byte, dt.Size()*len(w))
+	quant.Blocks(data, dt, w)
+	t := backend.Tensor{Name: "router", DType: dt, Shape: []int{experts, width}, Data: data}
+	x, bucket := b.normals(rows*width), RowBucket(rows)
+	r := Router{Weight: &Weight{DType: dt, Out: experts, In: width, Raw: b.upload(data)}, Chosen: k, Renormalise: rows%2 == 1}
+	from, to := b.uploadF32(append(slices.Clone(x), nans((bucket-rows)*width)...)), b.alloc(4*bucket*2*k)
+	step := b.step(rows)
+	if b.err != nil {
+		return
+	}
+	if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
+		return
+	}
+	b.d.Route(to, from, &r, step, bucket)
+	got := b.downloadF32(rows*2*k, to)
+	logits := product(x, widened(t), nil, rows, experts, width)
+	for row := range rows {
+		ids, weights := routed(logits[row*experts:(row+1)*experts], k, r.Renormalise)
+		for i, e := range ids {
+			id, weight := got[row*2*k+i], float64(got[row*2*k+k+i])
+			if id != float32(e) || !(math.Abs(weight-weights[i]) <= 1e-5*max(1e-3, weights[i])) {
+				b.note(fmt.Errorf("%v, %d of %d experts, %d rows: row %d has expert %v with %v, want %d with %v", dt, k, experts, rows, row, id, weight, e, weights[i]))
+				return
+			}
+		}
+	}
+	b.note(b.checkLists(got, experts, k, rows, bucket))
+}
+
+// checkLists: each pair is in the list of its expert, in the order of the rows.
+func (b *projectBench) checkLists(routing []float32, experts, k, rows, bucket int) error {
+	l := b.d.routeLayout(experts, k, bucket)
+	memory := b.download(l.size, b.d.mixtures.route.data)
+	word := func(at int) int { return int(binary.LittleEndian.Uint32(memory[at:])) }
+	seen, before := 0, -1
+	for slot := range word(l.tables) {
+		at := l.tables + 16 + 16*slot
+		e, first, count := word(at), word(at+4), word(at+8)
+		if e <= before || e >= experts {
+			return fmt.Errorf("slot %d is of expert %d, behind that of %d", slot, e, before)
+		}
+		before = e
+		last := -1
+		for i := first; i < first+count; i++ {
+			pair := word(l.pairs + 4*i)
+			if pair <= last || pair >= rows*k || routing[pair/k*2*k+pair%k] != float32(e) {
+				return fmt.Errorf("%d of %d experts, %d rows: expert %d has pair %d behind %d", k, experts, rows, e, pair, last)
+			}
+			last = pair
+		}
+		seen += count
+	}
+	if seen != rows*k {
+		return fmt.Errorf("%d of %d pairs are listed", seen, rows*k)
+	}
+	if bucket <= fewRows {
+		return nil
+	}
+	tiled, next := 0, 0
+	for i := range word(l.tables + 4) {
+		at := l.tables + 4*l.tiles + 16*i
+		if e, first, n := word(at), word(at+4), word(at+8); first != next || n < 1 || n > b.d.groupedRows() || e >= experts {
+			return fmt.Errorf("tile %d has %d pairs from %d on, of expert %d, want those from %d", i, n, first, e, next)
+		}
+		next += word(at + 8)
+		tiled += word(at + 8)
+	}
+	if tiled != rows*k {
+		return fmt.Errorf("%d of %d pairs are in tiles", tiled, rows*k)
+	}
+	return nil
+}
+
+// checkStrangeLogits: no number is no reason for an expert that is not there.
+func (b *projectBench) checkStrangeLogits() {
+	const experts, k, width = 40, 4, 8
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for i, fill := range []func(e int) float32{
+		func(int) float32 { return nan },
+		func(e int) float32 { return []float32{nan, 1, inf, -inf}[e%4] },
+		func(int) float32 { return -inf },
+		func(e int) float32 { return []float32{1e30, -1e30}[e%2] },
+	} {
+		w := make([]float32, experts*width)
+		for e := range experts {
+			w[e*width] = fill(e)
+		}
+		for _, rows := range []int{1, 3, 40} {
+			x, bucket := make([]float32, RowBucket(rows)*width), RowBucket(rows)
+			for r := range rows {
+				x[r*width] = 1
+			}
+			r := Router{Weight: &Weight{DType: backend.F32, Out: experts, In: width, Raw: b.uploadF32(w)}, Chosen: k, Renormalise: true}
+			from, to, step := b.uploadF32(x), b.alloc(4*bucket*2*k), b.step(rows)
+			if b.err != nil {
+				return
+			}
+			if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
+				return
+			}
+			b.d.Route(to, from, &r, step, bucket)
+			got := b.downloadF32(rows*2*k, to)
+			want := [][]float32{{0, 1, 2, 3}, {2, 6, 10, 14}, {0, 1, 2, 3}, {0, 2, 4, 6}}[i]
+			for row := range rows {
+				if ids := got[row*2*k : row*2*k+k]; !slices.Equal(ids, want) {
+					b.note(fmt.Errorf("case %d, row %d of %d: experts %v, want %v", i, row, rows, ids, want))
+				}
+			}
+			b.note(b.checkLists(got, experts, k, rows, bucket))
+		}
+	}
+}
