@@ -25,7 +25,7 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths}}
+	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths, states: recurrent(p)}}
 	for i := range p.Ops {
 		if err := c.add(&p.Ops[i]); err != nil {
 			return nil, err
@@ -100,7 +100,11 @@ func (c *compiler) add(o *backend.Op) error {
 			return err
 		}
 	case backend.OpAttend:
-		y.kind = opAttend
+		y.kind, y.gated = opAttend, o.Heads.Gated
+	case backend.OpDelta:
+		if err := c.delta(&y, o); err != nil {
+			return err
+		}
 	case backend.OpTap:
 		c.tap(o.Src[0])
 		return c.err
@@ -158,13 +162,10 @@ func (c *compiler) rotate(y *op, h *backend.Heads) error {
 	if !ok || a.b != c.b {
 		return foreign("rotation")
 	}
-	if h.Gated {
-		return backend.NoGates(c.b.Name())
-	}
 	if h.HeadDim > launch.MaxHeadDim {
 		return &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("rotation of heads of %d", h.HeadDim)}
 	}
-	y.kind, y.angles = opRotate, a
+	y.kind, y.angles, y.gated = opRotate, a, h.Gated
 	y.norm[0], y.norm[1] = c.vector(h.QNorm).data, c.vector(h.KNorm).data
 	if !slices.Contains(c.f.angles, a) {
 		c.f.angles = append(c.f.angles, a)

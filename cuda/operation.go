@@ -18,6 +18,7 @@ const (
 	opRotate
 	opAttend
 	opHead
+	opDelta
 	opConvert // made by the plan
 )
 
@@ -34,6 +35,8 @@ type op struct {
 	dim        int     // of heads
 	angles     *angles // of opRotate
 	first      int     // of opEmbedHost: its first float of a row that was decoded on the host
+	gated      bool    // of opRotate and opAttend: q has gates
+	delta      *deltaOp
 }
 
 // operand is a buffer as a launch sees it: addresses of the forms in use.
@@ -45,8 +48,9 @@ type operand struct {
 // action is one operation with its addresses.
 type action struct {
 	op
-	to, from [3]operand
-	scratch  [3]driver.Ptr
+	to      [3]operand
+	from    [6]operand
+	scratch [3]driver.Ptr
 }
 
 // operation is what a kind of operation means to the plan and to a launch.
@@ -76,6 +80,7 @@ var operations = [...]operation{
 	opRotate:     {writes: asWanted, emit: (*Backend).emitRotate},
 	opAttend:     {reads: readsOfAttend, writes: writesOfAttend, prepare: prepareAttend, emit: (*Backend).emitAttend},
 	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
+	opDelta:      {writes: asWanted, emit: (*Backend).emitDelta},
 	opConvert:    {emit: (*Backend).emitConvert},
 }
 
