@@ -48,6 +48,7 @@ type Backend struct {
 	// Of states by size, under the lock of the marks.
 	freeStates map[int][]driver.Ptr
 	marks      *paging.Marks[driver.Ptr]
+	stacked    map[[2]*matrix]*matrix // of above
 	budget     backend.Budget
 	arena      launch.Arena
 	graphs     graphs
@@ -69,7 +70,7 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
+	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
 	if o.Marks != 0 {
 		b.marks.Limit(o.Marks)
 	}

@@ -31,18 +31,26 @@ func (c *compiler) delta(y *op, o *backend.Op) error {
 			x.Fixed, x.ByLog = x.Fixed+fixed, x.ByLog+byLog
 		}
 	}
-	y.kind, y.layer, y.delta = opDelta, x.Layer, &deltaOp{x, c.f.roomFor(x.DeltaShape.Room())}
+	room := c.f.own(deltaRoom)
+	c.f.widths[room] = max(c.f.widths[room], x.DeltaShape.Room())
+	y.kind, y.layer, y.delta = opDelta, x.Layer, &deltaOp{x, room}
 	return c.err
 }
 
-// roomFor is the buffer that operations share for what none of them leaves to another.
-func (f *forward) roomFor(width int) backend.Buffer {
+// Buffers that a forward has behind those of its program.
+const (
+	deltaRoom  = iota // what a layer's kernels hand on
+	deltaGates        // b and a of a layer, where one projection makes both
+	ownBuffers
+)
+
+// own is one of them.
+func (f *forward) own(which int) backend.Buffer {
 	n := len(f.program.Widths)
 	if len(f.widths) == n {
-		f.widths = append(f.widths[:n:n], width)
+		f.widths = append(f.widths[:n:n], make([]int, ownBuffers)...)
 	}
-	f.widths[n] = max(f.widths[n], width)
-	return backend.Buffer(n)
+	return backend.Buffer(n + which)
 }
 
 // recurrent is how many layers of a program have a state.

@@ -93,7 +93,6 @@ KERNEL(WARPS * 32) void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 
     UNROLL for (u32 t = 0; t < MOST_CONV; t++)
       if (lane + 32 * j < dim && t < conv) weight[j][t] = taps[(u64)(channel + lane + 32 * j) * conv + t];
   const u64 width = shape.raw_line();
-  dependency_wait();
 
   const u32 end = first + each < step->rows ? first + each : step->rows;
   for (u32 row = first; row < end; row++) {
@@ -102,21 +101,32 @@ KERNEL(WARPS * 32) void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 
     const States states = step->states[at];
     const u64 ring = place_of(shape, fixed + (u64)by_log * states.log, states.log).raw;
     const u32 index = span.base + row - span.first, held = states.log + conv - 1;
-    float c[HELD], sum = 0;
+    // What another forward brought is there before the kernel ahead has ended. Before the
+    // sequence's beginning all is 0.
+    float x[MOST_CONV][HELD] = {}, c[HELD] = {}, sum = 0;
+    UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
+      const u32 back = conv - 1 - t;
+      if (t >= conv || index < back || index - back >= span.base) continue;
+      const float *from = states.from + ring + (index - back) % held * width + channel;
+      UNROLL for (u32 j = 0; j < HELD; j++)
+        if (lane + 32 * j < dim) x[t][j] = from[lane + 32 * j];
+    }
+    dependency_wait();
+    UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
+      const u32 back = conv - 1 - t;
+      if (t >= conv || index < back || index - back < span.base) continue;
+      const float *from = raw.x + (u64)(row - back) * raw.width;
+      UNROLL for (u32 j = 0; j < HELD; j++)
+        if (lane + 32 * j < dim) x[t][j] = from[lane + 32 * j];
+    }
+    float *kept = index + conv > states.settle ? states.to + ring + index % held * width + channel : 0;
     UNROLL for (u32 j = 0; j < HELD; j++) {
-      const u32 e = lane + 32 * j;
-      c[j] = 0;
-      if (e >= dim) continue;
-      float own = 0;
       UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
-        const u32 back = conv - 1 - t;
-        if (t >= conv || index < back) continue; // before the sequence's beginning all is 0
-        own = index - back < span.base ? states.from[ring + (index - back) % held * width + channel + e] : raw.x[(u64)(row - back) * raw.width + e];
-        c[j] = fma(own, weight[j][t], c[j]);
+        c[j] = fma(x[t][j], weight[j][t], c[j]);
+        if (t + 1 == conv && kept && lane + 32 * j < dim) kept[lane + 32 * j] = x[t][j];
       }
-      c[j] = silu(c[j]);
+      c[j] = silu(c[j]); // 0 past dim
       sum = fma(c[j], c[j], sum);
-      if (index + conv > states.settle) states.to[ring + index % held * width + channel + e] = own;
     }
     // Of the rows before, those that this forward does not bring, to where it writes.
     if (row == span.first && states.from && states.from != states.to) {
@@ -276,8 +286,11 @@ KERNEL(WARPS * 32) void delta_norm(float *out32, u16 *out16, const float *x, con
   float weight[HELD] = {};
   UNROLL for (u32 j = 0; j < HELD; j++)
     if (lane + 32 * j < value_dim) weight[j] = norm[lane + 32 * j];
-  dependency_wait();
   if (row >= step->rows) return;
+  const u32 at = step->span_of[row];
+  const Span span = step->span[at];
+  const States states = step->states[at];
+  dependency_wait();
   x += (u64)row * shape.value_line() + head * shape.columns();
   z += (u64)row * z_width + (u64)(head / group) * z_stride + head % group * value_dim;
   float y[HELD], gate[HELD], sum = 0;
@@ -296,9 +309,6 @@ KERNEL(WARPS * 32) void delta_norm(float *out32, u16 *out16, const float *x, con
     if (out32) out32[to + e] = r;
     if (out16) out16[to + e] = (u16)pack_bf16(r, 0);
   }
-  const u32 at = step->span_of[row];
-  const Span span = step->span[at];
-  const States states = step->states[at];
   const u32 index = span.base + row - span.first;
   if (index < states.settle) return;
   const Place place = place_of(shape, fixed + (u64)by_log * states.log, states.log);
