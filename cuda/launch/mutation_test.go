@@ -83,6 +83,12 @@ func (f fault) sources() (hopper string, others []string) {
 		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byWide:
 		return "wide_affine4_hopper", []string{"pack"}
+	case byDelta:
+		return "delta", nil
+	case byDecode:
+		return "attend", nil
+	case byPrefill:
+		return "attend_prefill", nil
 	}
 	return "attend_hopper", nil
 }
