@@ -60,10 +60,15 @@ func (c *storage) begin(base, rows int) error {
 		if err == nil && c.states != nil {
 			err = c.states.Begin(base, rows)
 		}
-		if lacks := (*backend.MemoryError)(nil); c.states == nil || !errors.As(err, &lacks) || !c.b.marks.Evict() {
+		if err == nil || c.states == nil || !lacksMemory(err) || !c.b.marks.Evict() {
 			return err
 		}
 	}
+}
+
+func lacksMemory(err error) bool {
+	lacks := (*backend.MemoryError)(nil)
+	return errors.As(err, &lacks)
 }
 
 // StateStep is what the forward at work does with the states.

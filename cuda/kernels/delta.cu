@@ -181,32 +181,17 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
   const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
   const u64 mine = (u64)head * shape.columns() + first; // of a row of values
 
-  // copy starts the copy of a row into the ring.
+  // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
+  // first ones also have values and gates.
+  const u32 t = tid();
   auto copy = [&](u32 item) {
-    const float *key, *query = 0, *values;
-    const f32x4 *gate;
-    if (item < folds) {
-      const u64 slot = (folded + item) % states.log;
-      key = states.from + place.keys + slot * shape.key_line();
-      values = states.from + place.deltas + slot * shape.value_line();
-      gate = (const f32x4 *)(states.from + place.gates) + slot * value_heads;
-    } else {
-      const u64 row = span.first + item - folds;
-      key = k + row * shape.key_line();
-      query = q + row * shape.key_line() + key_head * DIM;
-      values = v + row * shape.value_line();
-      gate = gates + row * value_heads;
-    }
-    key += key_head * DIM;
-    values += mine;
+    const bool fold = item < folds;
+    const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
     float *line = ring + item % (STAGES * CHUNK) * LINE<DIM>;
-    for (u32 i = tid(); i < 2 * DIM / 4 + COLUMNS / 4 + 1; i += 64) {
-      if (i < DIM / 4) copy_async(line + i * 4, key + i * 4);
-      else if (i < 2 * DIM / 4) {
-        if (query) copy_async(line + i * 4, query + (i * 4 - DIM));
-      } else if (i < 2 * DIM / 4 + COLUMNS / 4) copy_async(line + i * 4, values + (i * 4 - 2 * DIM));
-      else copy_async(line + i * 4, gate + head);
-    }
+    if (t < (fold ? DIM / 4 : DIM / 2))
+      copy_async(line + t * 4, (fold ? states.from + place.keys : t < DIM / 4 ? k : q) + row * shape.key_line() + key_head * DIM + t % (DIM / 4) * 4);
+    if (t < COLUMNS / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * shape.value_line() + mine + t * 4);
+    else if (t == COLUMNS / 4) copy_async(line + 2 * DIM + COLUMNS, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
   };
   auto start = [&](u32 chunk) {
     for (u32 i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < items; i++) copy(i);
