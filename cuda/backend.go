@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/cuda/driver"
 	"windrow/cuda/launch"
 )
@@ -24,6 +25,9 @@ type Options struct {
 	// kernels: a row's bits may then depend on what rides along. Passes of up to
 	// 32 rows, and with them one sequence's, are as without it.
 	BatchVariant bool
+	// Marks is how many marks of states are kept (backend.Storage's Mark); 0:
+	// paging.DefaultMarks, negative: none.
+	Marks int
 	// Library is the driver's library; "" searches for it.
 	Library string
 	// Progress is told of the bytes of each weight that has been taken.
@@ -42,14 +46,18 @@ type Backend struct {
 	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
 	weights   weightRoom
 	freePages map[int][]driver.Ptr
-	budget    backend.Budget
-	arena     launch.Arena
-	graphs    graphs
-	step      launch.Exchange // the step block
-	results   launch.Outbox   // row results
-	running   *forward
-	room      []byte    // for a row of logits on its way, and
-	logits    []float32 // for one that nobody keeps
+	// Of states by size, under the lock of the marks.
+	freeStates map[int][]driver.Ptr
+	marks      *paging.Marks[driver.Ptr]
+	stacked    map[[2]*matrix]*matrix // of above
+	budget     backend.Budget
+	arena      launch.Arena
+	graphs     graphs
+	step       launch.Exchange // the step block
+	results    launch.Outbox   // row results
+	running    *forward
+	room       []byte    // for a row of logits on its way, and
+	logits     []float32 // for one that nobody keeps
 }
 
 // New opens a GPU. Its error is one line that says what is missing: a driver,
@@ -63,7 +71,10 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}}
+	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
+	if o.Marks != 0 {
+		b.marks.Limit(o.Marks)
+	}
 	dev.Context.Enter()
 	defer dev.Context.Leave()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {

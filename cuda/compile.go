@@ -25,9 +25,13 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths}}
-	for i := range p.Ops {
-		if err := c.add(&p.Ops[i]); err != nil {
+	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths, states: recurrent(p)}}
+	list, err := c.joined(p.Ops)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if err := c.add(&list[i]); err != nil {
 			c.f.free()
 			return nil, err
 		}
@@ -102,7 +106,11 @@ func (c *compiler) add(o *backend.Op) error {
 			return err
 		}
 	case backend.OpAttend:
-		y.kind = opAttend
+		y.kind, y.gated = opAttend, o.Heads.Gated
+	case backend.OpDelta:
+		if err := c.delta(&y, o); err != nil {
+			return err
+		}
 	case backend.OpTap:
 		c.tap(o.Src[0])
 		return c.err
@@ -169,13 +177,10 @@ func (c *compiler) rotate(y *op, h *backend.Heads) error {
 	if !ok || a.b != c.b {
 		return foreign("rotation")
 	}
-	if h.Gated {
-		return backend.NoGates(c.b.Name())
-	}
 	if h.HeadDim > launch.MaxHeadDim {
 		return &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("rotation of heads of %d", h.HeadDim)}
 	}
-	y.kind, y.angles = opRotate, a
+	y.kind, y.angles, y.gated = opRotate, a, h.Gated
 	y.norm[0], y.norm[1] = c.vector(h.QNorm).data, c.vector(h.KNorm).data
 	if !slices.Contains(c.f.angles, a) {
 		c.f.angles = append(c.f.angles, a)

@@ -20,6 +20,7 @@ type forward struct {
 	b         *Backend
 	program   *backend.Program
 	widths    []int     // of buffers
+	states    int       // layers that have one
 	ops       []op      // without a Tap; the head is the last
 	sections  []section // with one, up to each Tap, and the rest
 	tables    []*matrix // of embeddings that are decoded on the host
@@ -105,7 +106,7 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 	f.setWant(v.Want)
 	f.look(v.Tokens)
 	for i, s := range spans {
-		if err := s.Storage.(*storage).Writable(s.Base, s.Base+s.Rows); err != nil {
+		if err := s.Storage.(*storage).begin(s.Base, s.Rows); err != nil {
 			return fmt.Errorf("cuda: %w", backend.InSpan(i, err))
 		}
 	}
@@ -156,7 +157,7 @@ func (f *forward) geometry(spans []backend.Span) geometry {
 	}
 	g.decode = longest <= invariantRows
 	g.chunks = launch.PowerOfTwo(launch.Ceil(slots, launch.ChunkSlots))
-	g.shape = launch.StepShape{Bucket: launch.RowBucket(v.Rows), Spans: launch.PowerOfTwo(len(spans))}
+	g.shape = launch.StepShape{Bucket: launch.RowBucket(v.Rows), Spans: launch.PowerOfTwo(len(spans)), States: f.states}
 	g.shape.Pages = max(8, g.shape.Spans*g.chunks)
 	g.wide = g.decode && f.b.variant && v.Rows > invariantRows
 	if g.decode {

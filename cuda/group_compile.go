@@ -86,6 +86,8 @@ func (c *cutter) cut(o *backend.Op) error {
 		c.rotateStore(o)
 	case backend.OpAttend:
 		c.attend(o)
+	case backend.OpDelta:
+		return &backend.UnsupportedError{Backend: c.g.Name(), What: "gated DeltaNet on several GPUs"}
 	case backend.OpTap:
 		c.tap(o)
 	case backend.OpHead:

@@ -22,6 +22,9 @@ type groupStorage struct {
 
 // NewStorage makes storage that takes its pages as they are written.
 func (g *Group) NewStorage(l backend.Layout) (backend.Storage, error) {
+	if l.Recurrent() {
+		return nil, &backend.UnsupportedError{Backend: g.Name(), What: "states of recurrent layers on several GPUs"}
+	}
 	if err := checkLayout(l); err != nil {
 		return nil, err
 	}

@@ -13,11 +13,12 @@ func (f *forward) begin(s section) error {
 	if err := f.record(s); err != nil {
 		return err
 	}
-	err := f.launch()
-	if err != nil {
+	if err := f.launch(); err != nil {
 		f.b.device.Stream.Synchronize() // what was queued reads the step block
+		return err
 	}
-	return err
+	f.written(s)
+	return nil
 }
 
 // settle finds the graph of a section, or plans it and makes room for what it needs:
@@ -88,6 +89,13 @@ func (f *forward) launch() error {
 	if f.graph != nil {
 		b.graphs.last = f.graph
 		return f.graph.Launch(b.device.Stream)
+	}
+	// States that some layers have been written, and others not, would not be told apart:
+	// all kernels are loaded before the first one runs.
+	if f.states > 0 {
+		if err := b.warm(y, y.actions); err != nil {
+			return err
+		}
 	}
 	b.emit(y, y.actions)
 	return b.device.Take()

@@ -20,6 +20,7 @@ const (
 	opHead
 	opRoute
 	opExperts
+	opDelta
 	opConvert // made by the plan
 )
 
@@ -39,6 +40,8 @@ type op struct {
 	router     *launch.Router  // of opRoute
 	mixture    *launch.Experts // of opExperts
 	routing    backend.Buffer  // likewise
+	gated      bool            // of opRotate and opAttend: q has gates
+	delta      *deltaOp
 }
 
 // operand is a buffer as a launch sees it: addresses of the forms in use.
@@ -50,8 +53,9 @@ type operand struct {
 // action is one operation with its addresses.
 type action struct {
 	op
-	to, from [3]operand
-	scratch  [3]driver.Ptr
+	to      [3]operand
+	from    [6]operand
+	scratch [3]driver.Ptr
 }
 
 // operation is what a kind of operation means to the plan and to a launch.
@@ -83,6 +87,7 @@ var operations = [...]operation{
 	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
 	opRoute:      {prepare: prepareRoute, emit: (*Backend).emitRoute},
 	opExperts:    {reads: readsOfExperts, prepare: prepareExperts, emit: (*Backend).emitExperts},
+	opDelta:      {writes: asWanted, emit: (*Backend).emitDelta},
 	opConvert:    {emit: (*Backend).emitConvert},
 }
 

@@ -5,25 +5,38 @@ import "windrow/cuda/launch"
 func (b *Backend) emitRotate(y *plan, a *action) {
 	q, k, v, to := a.from[0], a.from[1], a.from[2], a.to[0]
 	b.device.RotateStore(q.f32, k.f32, v.f32, to.bf16, launch.Rotation{
-		QHeads: q.width / a.dim, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.List,
+		QHeads: q.width / a.stride(), Gated: a.gated, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.List,
 		QNorm: a.norm[0], KNorm: a.norm[1], Eps: a.eps, KV: y.kv.DType, Layers: y.kv.Layers, NarrowOnly: to.f32 == 0,
 	}, b.step.Device, a.layer, y.shape.Bucket)
 }
 
+// stride is how far apart heads of queries lie.
+func (o *op) stride() int {
+	if o.gated {
+		return 2 * o.dim
+	}
+	return o.dim
+}
+
 // attention is the shape of an attention over the storage of a forward.
-func (y *plan) attention(o *op, width int) launch.Attention {
-	return launch.Attention{QHeads: width / o.dim, KVHeads: o.kvHeads, Dim: o.dim, Scale: o.scale, KV: y.kv.DType, Layers: y.kv.Layers}
+func (y *plan) attention(o *op) launch.Attention {
+	heads := y.f.widths[o.dst[0]] / o.dim
+	return launch.Attention{QHeads: heads, KVHeads: o.kvHeads, Dim: o.dim, Scale: o.scale, KV: y.kv.DType, Layers: y.kv.Layers, Gated: o.gated}
 }
 
 func (y *plan) attendFast(o *op) bool {
-	return !y.f.b.exact && launch.AttendTakes(y.attention(o, y.f.widths[o.src[0]]))
+	return !y.f.b.exact && y.f.b.device.AttendTakes(y.attention(o))
 }
 
+// readsOfAttend: gates are read in f32, queries as the kernel takes them.
 func readsOfAttend(y *plan, o *op) form {
-	if y.attendFast(o) {
-		return asBF16
+	switch {
+	case !y.attendFast(o):
+		return asF32
+	case o.gated:
+		return asF32 | asBF16
 	}
-	return asF32
+	return asBF16
 }
 
 func writesOfAttend(y *plan, o *op, wanted form) form {
@@ -41,7 +54,7 @@ func prepareAttend(f *forward, y *plan, a *action) (moved bool, err error) {
 	for _, s := range f.values.Spans {
 		longest = max(longest, launch.PowerOfTwo(launch.Ceil(s.Storage.Layout().Slots, launch.ChunkSlots)))
 	}
-	return f.b.device.PrepareAttend(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, longest, a.from[0].width/a.dim, a.dim)
+	return f.b.device.PrepareAttend(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, longest, a.to[0].width/a.dim, a.dim)
 }
 
 // attendRoom is the room for attention that an action takes.
@@ -49,20 +62,24 @@ func (y *plan) attendRoom(a *action) int {
 	if a.kind != opAttend || a.from[0].bf16 == 0 {
 		return 0
 	}
-	return y.f.b.device.AttendPartsRoom(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, a.from[0].width/a.dim, a.dim)
+	return y.f.b.device.AttendPartsRoom(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, a.to[0].width/a.dim, a.dim)
 }
 
 func (b *Backend) emitAttend(y *plan, a *action) {
 	d, step, bucket, to, q := b.device, b.step.Device, y.shape.Bucket, a.to[0], a.from[0]
-	at := y.attention(&a.op, q.width)
+	at := y.attention(&a.op)
+	gates := q.f32
+	if !a.gated {
+		gates = 0
+	}
 	switch {
 	case q.bf16 == 0:
 		d.SIMTAttend(to.f32, q.f32, at, step, a.layer, bucket)
 	case y.wide && d.Flashes(at, y.shape.Spans):
 		d.AttendGrouped(to.f32, to.bf16, q.bf16, at, step, a.layer, bucket, y.shape.Spans, y.most)
 	case y.decode:
-		d.AttendDecode(to.f32, to.bf16, q.bf16, at, step, a.layer, bucket, y.most, y.shape.Spans, y.chunks)
+		d.AttendDecode(to.f32, to.bf16, q.bf16, gates, at, step, a.layer, bucket, y.most, y.shape.Spans, y.chunks)
 	default:
-		d.AttendPrefill(to.f32, to.bf16, q.bf16, at, step, a.layer, bucket, y.shape.Spans, y.most)
+		d.AttendPrefill(to.f32, to.bf16, q.bf16, gates, at, step, a.layer, bucket, y.shape.Spans, y.most)
 	}
 }

@@ -231,6 +231,11 @@ func (y *plan) resolve(o, norm *op, forms form) error {
 		a.to[i] = y.operand(d, writes)
 		y.buffers[d].valid = writes
 	}
+	if o.delta != nil {
+		if err := y.place(o.delta.room, asF32); err != nil {
+			return err
+		}
+	}
 	if scratch := operations[o.kind].scratch; scratch != nil {
 		for i, n := range scratch(y, o) {
 			if n > 0 {
@@ -260,7 +265,7 @@ func (y *plan) convert(at backend.Buffer, f form) error {
 		return nil
 	}
 	y.actions = append(y.actions, action{
-		op: op{kind: opConvert}, to: [3]operand{y.operand(at, missing)}, from: [3]operand{y.operand(at, b.valid)},
+		op: op{kind: opConvert}, to: [3]operand{y.operand(at, missing)}, from: [6]operand{y.operand(at, b.valid)},
 	})
 	b.valid |= missing
 	return nil

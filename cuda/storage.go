@@ -15,6 +15,7 @@ import (
 // vectors, in int8 all of their scales behind them.
 type storage struct {
 	*paging.Table[driver.Ptr]
+	states *paging.States[driver.Ptr] // nil: no layer has some
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
@@ -29,12 +30,16 @@ func (b *Backend) newStorage(l backend.Layout, from *backend.Budget) (*storage, 
 	if err := checkLayout(l); err != nil {
 		return nil, err
 	}
-	return b.storageOf(paging.New(l, pages{b, int(l.Keys().PageBytes())}, from)), nil
+	var s *paging.States[driver.Ptr]
+	if l.Recurrent() {
+		s = paging.NewStates(l, statePool{b, stateBytes(l)}, b.marks, from)
+	}
+	return b.storageOf(paging.New(l, pages{b, int(l.Keys().PageBytes())}, from), s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[driver.Ptr]) *storage {
+func (b *Backend) storageOf(t *paging.Table[driver.Ptr], s *paging.States[driver.Ptr]) *storage {
 	l := t.Layout()
-	return &storage{Table: t, b: b, layout: l, keys: l.Keys()}
+	return &storage{Table: t, states: s, b: b, layout: l, keys: l.Keys()}
 }
 
 // Budget is what all storage is taken from.
@@ -53,9 +58,9 @@ func checkLayout(l backend.Layout) error {
 	if err := l.Check(); err != nil {
 		return fmt.Errorf("cuda: %w", err)
 	}
-	for _, s := range l.Layers {
-		if s.Kind == backend.StoreState {
-			return &backend.UnsupportedError{Backend: "cuda", What: "storage of a recurrent layer's state"}
+	for _, s := range l.States() {
+		if err := launch.DeltaTakes(s); err != nil {
+			return &backend.UnsupportedError{Backend: "cuda", What: err.Error()}
 		}
 	}
 	if err := CheckKVType(l.DType); err != nil {
@@ -75,7 +80,14 @@ func (c *storage) fork(n, slots int) (*storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	return c.b.storageOf(t), nil
+	var s *paging.States[driver.Ptr]
+	if c.states != nil {
+		if s, err = c.states.Fork(t.Layout(), n); err != nil {
+			t.Close()
+			return nil, fmt.Errorf("cuda: %w", err)
+		}
+	}
+	return c.b.storageOf(t, s), nil
 }
 
 // Export copies a page from the device.
@@ -151,8 +163,11 @@ const slabBytes = 64 << 20
 // Take takes a free page, or a slab of new ones.
 func (p pages) Take() (driver.Ptr, error) {
 	b, size := p.b, p.size
-	if b.device == nil {
+	switch {
+	case b.device == nil:
 		return 0, errClosed
+	case size == 0: // no layer has keys
+		return 0, nil
 	}
 	free := b.freePages[size]
 	if len(free) == 0 {
@@ -179,7 +194,7 @@ func (p pages) Take() (driver.Ptr, error) {
 
 // Give takes a page back; with the device it is gone.
 func (p pages) Give(page driver.Ptr) {
-	if p.b.device != nil {
+	if p.b.device != nil && p.size > 0 {
 		p.b.freePages[p.size] = append(p.b.freePages[p.size], page)
 	}
 }
@@ -187,8 +202,11 @@ func (p pages) Give(page driver.Ptr) {
 // Copy waits for the copy: nothing else runs between forwards.
 func (p pages) Copy(to, from driver.Ptr) error {
 	d := p.b.device
-	if d == nil {
+	switch {
+	case d == nil:
 		return errClosed
+	case p.size == 0:
+		return nil
 	}
 	d.Context.Enter()
 	defer d.Context.Leave()

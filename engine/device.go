@@ -70,7 +70,7 @@ func (d *device) close() {
 func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	gpus := map[string]func(Options, checkpoint.Source) (*device, error){CUDA: openCUDA, Metal: openMetal}
 	for _, name := range o.gpuKinds() {
-		d, err := (*device)(nil), gpuLacks(name, src.Config())
+		d, err := (*device)(nil), gpuLacks(name, o.GPUs, src.Config())
 		if err == nil {
 			d, err = gpus[name](o, src)
 		} else if o.Backend != name && o.GPUs <= 1 {
@@ -96,9 +96,12 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 
 // gpuLacks says what a model needs that GPUs of a kind cannot do, before its weights go
 // there.
-func gpuLacks(name string, c *checkpoint.Config) error {
-	if c.Delta != nil {
+func gpuLacks(name string, gpus int, c *checkpoint.Config) error {
+	if c.Delta != nil && name != CUDA {
 		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet yet, which the CPU runs"}
+	}
+	if c.Delta != nil && gpus > 1 {
+		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet on several GPUs"}
 	}
 	if c.Experts != nil && name != CUDA {
 		return &backend.UnsupportedError{Backend: name, What: "mixture of experts yet, which the CPU runs"}
@@ -131,7 +134,7 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 	}
 	weights := model.DeviceBytes(src, 1, o.Exact)
 	var done int64
-	options := cuda.Options{Exact: o.Exact, BatchVariant: o.BatchVariant, Library: o.CUDALibrary, Progress: func(n int64) {
+	options := cuda.Options{Exact: o.Exact, BatchVariant: o.BatchVariant, Marks: o.StateCache, Library: o.CUDALibrary, Progress: func(n int64) {
 		done += n
 		o.Progress(done, weights)
 	}}

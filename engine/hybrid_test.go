@@ -24,12 +24,17 @@ func openHybrid(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestHybridWithoutGPU: a GPU refuses layers of gated DeltaNet before it is looked for.
+// TestHybridWithoutGPU: who lacks layers of gated DeltaNet refuses them before a GPU is
+// looked for.
 func TestHybridWithoutGPU(t *testing.T) {
-	for _, name := range []string{engine.CUDA, engine.Metal} {
-		_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: name})
-		if lacks := (*backend.UnsupportedError)(nil); !errors.As(err, &lacks) || lacks.What != "gated DeltaNet yet, which the CPU runs" {
-			t.Errorf("%s: %v", name, err)
+	for _, c := range []struct {
+		backend string
+		gpus    int
+		what    string
+	}{{engine.Metal, 0, "gated DeltaNet yet, which the CPU runs"}, {engine.CUDA, 2, "gated DeltaNet on several GPUs"}} {
+		_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: c.backend, GPUs: c.gpus})
+		if lacks := (*backend.UnsupportedError)(nil); !errors.As(err, &lacks) || lacks.What != c.what {
+			t.Errorf("%s: %v", c.backend, err)
 		}
 	}
 }

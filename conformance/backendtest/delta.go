@@ -13,8 +13,9 @@ import (
 )
 
 // RunDelta passes a backend that has gated DeltaNet and gated attention through their
-// part of the suite: both against float64, what becomes of states, and the golden models.
-func RunDelta(t *testing.T, golden string, open func(t *testing.T) backend.Backend) {
+// part of the suite: both against float64, what becomes of states, and the golden models:
+// those that models names, or all.
+func RunDelta(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models ...string) {
 	for name, f := range map[string]func(t *testing.T, b backend.Backend){
 		"delta": testDelta, "delta programs": testDeltaPrograms, "gated attention": testGatedAttention,
 		"states": testStates, "states beside others": testStatesBeside, "states in memory": testStatesMemory,
@@ -26,7 +27,7 @@ func RunDelta(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 		})
 	}
 	for _, name := range []string{"qwen3-next-tiny", "qwen3-5-text-tiny", "qwen3-next-long", "qwen3-5-moe-tiny", "qwen3-5-drafts", "tiny-gsm-next"} {
-		if golden != "" && (!testing.Short() || name == "qwen3-next-tiny") {
+		if golden != "" && (!testing.Short() || name == "qwen3-next-tiny") && (len(models) == 0 || slices.Contains(models, name)) {
 			t.Run("golden "+name, func(t *testing.T) { testGoldenLengths(t, golden, name, open) })
 		}
 	}

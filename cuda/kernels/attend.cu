@@ -21,6 +21,7 @@ struct Target {
   float *sums;  // [rows, query heads, parts, DIM]
   f32x2 *marks; // [rows, query heads, parts]: maximum, weight
   u32 parts;
+  const float *gates; // [rows, query heads, 2, DIM]: queries and gates; null: none
 };
 
 // Work is what a block has to do.
@@ -86,7 +87,8 @@ template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w,
   if (old) dependency_wait();
   // A team without queries copies and keeps the barriers.
   const bool busy = w.count != 0;
-  if (busy) load_queries<DIM, KV>(team, q + ((u64)w.row * w.q_heads + w.head) * DIM, w.first, w.count, w.group, w.q_heads * DIM);
+  const u32 stride = to.gates ? 2 * DIM : DIM;
+  if (busy) load_queries<DIM, KV>(team, q + ((u64)w.row * w.q_heads + w.head) * stride, w.first, w.count, w.group, w.q_heads * stride, stride);
 
   u32 index[2];
   float m[2], l[2], o[N][4];                                             // the group of FANOUT units
@@ -199,7 +201,8 @@ template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w,
     }
     const float inverse = 1 / l_all[h];
     columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) {
-      const f32x2 x = {all[n][j] * inverse, all[n2][j2] * inverse};
+      const f32x2 gate = gate_of_pair(to.gates, at, DIM, column);
+      const f32x2 x = {all[n][j] * inverse * gate.x, all[n2][j2] * inverse * gate.y};
       if (to.out32) *(f32x2 *)(to.out32 + (u64)at * DIM + column) = x;
       if (to.out16) *(u32 *)(to.out16 + (u64)at * DIM + column) = pack_bf16(x.x, x.y);
     });
@@ -207,14 +210,14 @@ template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w,
 }
 
 template <u32 DIM, int KV, u32 TEAMS>
-DEV void attend_decode(float *out32, u16 *out16, const u16 *q, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
+DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
                        u32 units, u32 parts, u32 blocks, u8 *shared) {
   using L = Layout<DIM, KV>;
   launch_dependents();
   if (bid_z() >= step->spans) return;
   const Span s = step->span[bid_z()];
   Work w;
-  const Target to = {out32, out16, sums, marks, parts};
+  const Target to = {out32, out16, sums, marks, parts, gates};
   w.part = bid_y() / blocks;
   w.unit = w.part * units;
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
@@ -237,21 +240,23 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, float *sums, f32x
   decode<DIM, KV, TEAMS>(shared, w, to, q, scale);
 }
 
-// q: bf16 [rows, q_heads·dim]; out32 and out16 (null: not wanted) as q. scale
+// q: bf16 [rows, q_heads·dim], and out32 and out16 (null: not wanted) of that shape; with
+// gates, f32 [rows, q_heads, 2, dim], q is of their shape. scale
 // is that of the scores times log2(e). A block takes units units (1, 4 or 16); a
 // row has parts parts. blocks blocks share the query vectors of a KV head, the
 // last digit of the name telling how many teams of 16 a block has. Grid: KV
 // heads, parts · blocks (so that short last parts start last), spans.
 #ifdef __NVPTX__
-#define KERNEL_OF(teams) extern "C" __attribute__((global, launch_bounds(teams *THREADS, 4 / teams))) // 128 registers a thread
+// 128 registers a thread; of heads of 256 255, as shared memory has room for one block.
+#define KERNEL_OF(teams, dim) extern "C" __attribute__((global, launch_bounds(teams *THREADS, dim == 256 ? 1 : 4 / teams)))
 #else
-#define KERNEL_OF(teams) KERNEL(teams *THREADS)
+#define KERNEL_OF(teams, dim) KERNEL(teams *THREADS)
 #endif
 #define ATTEND(name, dim, kv, teams)                                                                                                                   \
-  KERNEL_OF(teams) void name(float *out32, u16 *out16, const u16 *q, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads,              \
+  KERNEL_OF(teams, dim) void name(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads,              \
                              u32 kv_heads, float scale, u32 units, u32 parts, u32 blocks) {                                                            \
     DYNAMIC_SHARED(name, shared);                                                                                                                      \
-    attend_decode<dim, kv, teams>(out32, out16, q, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, shared);                  \
+    attend_decode<dim, kv, teams>(out32, out16, q, gates, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, shared);                  \
   }                                                                                                                                                    \
   REGISTER(name)
 #define ATTEND_TEAMS(name, dim, kv) \
@@ -262,6 +267,10 @@ ATTEND_TEAMS(attend_bf16_64, 64, BF16)
 ATTEND_TEAMS(attend_bf16_128, 128, BF16)
 ATTEND_TEAMS(attend_int8_64, 64, INT8)
 ATTEND_TEAMS(attend_int8_128, 128, INT8)
+ATTEND(attend_bf16_256_1, 256, BF16, 1)
+ATTEND(attend_bf16_256_2, 256, BF16, 2)
+ATTEND(attend_int8_256_1, 256, INT8, 1)
+ATTEND(attend_int8_256_2, 256, INT8, 2)
 
 // attend_merge joins the parts of each row's query heads. A thread has 4 columns.
 // Where a row has more than FANOUT parts, a block takes one query head: a thread
@@ -269,7 +278,7 @@ ATTEND_TEAMS(attend_int8_128, 128, INT8)
 // otherwise a block takes as many heads as it has threads for. vectors is rows ·
 // query heads; grid: as many blocks as that takes.
 static constexpr u32 MERGE = 128;
-KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *sums, const f32x2 *marks, const Step *step, u32 q_heads, u32 dim, u32 units, u32 parts, u32 vectors) {
+KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *gates, const float *sums, const f32x2 *marks, const Step *step, u32 q_heads, u32 dim, u32 units, u32 parts, u32 vectors) {
   SHARED(attend_merge) Joined shared[FANOUT][MERGE];
   launch_dependents();
   const u32 lanes = dim / 4, slots = MERGE / lanes, lane = tid() % lanes, slot = tid() / lanes;
@@ -317,7 +326,7 @@ KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *sums, con
     for (u32 n = 0; n < slots; n++) {
       if (units == 1) {
         add(group, shared[0][n * lanes + lane]);
-        if (n % FANOUT != FANOUT - 1) continue;
+        if ((p / FANOUT + n) % FANOUT != FANOUT - 1) continue;
         add(all, group);
         clear(group);
       } else {
@@ -326,9 +335,12 @@ KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *sums, con
     }
   }
   if (several && slot != 0) return;
+  if (several && units == 1) add(all, group); // heads of 256 may end with half a group
   const float inverse = 1 / all.l;
   const u64 at = (u64)vector * dim + lane * 4;
-  if (out32) *(f32x4 *)(out32 + at) = {all.o[0] * inverse, all.o[1] * inverse, all.o[2] * inverse, all.o[3] * inverse};
-  if (out16) *(u32x2 *)(out16 + at) = {pack_bf16(all.o[0] * inverse, all.o[1] * inverse), pack_bf16(all.o[2] * inverse, all.o[3] * inverse)};
+  const f32x4 gate = gate_of(gates, vector, dim, lane * 4);
+  const f32x4 y = {all.o[0] * inverse * gate.x, all.o[1] * inverse * gate.y, all.o[2] * inverse * gate.z, all.o[3] * inverse * gate.w};
+  if (out32) *(f32x4 *)(out32 + at) = y;
+  if (out16) *(u32x2 *)(out16 + at) = {pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};
 }
 REGISTER(attend_merge)

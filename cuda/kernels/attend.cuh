@@ -98,24 +98,36 @@ DEV u32x4 words(const f32x4 &x) {
   return {__builtin_bit_cast(u32, x.x), __builtin_bit_cast(u32, x.y), __builtin_bit_cast(u32, x.z), __builtin_bit_cast(u32, x.w)};
 }
 
+// sigmoid of a gate; without gates 1.
+DEV f32x4 gate_of(const float *gates, u64 head, u32 dim, u32 column) {
+  if (!gates) return {1, 1, 1, 1};
+  const f32x4 g = *(const f32x4 *)(gates + (2 * head + 1) * dim + column);
+  return {1 / (1 + exp_precise(-g.x)), 1 / (1 + exp_precise(-g.y)), 1 / (1 + exp_precise(-g.z)), 1 / (1 + exp_precise(-g.w))};
+}
+DEV f32x2 gate_of_pair(const float *gates, u64 head, u32 dim, u32 column) {
+  if (!gates) return {1, 1};
+  const f32x2 g = *(const f32x2 *)(gates + (2 * head + 1) * dim + column);
+  return {1 / (1 + exp_precise(-g.x)), 1 / (1 + exp_precise(-g.y))};
+}
+
 // load_queries fills the query tile of a team: query i of a span is row
-// i / group, head i % group; q is its row 0, head 0. Places past count take the
+// i / group, head i % group; q is its row 0, head 0, whose heads lie stride apart. Places past count take the
 // first query's. With int8 keys, dimensions 4t, 4t+2, 4t+1, 4t+3 of each 16 take
 // places 2t, 2t+1, 2t+8, 2t+9, where widen puts those of the keys.
-template <u32 DIM, int KV> DEV void load_queries(u8 *to, const u16 *q, u32 first, u32 count, u32 group, u32 width) {
+template <u32 DIM, int KV> DEV void load_queries(u8 *to, const u16 *q, u32 first, u32 count, u32 group, u32 width, u32 stride) {
   using L = Layout<DIM, KV>;
-  const u32 c = tid() % THREADS; // of 16 queries · DIM / 16 blocks
-  if (c >= DIM) return;
-  const u32 i = c / (DIM / 16), block = c % (DIM / 16), n = first + (i < count ? i : 0);
-  const float *from = (const float *)(q + (u64)(n / group) * width + n % group * DIM + block * 16);
-  const u32x4 x = words(load_l2_x4(from)), y = words(load_l2_x4(from + 4));
-  u32x4 *at = (u32x4 *)(to + i * L::QLINE + block * 32);
-  if (KV == BF16) {
-    at[0] = x;
-    at[1] = y;
-  } else {
-    at[0] = {low_halves(x.x, x.y), low_halves(x.z, x.w), low_halves(y.x, y.y), low_halves(y.z, y.w)};
-    at[1] = {high_halves(x.x, x.y), high_halves(x.z, x.w), high_halves(y.x, y.y), high_halves(y.z, y.w)};
+  UNROLL for (u32 c = tid() % THREADS; c < DIM; c += THREADS) { // of 16 queries · DIM / 16 blocks
+    const u32 i = c / (DIM / 16), block = c % (DIM / 16), n = first + (i < count ? i : 0);
+    const float *from = (const float *)(q + (u64)(n / group) * width + n % group * stride + block * 16);
+    const u32x4 x = words(load_l2_x4(from)), y = words(load_l2_x4(from + 4));
+    u32x4 *at = (u32x4 *)(to + i * L::QLINE + block * 32);
+    if (KV == BF16) {
+      at[0] = x;
+      at[1] = y;
+    } else {
+      at[0] = {low_halves(x.x, x.y), low_halves(x.z, x.w), low_halves(y.x, y.y), low_halves(y.z, y.w)};
+      at[1] = {high_halves(x.x, x.y), high_halves(x.z, x.w), high_halves(y.x, y.y), high_halves(y.z, y.w)};
+    }
   }
 }
 

@@ -1,15 +1,18 @@
 // Flash attention of prefill passes: causal, over bf16 or int8 keys and values.
 // A block takes 128 rows of one query head of one span, against tiles of the 64
 // slots of a KV page, with a running maximum and sum. Each of its 4 warps has 32
-// rows: a tile's fragments then serve two products each.
+// rows: a tile's fragments then serve two products each. Of heads of 256, whose sums would
+// not fit in registers, it takes 64 rows.
 #include "attend.cuh"
 
-static constexpr u32 ROWS = 128;
+// Of a block: the rows, and how many times 16 a warp has.
+template <u32 DIM> static constexpr int TILES = DIM > 128 ? 1 : 2;
+template <u32 DIM> static constexpr u32 ROWS = WARPS * 16 * TILES<DIM>;
 
 template <u32 DIM, int KV> struct Flash {
   using Raw = Layout<DIM, KV>; // int8 tiles as they are stored, before they are widened
   static constexpr u32 LINE = 2 * DIM + 16;
-  static constexpr u32 KEYS = ROWS * LINE, VALUES = KEYS + UNIT * LINE, RAW_KEYS = VALUES + UNIT * LINE, RAW_VALUES = RAW_KEYS + Raw::STAGE;
+  static constexpr u32 KEYS = ROWS<DIM> * LINE, VALUES = KEYS + UNIT * LINE, RAW_KEYS = VALUES + UNIT * LINE, RAW_VALUES = RAW_KEYS + Raw::STAGE;
   static constexpr u32 BYTES = KV == BF16 ? RAW_KEYS : RAW_VALUES + Raw::STAGE;
 };
 
@@ -33,10 +36,12 @@ template <u32 DIM> DEV void widen_tile(u8 *to, const u8 *raw, u32 lines) {
 }
 
 template <u32 DIM, int KV>
-DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale, u8 *shared) {
+DEV void flash(float *out32, u16 *out16, const u16 *q, const float *gates, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale, u8 *shared) {
   using F = Flash<DIM, KV>;
   using L = Layout<DIM, KV>;
   constexpr u32 N = DIM / 8; // tiles of 8 columns of the output
+  constexpr int I = TILES<DIM>;
+  constexpr u32 ROWS = ::ROWS<DIM>;
   launch_dependents();
   if (bid_z() >= step->spans) return;
   const Span s = step->span[bid_z()];
@@ -50,6 +55,8 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
   const u64 *pages = step->pages + s.pages;
   const u64 keys = (u64)(layer * 2 * kv_heads + head / (q_heads / kv_heads)) * L::TILE, values = keys + (u64)kv_heads * L::TILE;
   const u64 row0 = ((u64)(s.first + first)) * width + head * DIM;
+  const u32 stride = gates ? 2 * DIM : DIM;
+  q += ((u64)(s.first + first) * q_heads + head) * stride;
   dependency_wait();
 
   // The pages of this tile and the next; those are read a tile ahead.
@@ -62,19 +69,19 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
   };
   UNROLL for (u32 i = 0; i < ROWS * DIM / 8 / THREADS; i++) {
     const u32 c = i * THREADS + tid(), row = c / (DIM / 8), at = c % (DIM / 8);
-    copy_async(shared + row * F::LINE + at * 16, q + row0 + (u64)(row < rows ? row : 0) * width + at * 8);
+    copy_async(shared + row * F::LINE + at * 16, q + (u64)(row < rows ? row : 0) * q_heads * stride + at * 8);
   }
   start(here, 0, false);
   if (KV == INT8) start(here, 0, true);
 
-  float o[2][N][4], m[2][2], l[2][2];
-  UNROLL for (int i = 0; i < 2; i++) {
+  float o[I][N][4], m[I][2], l[I][2];
+  UNROLL for (int i = 0; i < I; i++) {
     UNROLL for (u32 n = 0; n < N; n++)
       UNROLL for (int j = 0; j < 4; j++) o[i][n][j] = 0;
     UNROLL for (int h = 0; h < 2; h++) m[i][h] = NONE, l[i][h] = 0;
   }
-  const u32 index0 = s.base + first + warp * 32 + lane / 4; // of the lane's first row; the others are 8, 16, 24 on
-  const u8 *a_at = shared + (warp * 32 + lane % 16) * F::LINE + lane / 16 * 16;
+  const u32 index0 = s.base + first + warp * 16 * I + lane / 4; // of the lane's first row; the others are 8, 16, 24 on
+  const u8 *a_at = shared + (warp * 16 * I + lane % 16) * F::LINE + lane / 16 * 16;
   const u8 *k_at = shared + F::KEYS + (lane / 16 * 8 + lane % 8) * F::LINE + lane / 8 % 2 * 16;
   const u8 *v_at = shared + F::VALUES + (lane % 16) * F::LINE + lane / 16 * 16;
 
@@ -90,14 +97,14 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
       start(next, u + 1, false);
       start(next, u + 1, true);
     }
-    float p[2][8][4] = {};
+    float p[I][8][4] = {};
     UNROLL for (u32 k = 0; k < DIM / 16; k++) {
-      u32 a[2][4];
-      UNROLL for (int i = 0; i < 2; i++) load_matrix(a[i], a_at + i * 16 * F::LINE + k * 32);
+      u32 a[I][4];
+      UNROLL for (int i = 0; i < I; i++) load_matrix(a[i], a_at + i * 16 * F::LINE + k * 32);
       UNROLL for (int n = 0; n < 8; n += 2) {
         u32 b[4];
         load_matrix(b, k_at + n * 8 * F::LINE + k * 32);
-        UNROLL for (int i = 0; i < 2; i++) {
+        UNROLL for (int i = 0; i < I; i++) {
           mma_bf16(p[i][n], a[i], {b[0], b[1]});
           mma_bf16(p[i][n + 1], a[i], {b[2], b[3]});
         }
@@ -114,12 +121,12 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
       UNROLL for (int n = 0; n < 8; n++)
         UNROLL for (int j = 0; j < 2; j++) {
           const Column c = column_of(view, u * UNIT + n * 8 + lane % 4 * 2 + j);
-          UNROLL for (int i = 0; i < 2; i++)
+          UNROLL for (int i = 0; i < I; i++)
             UNROLL for (int h = 0; h < 2; h++)
               if (!sees(index0 + i * 16 + h * 8, c)) p[i][n][2 * h + j] = NONE;
         }
     }
-    UNROLL for (int i = 0; i < 2; i++)
+    UNROLL for (int i = 0; i < I; i++)
       UNROLL for (int h = 0; h < 2; h++) {
         float top = p[i][0][2 * h];
         UNROLL for (int n = 0; n < 8; n++) top = __builtin_fmaxf(top, __builtin_fmaxf(p[i][n][2 * h], p[i][n][2 * h + 1]));
@@ -140,8 +147,8 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
           }
       }
     UNROLL for (int k = 0; k < 4; k++) {
-      u32 a[2][4];
-      UNROLL for (int i = 0; i < 2; i++) {
+      u32 a[I][4];
+      UNROLL for (int i = 0; i < I; i++) {
         a[i][0] = pack_bf16(p[i][2 * k][0], p[i][2 * k][1]);
         a[i][1] = pack_bf16(p[i][2 * k][2], p[i][2 * k][3]);
         a[i][2] = pack_bf16(p[i][2 * k + 1][0], p[i][2 * k + 1][1]);
@@ -150,7 +157,7 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
       UNROLL for (u32 n = 0; n < N; n += 2) {
         u32 b[4];
         load_matrix_transposed(b, v_at + k * 16 * F::LINE + n * 16);
-        UNROLL for (int i = 0; i < 2; i++) {
+        UNROLL for (int i = 0; i < I; i++) {
           mma_bf16(o[i][n], a[i], {b[0], b[1]});
           mma_bf16(o[i][n + 1], a[i], {b[2], b[3]});
         }
@@ -158,32 +165,35 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const Step *step, u32 lay
     }
   }
 
-  UNROLL for (int i = 0; i < 2; i++)
+  UNROLL for (int i = 0; i < I; i++)
     UNROLL for (int h = 0; h < 2; h++) {
       float sum = l[i][h];
       sum += shfl_xor(sum, 1);
       sum += shfl_xor(sum, 2);
-      const u32 row = warp * 32 + i * 16 + h * 8 + lane / 4;
+      const u32 row = warp * 16 * I + i * 16 + h * 8 + lane / 4;
       if (row >= rows) continue;
       const float inverse = 1 / sum;
       const u64 at = row0 + (u64)row * width + lane % 4 * 2;
       UNROLL for (u32 n = 0; n < N; n++) {
-        const f32x2 x = {o[i][n][2 * h] * inverse, o[i][n][2 * h + 1] * inverse};
+        const f32x2 gate = gate_of_pair(gates, (u64)(s.first + first + row) * q_heads + head, DIM, lane % 4 * 2 + n * 8);
+        const f32x2 x = {o[i][n][2 * h] * inverse * gate.x, o[i][n][2 * h + 1] * inverse * gate.y};
         if (out32) *(f32x2 *)(out32 + at + n * 8) = x;
         if (out16) *(u32 *)(out16 + at + n * 8) = pack_bf16(x.x, x.y);
       }
     }
 }
 
-// Arguments as of attend.cu. Grid: query heads, 128 rows each of the longest
+// Arguments as of attend.cu. Grid: query heads, 128 or 64 rows each of the longest
 // span, spans.
 #define FLASH(name, dim, kv)                                                                                                                           \
-  KERNEL(THREADS) void name(float *out32, u16 *out16, const u16 *q, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale) {              \
+  KERNEL(THREADS) void name(float *out32, u16 *out16, const u16 *q, const float *gates, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale) {              \
     DYNAMIC_SHARED(name, shared);                                                                                                                     \
-    flash<dim, kv>(out32, out16, q, step, layer, q_heads, kv_heads, scale, shared);                                                                   \
+    flash<dim, kv>(out32, out16, q, gates, step, layer, q_heads, kv_heads, scale, shared);                                                                   \
   }                                                                                                                                                   \
   REGISTER(name)
 FLASH(flash_bf16_64, 64, BF16)
 FLASH(flash_bf16_128, 128, BF16)
 FLASH(flash_int8_64, 64, INT8)
 FLASH(flash_int8_128, 128, INT8)
+FLASH(flash_bf16_256, 256, BF16)
+FLASH(flash_int8_256, 256, INT8)

@@ -136,7 +136,7 @@ DEV u32 slot_of(const Span &s, u32 index) {
 
 template <int N>
 DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
-                    const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {
+                    const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 q_stride, u32 type) {
   launch_dependents();
   const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads;
   u32 h = item % heads;
@@ -149,12 +149,16 @@ DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep
   x.lane = tid() % 32;
   dependency_wait();
   if (h < q_heads) {
-    const u64 at = ((u64)row * q_heads + h) * dim;
+    const u64 at = ((u64)row * q_heads + h) * q_stride;
     load(x, q + at);
     if (q_norm) norm(x, q_norm, eps);
     rotate(x, cos, sin);
     if (keep_q) store_f32(x, q + at);
     if (q16) store_bf16(x, q16 + at);
+    if (q16 && q_stride != dim) { // the gate, as it is
+      load(x, q + at + dim);
+      store_bf16(x, q16 + at + dim);
+    }
     return;
   }
   h -= q_heads;
@@ -181,15 +185,15 @@ DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep
   }
 }
 
-// q [rows, q_heads·dim] is normed, rotated, and written to q16 as bf16 (unless
-// null) and back (if keep_q). k and v [rows, kv_heads·dim] go to the KV pages
+// Heads of q [rows, q_heads·q_stride] are normed, rotated, and written to q16 as bf16 (unless
+// null) and back (if keep_q); a head of 2·dim is followed by its gate, which stays. k and v [rows, kv_heads·dim] go to the KV pages
 // of the layer. The norms' weights [dim] may be null. angles are the addresses of
 // blocks of a table, [POSITIONS, 2·pairs]. rotate_store_odd takes the head dimensions
 // that 4 does not divide, and odd numbers of pairs.
 #define ROTATE_STORE(name, n)                                                                                                                         \
   KERNEL(WARPS * 32) void name(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps, \
-                               const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 type) {            \
-    rotate_row<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, angles, pairs, layer, q_heads, kv_heads, dim, type);                            \
+                               const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 q_stride, u32 type) { \
+    rotate_row<n>(q, k, v, q16, keep_q, q_norm, k_norm, eps, step, angles, pairs, layer, q_heads, kv_heads, dim, q_stride, type);                            \
   }                                                                                                                                                  \
   REGISTER(name)
 ROTATE_STORE(rotate_store, 2)

@@ -82,10 +82,13 @@ DEV u64 place_of(const Window &w, u32 i) {
 // Warp w takes the indices from 32·w, 32·(w+16), ... on with an online softmax;
 // the warps' sums are joined in order. A row's index fixes all of it.
 //
+// Heads of q lie q_stride apart: where that is 2·dim, each is followed by a gate, with whose
+// sigmoid its sum is multiplied.
+//
 // In place of what is not there to be loaded something finite is: for an index
 // that is not seen the row's own, past dim the first elements.
 template <class S>
-DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_heads, u32 dim, float scale, u32 kind, u32 layer, const Step *step) {
+DEV void attend(AttendShared &s, float *out, const float *q, u32 q_stride, u32 group, u32 kv_heads, u32 dim, float scale, u32 kind, u32 layer, const Step *step) {
   const u32 t = tid(), lane = t % 32, warp = t / 32, row = bid(), kv_head = bid_y(), h0 = bid_z() * attendHeads;
   launch_dependents();
   dependency_wait();
@@ -96,7 +99,7 @@ DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_h
   const u32 runs = (dim + 127) / 128;                             // of 128 elements
   for (u32 i = t; i < attendHeads * runs * 128; i += attendWarps * 32) {
     const u32 h = i / (runs * 128), j = i % (runs * 128);
-    ((float *)s.queries[h])[j] = h < heads && j < dim ? q[(first + h) * dim + j] * scale : 0;
+    ((float *)s.queries[h])[j] = h < heads && j < dim ? q[(first + h) * q_stride + j] * scale : 0;
   }
   sync();
 
@@ -191,16 +194,18 @@ DEV void attend(AttendShared &s, float *out, const float *q, u32 group, u32 kv_h
         total = fma(s.share[w][h], s.sum[w][h], total);
         y = fma(s.share[w][h], ((const float *)s.out[w])[t], y);
       }
-      out[(first + h) * dim + t] = y / total;
+      y /= total;
+      if (q_stride != dim) y *= 1 / (1 + exp_precise(-q[(first + h) * q_stride + dim + t]));
+      out[(first + h) * dim + t] = y;
     }
     sync();
   }
 }
 
 #define ATTEND(name, Stored) \
-  KERNEL(attendWarps * 32) void name(float *out, const float *q, u32 group, u32 kv_heads, u32 dim, float scale, u32 kind, u32 layer, const Step *step) { \
+  KERNEL(attendWarps * 32) void name(float *out, const float *q, u32 q_stride, u32 group, u32 kv_heads, u32 dim, float scale, u32 kind, u32 layer, const Step *step) { \
     SHARED(name) AttendShared shared; \
-    attend<Stored>(shared, out, q, group, kv_heads, dim, scale, kind, layer, step); \
+    attend<Stored>(shared, out, q, q_stride, group, kv_heads, dim, scale, kind, layer, step); \
   } \
   REGISTER(name)
 

@@ -13,15 +13,31 @@ type Attention struct {
 	Scale                float32 // of the scores
 	KV                   backend.KVType
 	Layers               int
+	Gated                bool // behind each head of q lies as much of a gate
 }
 
 // group is how many query heads use a key head.
 func (a Attention) group() int { return a.QHeads / a.KVHeads }
 
 // AttendTakes reports whether the tensor-core kernels take a shape: bf16 or int8
-// keys and values in heads of 64 or 128.
-func AttendTakes(a Attention) bool {
-	return (a.KV == backend.KVBF16 || a.KV == backend.KVInt8) && (a.Dim == 64 || a.Dim == 128) && a.KVHeads > 0 && a.QHeads%a.KVHeads == 0
+// keys and values in heads of 64 or 128, or of 256 where a block has shared memory
+// enough (160 KiB).
+func (d *Device) AttendTakes(a Attention) bool {
+	switch {
+	case a.KV != backend.KVBF16 && a.KV != backend.KVInt8, a.KVHeads <= 0, a.QHeads%a.KVHeads != 0:
+		return false
+	case a.Dim == 256:
+		return attendKernel(a, mostTeams(a.Dim)).shared <= d.Info.SharedPerBlock && flashPlain(a).shared <= d.Info.SharedPerBlock
+	}
+	return a.Dim == 64 || a.Dim == 128
+}
+
+// mostTeams is how many teams a block may have, by its shared memory and registers.
+func mostTeams(dim int) int {
+	if dim == 256 {
+		return 2
+	}
+	return attendQueries / teamQueries
 }
 
 // Sizes that attend.cu shares.
@@ -144,15 +160,17 @@ func (d *Device) freeParts() error {
 
 // AttendDecode sets the step's rows of out32 and out16 (0: not wanted), [bucket,
 // QHeads·dim] in f32 and bf16, to the attention of q16, bf16 of that shape, over
-// the layer's keys and values. No span may have more than longest rows, nor
+// the layer's keys and values; gated, q16 and gates, the queries in f32, are [bucket,
+// QHeads·2·dim], else gates is 0. No span may have more than longest rows, nor
 // a context of more than chunks · ChunkSlots slots; spans bounds their number.
 // PrepareAttend comes before it.
-func (d *Device) AttendDecode(out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
-	d.attendBy(d.splitOf(a.QHeads, spans, chunks, longest), out32, out16, q16, a, step, layer, bucket, longest, spans, chunks)
+func (d *Device) AttendDecode(out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
+	d.attendBy(d.splitOf(a.QHeads, spans, chunks, longest), out32, out16, q16, gates, a, step, layer, bucket, longest, spans, chunks)
 }
 
 // attendBy is AttendDecode by a split.
-func (d *Device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
+func (d *Device) attendBy(s attendSplit, out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
+	s.queries = min(s.queries, teamQueries*mostTeams(a.Dim))
 	if need := attendRoom(bucket, a.QHeads, a.Dim, chunks, s.units); need > d.attendBytes && d.err == nil {
 		d.err = fmt.Errorf("cuda: attention needs %d bytes of room, has %d", need, d.attendBytes)
 		return
@@ -160,7 +178,7 @@ func (d *Device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a Attenti
 	parts, blocks, teams := (chunks+s.units-1)/s.units, s.blocks(longest, a.group()), s.teams(longest, a.group())
 	marks := d.attendWork + driver.Ptr(4*bucket*a.QHeads*parts*a.Dim)
 	d.launch(attendKernel(a, teams), dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
-		uint64(out32), uint64(out16), uint64(q16), uint64(d.attendWork), uint64(marks), uint64(step),
+		uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
 		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks))
 	if parts == 1 {
 		return
@@ -171,7 +189,7 @@ func (d *Device) attendBy(s attendSplit, out32, out16, q16 driver.Ptr, a Attenti
 		merges = (vectors*a.Dim/4 + mergeThreads - 1) / mergeThreads
 	}
 	d.launch(kernelMerge, dim{x: merges}, mergeThreads,
-		uint64(out32), uint64(out16), uint64(d.attendWork), uint64(marks), uint64(step),
+		uint64(out32), uint64(out16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
 		uint64(a.QHeads), uint64(a.Dim), uint64(s.units), uint64(parts), uint64(vectors))
 }
 

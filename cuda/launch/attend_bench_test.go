@@ -105,7 +105,7 @@ func (b *attendBench) decode(m meter, t backend.KVType, context, spans, rows int
 			_, err := d.roomForParts(attendRoom(shape.Bucket, a.QHeads, a.Dim, chunks, split.units))
 			m.Check(err)
 			m.Moved(bytes, graph(m, b.layers, func(layer int) {
-				d.attendBy(split, 0, b.out, b.q, a, step, layer, shape.Bucket, rows, shape.Spans, chunks)
+				d.attendBy(split, 0, b.out, b.q, 0, a, step, layer, shape.Bucket, rows, shape.Spans, chunks)
 			}))
 		})
 	}
@@ -116,7 +116,7 @@ func (b *attendBench) decode(m meter, t backend.KVType, context, spans, rows int
 	if d.hopperAttends(a) {
 		m.Run("by", "grouped", func(m meter) {
 			m.Moved(bytes, graph(m, b.layers, func(layer int) {
-				d.attendFlash(flashGrouped(), 0, b.out, b.q, a, step, layer, shape.Bucket, shape.Spans, rows)
+				d.attendFlash(flashGrouped(), 0, b.out, b.q, 0, a, step, layer, shape.Bucket, shape.Spans, rows)
 			}))
 		})
 	}
@@ -148,7 +148,7 @@ func (b *attendBench) prefill(m meter, t backend.KVType, rows int) {
 	for _, v := range variants {
 		m.Run("by", v.name, func(m meter) {
 			seconds := graph(m, b.layers, func(layer int) {
-				m.D.attendFlash(v, 0, b.out, b.q, a, step, layer, shape.Bucket, shape.Spans, rows)
+				m.D.attendFlash(v, 0, b.out, b.q, 0, a, step, layer, shape.Bucket, shape.Spans, rows)
 			})
 			m.Multiplied(2*float64(rows)*float64(rows)*float64(a.QHeads*a.Dim), seconds) // two products, half of them masked
 		})

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"slices"
 
 	"windrow/backend"
 	"windrow/cuda/driver"
@@ -10,10 +11,19 @@ import (
 // flashRows is the rows of a block of prefill attention.
 const flashRows = 128
 
+// flashPlainRows is how many attend_prefill.cu takes.
+func flashPlainRows(dim int) int {
+	if dim > 128 {
+		return flashRows / 2
+	}
+	return flashRows
+}
+
 // flashVariant is one of the prefill kernels.
 type flashVariant struct {
 	kernel
 	threads int
+	rows    int  // of a block
 	grouped bool // a block takes rows of all query heads of a KV head
 }
 
@@ -21,12 +31,12 @@ type flashVariant struct {
 // memory (struct Flash of attend_prefill.cu).
 func flashPlain(a Attention) flashVariant {
 	n, line := a.Dim, 2*a.Dim+16
-	shared := (flashRows + 2*ChunkSlots) * line
+	shared := (flashPlainRows(n) + 2*ChunkSlots) * line
 	if a.KV == backend.KVInt8 {
 		groups := (n + backend.KVGroup - 1) / backend.KVGroup
 		shared += 2 * ChunkSlots * (n + 16 + 4*groups)
 	}
-	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.KV, n), shared}, attendThreads, false}
+	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.KV, n), shared}, attendThreads, flashPlainRows(n), false}
 }
 
 // flashHopper is the kernel of attend_hopper.cu, with its dynamic shared memory:
@@ -35,7 +45,7 @@ func flashPlain(a Attention) flashVariant {
 // slower at 8192.
 func flashHopper() flashVariant {
 	const stages = 2
-	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384, false}
+	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384, flashRows, false}
 }
 
 // flashGrouped is flashHopper for spans of few rows.
@@ -61,7 +71,7 @@ func (d *Device) hopperAttends(a Attention) bool {
 			d.flash.hopper = d.flash.refused == nil
 		}
 	}
-	return d.flash.hopper && a.KV == backend.KVBF16 && a.Dim == 128
+	return d.flash.hopper && a.KV == backend.KVBF16 && a.Dim == 128 && !a.Gated
 }
 
 // Flashes reports whether a pass whose bits may depend on the rows takes
@@ -74,26 +84,28 @@ func (d *Device) Flashes(a Attention, spans int) bool {
 // AttendPrefill is AttendDecode for spans of any number of rows, at most
 // mostRows, in large tiles: a row's bits depend on its place in them. It needs no
 // room.
-func (d *Device) AttendPrefill(out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+func (d *Device) AttendPrefill(out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
 	which := flashPlain(a)
 	if d.hopperAttends(a) {
 		which = flashHopper()
 	}
-	d.attendFlash(which, out32, out16, q16, a, step, layer, bucket, spans, mostRows)
+	d.attendFlash(which, out32, out16, q16, gates, a, step, layer, bucket, spans, mostRows)
 }
 
 // AttendGrouped is AttendPrefill for passes that flashes takes.
 func (d *Device) AttendGrouped(out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
-	d.attendFlash(flashGrouped(), out32, out16, q16, a, step, layer, bucket, spans, mostRows)
+	d.attendFlash(flashGrouped(), out32, out16, q16, 0, a, step, layer, bucket, spans, mostRows)
 }
 
 // attendFlash is AttendPrefill by one of its kernels.
-func (d *Device) attendFlash(which flashVariant, out32, out16, q16 driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
+func (d *Device) attendFlash(which flashVariant, out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
 	heads, vectors := a.QHeads, min(mostRows, bucket)
 	if which.grouped {
 		heads, vectors = a.KVHeads, vectors*a.group()
 	}
-	d.launch(which.kernel, dim{heads, Ceil(vectors, flashRows), spans}, which.threads,
-		uint64(out32), uint64(out16), uint64(q16), uint64(step),
-		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale)*log2e)))
+	args := []uint64{uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(step), uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale) * log2e))}
+	if which.file == "attend_hopper" { // without gates
+		args = slices.Delete(args, 3, 4)
+	}
+	d.launch(which.kernel, dim{heads, Ceil(vectors, which.rows), spans}, which.threads, args...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/cuda/driver"
 )
 
 func init() {
@@ -25,11 +26,17 @@ var decodeCases = []attendCase{
 	{dim: 128, kvHeads: 1, group: 1, bases: []int{1020, 5}, rows: []int{5, 2}},
 	{dim: 64, kvHeads: 1, group: 3, window: 100, keep: 5, slots: 116, bases: []int{0, 93, 300, 1000}, rows: []int{4, 16, 3, 1}},
 	{dim: 128, kvHeads: 1, group: 2, window: 256, keep: 0, slots: 288, bases: []int{250, 700}, rows: []int{17, 2}},
+	{dim: 256, kvHeads: 2, group: 3, gated: true, bases: []int{330, 60, 700}, rows: []int{3, 1, 7}},
+	{dim: 256, kvHeads: 1, group: 16, gated: true, bases: []int{70}, rows: []int{4}},
+	{dim: 64, kvHeads: 1, group: 2, gated: true, bases: []int{130}, rows: []int{2}},
 }
 
 func checkAttendDecode(d *Device, t backend.KVType) error {
 	r := rand.New(rand.NewPCG(7, uint64(t)))
 	for _, c := range decodeCases {
+		if c.dim == 256 && !d.AttendTakes(Attention{QHeads: 1, KVHeads: 1, Dim: 256, KV: t}) {
+			continue // a block has too little shared memory
+		}
 		if err := checkDecodeCase(d, r, c, t); err != nil {
 			return fmt.Errorf("%+v: %w", c, err)
 		}
@@ -44,14 +51,14 @@ type attendPass struct {
 	v     *StepValues
 	shape StepShape
 	spans []storedSpan
-	q     []float32 // [rows, heads · dim], whole bf16 numbers
+	q     []float32 // [rows, heads · dim], whole bf16 numbers; gated: queries and gates, [rows, heads, 2, dim]
 	want  []float64 // attention of q
 }
 
 // newAttendPass makes a case's pass, with queries that are bf16 numbers.
 func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *attendPass {
 	p := &attendPass{
-		Attention: Attention{QHeads: c.kvHeads * c.group, KVHeads: c.kvHeads, Dim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), KV: t, Layers: 2},
+		Attention: Attention{QHeads: c.kvHeads * c.group, KVHeads: c.kvHeads, Dim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), KV: t, Layers: 2, Gated: c.gated},
 		layer:     1, v: &StepValues{}, shape: StepShape{Spans: PowerOfTwo(len(c.bases))},
 	}
 	for i, base := range c.bases {
@@ -66,8 +73,8 @@ func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *atten
 		p.shape.Pages += pagesOf(s.span.Storage.Layout())
 	}
 	p.shape.Bucket = RowBucket(p.v.Rows)
-	width := p.QHeads * p.Dim
-	p.q = vectors.Normals(r, p.v.Rows*width)
+	width, stride := p.QHeads*p.Dim, headStride(p.Dim, p.Gated)
+	p.q = vectors.Normals(r, p.v.Rows*p.QHeads*stride)
 	for i := range p.q {
 		p.q[i] *= 2
 	}
@@ -77,11 +84,23 @@ func (b *bed) newAttendPass(r *rand.Rand, c attendCase, t backend.KVType) *atten
 		for i := range s.span.Rows {
 			for h := range p.QHeads {
 				at := (s.span.First+i)*width + h*p.Dim
-				s.attendReference(p.want[at:at+p.Dim], p.q[at:at+p.Dim], s.span.Base+i, h/p.group(), float64(p.Scale))
+				q := p.q[at/p.Dim*stride:][:stride]
+				s.attendReference(p.want[at:at+p.Dim], q[:p.Dim], s.span.Base+i, h/p.group(), float64(p.Scale))
+				for j, g := range q[p.Dim:] {
+					p.want[at+j] /= 1 + math.Exp(-float64(g))
+				}
 			}
 		}
 	}
 	return p
+}
+
+// gates uploads queries with gates, in f32; 0 without gates.
+func (p *attendPass) gates(b *bed, q []float32) driver.Ptr {
+	if !p.Gated {
+		return 0
+	}
+	return b.floats(q)
 }
 
 // chunks is what the planner makes of the longest context.
@@ -111,7 +130,7 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 	defer b.free()
 	defer d.freeParts()
 	p := b.newAttendPass(r, c, t)
-	width := p.QHeads * p.Dim
+	width, wide := p.QHeads*p.Dim, p.QHeads*headStride(p.Dim, p.Gated)
 
 	decode := func(v *StepValues, q []float32, bucket, chunks int, split attendSplit) ([]float32, error) {
 		shape := p.shape
@@ -123,7 +142,8 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 		_, err := d.roomForParts(attendRoom(bucket, p.QHeads, p.Dim, chunks, split.units))
 		b.check(err)
 		out, out16 := b.empty(4*bucket*width), b.empty(2*bucket*width)
-		d.attendBy(split, out, out16, b.halves(append(slices.Clone(q), nanRows(bucket-v.Rows, width)...)), p.Attention, b.step(v, shape), p.layer, bucket, longest, shape.Spans, chunks)
+		q = append(slices.Clone(q), nanRows(bucket-v.Rows, wide)...)
+		d.attendBy(split, out, out16, b.halves(q), p.gates(b, q), p.Attention, b.step(v, shape), p.layer, bucket, longest, shape.Spans, chunks)
 		got := b.readFloats(out, bucket*width)
 		n := v.Rows * width
 		if err := vectors.Equal(got[n:], nanRows(bucket-v.Rows, width)); err != nil {
@@ -167,7 +187,7 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 		for _, skip := range []int{0, s.Rows - 1} {
 			alone := &StepValues{Rows: 1, Spans: []backend.Span{{Storage: s.Storage, Base: s.Base + skip, Rows: 1}}}
 			from := (s.First + skip) * width
-			one, err := decode(alone, p.q[from:from+width], 8, p.chunks(), attendSplit{4, 64})
+			one, err := decode(alone, p.q[(s.First+skip)*wide:][:wide], 8, p.chunks(), attendSplit{4, 64})
 			if err == nil {
 				err = vectors.Equal(one, got[from:from+width])
 			}

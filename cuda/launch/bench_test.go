@@ -93,6 +93,7 @@ func TestBenchmarks(t *testing.T) {
 		{"gemm", func(m meter) { gemmTimes(m, tinyGEMMShapes, []int{33}) }},
 		{"dequantise", func(m meter) { dequantiseTimes(m, 64, 256, benchTypes[1:2]) }},
 		{"attention", tinyAttention},
+		{"delta", func(m meter) { deltaTimes(m, deltaSelfCases[0], 2, []int{1, 20}) }},
 		{"rows", func(m meter) { newSpeed(m, 64).rows() }},
 		{"exact projections", func(m meter) { newSpeed(m, 64).projections() }},
 		{"exact attention", func(m meter) { newSpeed(m, 64).attention() }},

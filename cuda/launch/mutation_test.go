@@ -104,6 +104,12 @@ func (f fault) sources() (hopper string, others []string) {
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
 	case byRoute:
 		return "", []string{"route"}
+	case byDelta:
+		return "delta", nil
+	case byDecode:
+		return "attend", nil
+	case byPrefill:
+		return "attend_prefill", nil
 	}
 	return "attend_hopper", nil
 }

@@ -17,6 +17,7 @@ const rotateWarps = 8
 // Rotation is the shape of RotateStore.
 type Rotation struct {
 	QHeads, KVHeads, Dim int        // dim is even, at most 256
+	Gated                bool       // behind each head of q lies as much of a gate, which stays
 	Pairs                int        // at most dim/2, the others stay
 	Angles               driver.Ptr // of the rows' positions: addresses of a table's blocks
 	QNorm, KNorm         driver.Ptr // [dim] f32; 0: no norm
@@ -27,7 +28,15 @@ type Rotation struct {
 	NarrowOnly bool
 }
 
-// RotateStore norms and rotates the step's rows of q [bucket, QHeads·dim] f32
+// headStride is how far apart heads of queries lie.
+func headStride(dim int, gated bool) int {
+	if gated {
+		return 2 * dim
+	}
+	return dim
+}
+
+// RotateStore norms and rotates the step's rows of q [bucket, QHeads·dim] f32 (gated: [bucket, QHeads·2·dim])
 // in place, and into qBF16 of the same shape unless that is 0, and stores the
 // rows of k (normed and rotated) and v [bucket, KVHeads·dim] in the KV pages.
 func (d *Device) RotateStore(q, k, v, qBF16 driver.Ptr, h Rotation, step driver.Ptr, layer, bucket int) {
@@ -38,5 +47,5 @@ func (d *Device) RotateStore(q, k, v, qBF16 driver.Ptr, h Rotation, step driver.
 	heads := bucket * (h.QHeads + 2*h.KVHeads)
 	d.launch(which, dim{x: (heads + rotateWarps - 1) / rotateWarps}, rotateWarps*32,
 		uint64(q), uint64(k), uint64(v), uint64(qBF16), flag(!h.NarrowOnly || qBF16 == 0), uint64(h.QNorm), uint64(h.KNorm), f32(h.Eps),
-		uint64(step), uint64(h.Angles), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(h.KV))
+		uint64(step), uint64(h.Angles), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(headStride(h.Dim, h.Gated)), uint64(h.KV))
 }

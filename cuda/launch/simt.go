@@ -52,7 +52,7 @@ const (
 )
 
 // SIMTAttend is attention of the step's rows over the keys and values of a
-// layer, in f32: out and q are [bucket, query heads · dim]. dim is even, at
+// layer, in f32: out and q are [bucket, query heads · dim], q with gates twice that. dim is even, at
 // most MaxHeadDim. A row's bits depend on that row alone.
 func (d *Device) SIMTAttend(out, q driver.Ptr, a Attention, step driver.Ptr, layer, bucket int) {
 	group := a.QHeads / a.KVHeads
@@ -67,5 +67,5 @@ func (d *Device) SIMTAttend(out, q driver.Ptr, a Attention, step driver.Ptr, lay
 		return
 	}
 	d.launch(kernel{file: "simt_attend", name: name}, dim{bucket, a.KVHeads, (group + simtAttendHeads - 1) / simtAttendHeads}, simtAttendThreads,
-		uint64(out), uint64(q), uint64(group), uint64(a.KVHeads), uint64(a.Dim), f32(a.Scale), kind, uint64(layer), uint64(step))
+		uint64(out), uint64(q), uint64(headStride(a.Dim, a.Gated)), uint64(group), uint64(a.KVHeads), uint64(a.Dim), f32(a.Scale), kind, uint64(layer), uint64(step))
 }

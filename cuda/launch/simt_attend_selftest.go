@@ -153,6 +153,7 @@ func (s *storedSpan) attendReference(out []float64, q []float32, index, head int
 type attendCase struct {
 	dim, kvHeads, group int
 	window, keep, slots int // of a rotating layout
+	gated               bool
 	bases, rows         []int
 }
 

@@ -16,17 +16,19 @@ type StepShape struct {
 	Bucket int // rows, rounded up
 	Spans  int // capacities
 	Pages  int
+	States int // recurrent layers
 }
 
-// Sizes of the structs in gpu.cuh.
+// Sizes of the structs in gpu.cuh, and of those in delta.cu.
 const (
-	stepHeader = 32 + 6*8
-	spanBytes  = 8 * 4
+	stepHeader  = 32 + 8*8
+	spanBytes   = 8 * 4
+	statesBytes = 2*8 + 2*4
 )
 
 // stepLayout holds byte offsets into the block.
 type stepLayout struct {
-	tokens, positions, spanOf, span, pages, want, size int
+	tokens, positions, spanOf, span, pages, want, states, folded, size int
 }
 
 func (s StepShape) layout() stepLayout {
@@ -43,6 +45,8 @@ func (s StepShape) layout() stepLayout {
 		span:      next(spanBytes * s.Spans),
 		pages:     next(8 * s.Pages),
 		want:      next(4 * s.Bucket),
+		states:    next(statesBytes * min(s.States, 1) * s.Spans),
+		folded:    next(4 * s.States * s.Spans),
 		size:      at,
 	}
 }
@@ -52,6 +56,17 @@ func (s StepShape) Bytes() int { return s.layout().size }
 
 // pagesOnDevice is storage whose pages lie on the device.
 type pagesOnDevice interface{ At(page int) driver.Ptr }
+
+// StateStep is what a forward does with the states of a storage: where they are read
+// (0: there are none yet) and written, and from which index on rows are logged.
+type StateStep struct {
+	From, To driver.Ptr
+	Settle   int
+	Folded   func(layer int) int // how many indices a layer's state in From covers
+}
+
+// statesOnDevice is storage whose states do.
+type statesOnDevice interface{ StateStep() StateStep }
 
 // StepValues is what changes from step to step.
 type StepValues struct {
@@ -71,7 +86,7 @@ func (v *StepValues) Write(block []byte, s StepShape, base driver.Ptr) {
 	u32(0, uint32(v.Rows))
 	u32(4, uint32(len(v.Spans)))
 	v.WriteWanted(block, s)
-	for i, at := range []int{l.tokens, l.positions, l.spanOf, l.span, l.pages, l.want} {
+	for i, at := range []int{l.tokens, l.positions, l.spanOf, l.span, l.pages, l.want, l.states, l.folded} {
 		le.PutUint64(block[32+8*i:], uint64(base)+uint64(at))
 	}
 	for i, t := range v.Tokens {
@@ -92,6 +107,16 @@ func (v *StepValues) Write(block []byte, s StepShape, base driver.Ptr) {
 		for j := range (SlotsOf(sp) + PageSlots - 1) / PageSlots {
 			le.PutUint64(block[l.pages+8*page:], uint64(kv.At(j)))
 			page++
+		}
+		if s.States > 0 {
+			x := sp.Storage.(statesOnDevice).StateStep()
+			le.PutUint64(block[l.states+i*statesBytes:], uint64(x.From))
+			le.PutUint64(block[l.states+i*statesBytes+8:], uint64(x.To))
+			u32(l.states+i*statesBytes+16, uint32(x.Settle))
+			u32(l.states+i*statesBytes+20, uint32(y.LogRows))
+			for layer := range s.States {
+				u32(l.folded+4*(layer*len(v.Spans)+i), uint32(x.Folded(layer)))
+			}
 		}
 	}
 }

@@ -1,0 +1,114 @@
+package launch
+
+import (
+	"fmt"
+
+	"windrow/backend"
+	"windrow/cuda/driver"
+)
+
+// Kernels of delta.cu; that of the recurrence is of a length of keys.
+var (
+	kernelDeltaRows = kernel{file: "delta", name: "delta_rows"}
+	kernelDeltaNorm = kernel{file: "delta", name: "delta_norm"}
+)
+
+// Sizes that delta.cu has, too.
+const (
+	deltaWarps   = 8   // of a block that takes a head of a row a warp
+	deltaColumns = 16  // of a block of the recurrence
+	deltaThreads = 64  // of that block
+	deltaMostDim = 128 // of a head
+	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
+)
+
+// DeltaTakes says what of a shape the kernels do not take; nil: they take it.
+func DeltaTakes(s backend.StateShape) error {
+	if s.KeyDim > deltaMostDim || s.ValueDim > deltaMostDim {
+		return fmt.Errorf("states of heads of %d by %d: at most %d by %d", s.KeyDim, s.ValueDim, deltaMostDim, deltaMostDim)
+	}
+	return nil
+}
+
+// DeltaShape is a shape of states as kernels see it.
+type DeltaShape struct{ backend.StateShape }
+
+// lines is how many elements a key or query has, zeros at its end.
+func (s DeltaShape) lines() int { return max(32, PowerOfTwo(s.KeyDim)) }
+
+// keys and values are the elements of a row of keys and of values.
+func (s DeltaShape) keys() int   { return s.KeyHeads * s.lines() }
+func (s DeltaShape) values() int { return s.ValueHeads * Ceil(s.ValueDim, deltaColumns) * deltaColumns }
+
+// raw is the elements of a row before the convolution.
+func (s DeltaShape) raw() int { return Ceil(s.Channels(), 4) * 4 }
+
+// Size is the elements of a layer's states with a log of n rows: fixed + n·byLog. Where
+// heads are of 32, 64 or 128 elements by a multiple of 16, and channels a multiple of 4,
+// that is what backend.StateShape counts, and 3 elements more for each value head and
+// row of the log.
+func (s DeltaShape) Size() (fixed, byLog int) {
+	return s.values()*s.lines() + (s.Conv-1)*s.raw(), s.keys() + s.values() + 4*s.ValueHeads + s.raw()
+}
+
+// Room is the elements a row that the kernels hand on: queries, keys, values, gates, and
+// what the recurrence makes.
+func (s DeltaShape) Room() int { return 2*s.keys() + 2*s.values() + 4*s.ValueHeads }
+
+// DeltaRaw is where a projection's part of key head g begins: X + 4·(First + g·Stride),
+// in rows of that width, in f32.
+type DeltaRaw struct {
+	X             driver.Ptr
+	Width         int
+	First, Stride int
+}
+
+func (r DeltaRaw) args() []uint64 {
+	return []uint64{uint64(r.X + driver.Ptr(4*r.First)), uint64(r.Width), uint64(r.Stride)}
+}
+
+// Delta is a layer of gated DeltaNet on the device.
+type Delta struct {
+	DeltaShape
+	Q, K, V, Z, B, A               DeltaRaw
+	Taps, LogDecay, TimeStep, Norm driver.Ptr
+	Eps                            float32
+	Layer                          int // among those with a state
+	Fixed, ByLog                   int // of the layers before, summed up
+	Room                           driver.Ptr
+}
+
+// Delta sets the step's rows of out32 and out16 (0: not wanted), [bucket, values] in f32
+// and bf16, as backend.Delta says, over the states that the step block names. Room is
+// of bucket · DeltaShape.Room elements. A row's bits depend on it and those before alone.
+func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucket, spans int) {
+	at := x.Room
+	take := func(n int) uint64 {
+		here := at
+		at += driver.Ptr(4 * bucket * n)
+		return uint64(here)
+	}
+	q, k, v, gates, o := take(x.keys()), take(x.keys()), take(x.values()), take(4*x.ValueHeads), take(x.values())
+	place := []uint64{uint64(step), uint64(x.Fixed), uint64(x.ByLog), uint64(x.KeyHeads), uint64(x.ValueHeads)}
+	run := 1
+	if bucket > 128 {
+		run = deltaRun
+	}
+	args := []uint64{q, k, v, gates}
+	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
+		args = append(args, r.args()...)
+	}
+	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep))
+	args = append(append(args, place...), uint64(x.KeyDim), uint64(x.ValueDim), uint64(x.Conv), uint64(x.lines()), uint64(run))
+	heads := Ceil(bucket, run) * (2*x.KeyHeads + x.ValueHeads)
+	d.launch(kernelDeltaRows, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
+
+	columns := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
+	d.launch(columns, dim{x: x.values() / deltaColumns, y: spans}, deltaThreads,
+		o, q, k, v, gates, uint64(step), uint64(x.Layer), uint64(x.Fixed), uint64(x.ByLog),
+		uint64(x.KeyHeads), uint64(x.ValueHeads), uint64(x.ValueDim), flag(x.Tiled))
+
+	args = append([]uint64{uint64(out32), uint64(out16), o}, x.Z.args()...)
+	args = append(append(args, uint64(x.Norm), f32(x.Eps), k, gates), place...)
+	d.launch(kernelDeltaNorm, dim{x: Ceil(bucket*x.ValueHeads, deltaWarps)}, deltaWarps*32, append(args, uint64(x.ValueDim), uint64(x.lines()))...)
+}
