@@ -90,7 +90,7 @@ func TestPowerLoss(t *testing.T) {
 		j.boot[3] ^= 1
 		b := j.bytes()
 		for i, n := range j.noted {
-			b = pieceRecord(b, i, n.have, n.crc)
+			b = pieceRecord(b, i, n)
 		}
 		b = frontRecord(b, j.front, j.state)
 		data, err := os.ReadFile(part)

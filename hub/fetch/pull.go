@@ -29,6 +29,12 @@ func Pull(ctx context.Context, cache *hub.Cache, name hub.Name, o Options) (*Res
 	defer c.close()
 	p := newPull(cache, name, o, c)
 	p.source = &hubSource{client: c, try: p.try}
+	if p.peers, err = newPeers(o); err != nil {
+		return nil, err
+	}
+	for _, s := range p.peers {
+		defer s.client.close()
+	}
 	return p.do(ctx)
 }
 
@@ -213,8 +219,8 @@ func existing(dir string) string {
 func (p *pull) room(plan *Plan) error {
 	need := plan.Missing
 	for _, f := range plan.Files {
-		if f.State == "partial" && allocated(p.partPath(f.File)) >= f.Size {
-			need -= f.Size - f.Kept
+		if f.State == "partial" {
+			need -= max(0, min(allocated(p.partPath(f.File)), f.Size)-f.Kept)
 		}
 	}
 	if need += need/100 + 256<<20; !p.o.noRoom && plan.Missing > 0 && plan.Free >= 0 && plan.Free < need {
@@ -387,6 +393,9 @@ func (p *pull) complete(before string) (*Result, error) {
 	}
 	r := &Result{Name: p.name.String(), Commit: p.commit, Path: found.Path, Files: len(p.wants), Before: other(before, p.commit),
 		Fetched: p.fetched.Load(), Requests: p.requests.Load()}
+	for _, s := range p.peers {
+		r.FromPeers += s.fetched.Load()
+	}
 	var old *hub.Manifest
 	if r.Before != "" {
 		old, _ = p.cache.ReadManifest(p.repo, before)
