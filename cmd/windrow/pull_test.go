@@ -73,6 +73,7 @@ func TestPull(t *testing.T) {
 		args string
 	}{
 		{2, "pull"}, {2, "pull hf:me/.."}, {2, "pull hf:me/tiny --limit x"}, {2, "pull hf:me/tiny --limit 1"}, {2, "pull hf:me/tiny --connections 0"}, {2, "pull hf:me/tiny --wait -1s"},
+		{2, "pull hf:me/tiny --peers x"}, {2, "pull hf:me/tiny --peers a:1 --from a:1"}, {2, "pull ./x --peers a:1"}, {2, "pull hf:me/tiny --peers a:1" + strings.Repeat(",a:1", 40)},
 		{1, "pull hf:me/nobody"}, {1, "pull hf:me/nobody --offline"}, {2, "pull hf:" + strings.Repeat("x", 300)},
 	} {
 		code, out, errs := windrow(strings.Fields(c.args)...)
