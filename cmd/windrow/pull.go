@@ -179,6 +179,7 @@ type pullView struct {
 	err   io.Writer
 	json  bool
 	dry   bool
+	limit int64
 	bar   *progressbar.ProgressBar
 	next  time.Time // when a log gets its next line
 	last  fetch.Event
@@ -190,7 +191,7 @@ type pullView struct {
 const pullLogEvery = 10 * time.Second
 
 func newPullView(c *cli.Context, o *fetch.Options) *pullView {
-	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, next: time.Now().Add(pullLogEvery)}
+	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery)}
 	o.Event = v.event
 	return v
 }
@@ -239,6 +240,9 @@ func (v *pullView) writePlan(e fetch.Event) {
 		units.Bytes(p.Bytes), units.Bytes(p.Here), units.Bytes(p.Shared), units.Bytes(p.Kept), units.Bytes(p.Missing))
 	if p.Free >= 0 {
 		fmt.Fprintf(v.out, "; %s free", units.Bytes(p.Free))
+	}
+	if v.limit > 0 && p.Missing > 0 {
+		fmt.Fprintf(v.out, "; %s at %s/s", time.Duration(float64(p.Missing)/float64(v.limit)*float64(time.Second)).Round(time.Second), units.Bytes(v.limit))
 	}
 	fmt.Fprintln(v.out)
 }

@@ -39,6 +39,9 @@ func TestPull(t *testing.T) {
 	if code, out, errs := windrow("pull", "hf:me/tiny", "--dry-run"); code != 0 || !strings.Contains(out, "model.safetensors") && !strings.Contains(out, "model-00001") || !strings.Contains(out, "missing") {
 		t.Errorf("--dry-run: %d %s%s", code, out, errs)
 	}
+	if code, out, errs := windrow("pull", "hf:me/tiny", "--dry-run", "--limit", "1M"); code != 0 || !strings.Contains(out, "s at 1 MiB/s\n") {
+		t.Errorf("--dry-run --limit: %d %s%s", code, out, errs)
+	}
 	code, out, errs := windrow("pull", "hf:me/tiny")
 	if code != 0 || !strings.Contains(out, commit) || !strings.Contains(errs, "are to come") {
 		t.Fatalf("pull: %d %s%s", code, out, errs)

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"windrow/hub"
+	"windrow/internal/atomicfile"
 )
 
 // finish hashes a file as it comes and, when it is whole and right, hands it to done. Of
@@ -35,14 +35,14 @@ func (t *transfer) finish(ctx context.Context, f *file) error {
 		f.Hash = hub.Digest(hex.EncodeToString(sum))
 	}
 	<-f.reserved
-	if err := f.part.file.Sync(); err != nil {
+	if err := atomicfile.Sync(f.part.file); err != nil {
 		return err
 	}
 	if err := t.done(f); err != nil {
 		return err
 	}
 	f.part.close()
-	os.Remove(f.part.journalPath())
+	atomicfile.Remove(f.part.journalPath())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f.unlock != nil {

@@ -24,7 +24,7 @@ type part struct {
 	journalHeader
 	path    string
 	file    *os.File
-	journal *os.File
+	journal *atomicfile.Appender
 
 	mu      sync.Mutex
 	more    *sync.Cond // the front can go on, or the part is closed
@@ -76,7 +76,7 @@ func openPart(ctx context.Context, path string, h journalHeader, newHash func() 
 	if p.boot == [16]byte{} {
 		p.boot = boot()
 	}
-	if p.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if p.file, err = atomicfile.Open(path); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -105,10 +105,10 @@ func openPart(ctx context.Context, path string, h journalHeader, newHash func() 
 		}
 	}
 	if info.Size() != h.size {
-		if err := p.file.Truncate(0); err != nil {
+		if err := atomicfile.Resize(p.file, 0); err != nil {
 			return nil, err
 		}
-		if err := p.file.Truncate(h.size); err != nil {
+		if err := atomicfile.Resize(p.file, h.size); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func (p *part) beginJournal() error {
 	if err != nil {
 		return err
 	}
-	p.journal, err = os.OpenFile(p.journalPath(), os.O_WRONLY|os.O_APPEND, 0)
+	p.journal, err = atomicfile.NewAppender(p.journalPath())
 	return err
 }
 
@@ -227,7 +227,7 @@ func (p *part) write(i int, data []byte, from uint64) error {
 		return fmt.Errorf("piece %d of %s: %d bytes too many", i, p.path, x.have+int64(len(data))-p.length(i))
 	}
 	p.writing.Lock()
-	_, err := p.file.WriteAt(data, int64(i)*p.pieceSize+x.have)
+	err := atomicfile.WriteAt(p.file, data, int64(i)*p.pieceSize+x.have)
 	p.writing.Unlock()
 	if err != nil {
 		return err
@@ -309,14 +309,14 @@ func (p *part) giveBack() {
 			end = int64(i)*p.pieceSize + x.have
 		}
 	}
-	if end < p.size && p.file.Truncate(end) == nil {
-		p.file.Truncate(p.size)
+	if end < p.size && atomicfile.Resize(p.file, end) == nil {
+		atomicfile.Resize(p.file, p.size)
 	}
 }
 
 // replace writes a whole piece anew.
 func (p *part) replace(i int, data []byte) error {
-	if _, err := p.file.WriteAt(data, int64(i)*p.pieceSize); err != nil {
+	if err := atomicfile.WriteAt(p.file, data, int64(i)*p.pieceSize); err != nil {
 		return err
 	}
 	p.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"windrow/hub"
+	"windrow/internal/atomicfile"
 	"windrow/internal/units"
 )
 
@@ -232,7 +233,7 @@ func (p *pull) room(plan *Plan) error {
 // prepare writes down what is wanted: from now on the cache knows what lacks.
 func (p *pull) prepare() error {
 	for _, dir := range []string{p.cache.Parts(), filepath.Join(p.cache.Repo(p.repo), "blobs"), p.cache.Snapshot(p.repo, p.commit), filepath.Dir(p.cache.LockFile(p.repo, p.wants[0].Hash))} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := atomicfile.MakeFolders(dir); err != nil {
 			return err
 		}
 	}
@@ -304,7 +305,7 @@ func (p *pull) fetchAll(ctx context.Context) error {
 		} else if lacks {
 			p.files = append(p.files, x)
 		} else if _, err := os.Lstat(p.partPath(f)); err != nil {
-			os.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
+			atomicfile.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
 		}
 	}
 	if len(p.files) == 0 {
