@@ -28,11 +28,12 @@ type part struct {
 
 	mu      sync.Mutex
 	more    *sync.Cond // the front can go on, or the part is closed
-	less    *sync.Cond // the front has gone on, or the part is closed
+	less    *sync.Cond // the front has gone on, or is followed no more
 	pieces  []piece
 	whole   int   // pieces before this one are complete
 	changed []int // pieces that the journal lags behind on
 	hashed  int64 // front, for those who have not hashing
+	follows bool  // the hash is being made
 	closed  bool
 	counted func(n int64) // is told of bytes that were written
 
@@ -261,7 +262,7 @@ const maxUnhashed = 32 << 20
 func (p *part) letHash(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.contiguousLocked()-p.hashed > maxUnhashed && ctx.Err() == nil && !p.closed {
+	for p.contiguousLocked()-p.hashed > maxUnhashed && p.follows && ctx.Err() == nil {
 		p.less.Wait()
 	}
 }
@@ -436,6 +437,15 @@ func (p *part) follow(ctx context.Context) ([]byte, error) {
 		p.less.Broadcast()
 	})
 	defer stop()
+	p.mu.Lock()
+	p.follows = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.follows = false
+		p.less.Broadcast()
+	}()
 	buf := make([]byte, 256<<10) // it fits the second cache of a core, with its source
 	for {
 		p.hashing.Lock()
@@ -488,7 +498,6 @@ func (p *part) close() {
 	full := p.full
 	p.mu.Unlock()
 	p.more.Broadcast()
-	p.less.Broadcast()
 	if full {
 		p.giveBack()
 	}
