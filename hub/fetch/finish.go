@@ -66,14 +66,14 @@ func (t *transfer) again(ctx context.Context, f *file) ([]byte, error) {
 	p.rehash(f.newHash)
 	var other []string
 	for i := range p.pieces {
-		replaced, err := t.pieceAgain(ctx, f, i)
+		lied, _, err := t.pieceAgain(ctx, f, i)
 		if errors.Is(err, errWhole) {
 			return t.allAgain(ctx, f)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if replaced {
+		if lied {
 			other = append(other, fmt.Sprint(i))
 		}
 	}
@@ -97,21 +97,24 @@ func (t *transfer) again(ctx context.Context, f *file) ([]byte, error) {
 	return sum, nil
 }
 
-// pieceAgain fetches a piece from the source once more, and replaces it where it comes
-// otherwise.
-func (t *transfer) pieceAgain(ctx context.Context, f *file, i int) (replaced bool, err error) {
-	data, err := t.fetchPiece(ctx, f, i, make([]byte, f.part.pieceSize))
+// pieceAgain fetches a piece from the source once more. lied says that it came otherwise
+// before; replaced, that the disk had other bytes, for which there are other reasons, too.
+func (t *transfer) pieceAgain(ctx context.Context, f *file, i int) (lied, replaced bool, err error) {
+	p := f.part
+	data, err := t.fetchPiece(ctx, f, i, make([]byte, p.pieceSize))
 	if err != nil && !errors.Is(err, errWhole) {
 		err = fmt.Errorf("%s: the hash is wrong, and piece %d could not be fetched again: %w", f.Path, i, err)
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	if crc32.Checksum(data, castagnoli) == f.part.of(i).crc {
-		f.part.vouched(i)
-		return false, nil
+	crc := crc32.Checksum(data, castagnoli)
+	lied = crc != p.of(i).crc
+	if onDisk, err := p.checksum(i, p.length(i), make([]byte, 256<<10)); err == nil && onDisk == crc && !lied {
+		p.vouched(i)
+		return false, false, nil
 	}
-	return true, f.part.replace(i, data)
+	return lied, true, p.replace(i, data)
 }
 
 // withoutPeers fetches from the source what peers gave of a file with a wrong hash: of
@@ -131,13 +134,14 @@ func (t *transfer) withoutPeers(ctx context.Context, f *file) (sum []byte, err e
 		return nil, nil
 	}
 	p.rehash(f.newHash)
-	otherwise := map[uint64]bool{}
+	otherwise, changed := map[uint64]bool{}, false
 	piece := func(i int) error {
 		by := p.of(i).from
-		replaced, err := t.pieceAgain(ctx, f, i)
+		lied, replaced, err := t.pieceAgain(ctx, f, i)
 		for b := range seqBits(by) {
-			otherwise[b] = otherwise[b] || replaced
+			otherwise[b] = otherwise[b] || lied
 		}
+		changed = changed || replaced
 		return err
 	}
 	for _, b := range from { // one of each
@@ -159,8 +163,11 @@ func (t *transfer) withoutPeers(ctx context.Context, f *file) (sum []byte, err e
 				err = piece(i)
 			}
 		}
-		if err == nil && otherwise[b] {
+		if otherwise[b] {
 			t.liar(b)
+		}
+		if err == nil && changed {
+			changed = false
 			if err = p.record(false); err == nil {
 				p.rehash(f.newHash)
 				sum, err = p.follow(ctx)
