@@ -162,7 +162,7 @@ func (m *Manifest) set(f File) {
 // or a new one. What it returns an error for is not written.
 func (c *Cache) UpdateManifest(repo, commit string, change func(*Manifest) error) error {
 	name := c.ManifestFile(repo, commit)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := atomicfile.MakeFolders(filepath.Dir(name)); err != nil {
 		return err
 	}
 	unlock, err := waitForLock(filepath.Join(filepath.Dir(name), "lock"))
@@ -184,7 +184,8 @@ func (c *Cache) UpdateManifest(repo, commit string, change func(*Manifest) error
 	if err := CheckFiles(m.Files); err != nil {
 		return err
 	}
-	return atomicfile.Write(name, func(w io.Writer) error {
+	// Durably: without it half a revision would look like all of one, as of another tool.
+	return atomicfile.Options{Durable: true}.Write(name, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", " ")
 		return e.Encode(m)

@@ -20,7 +20,7 @@ import (
 // revision. part is renamed, durably; its content must have been synced.
 func (c *Cache) Place(repo, commit string, f File, part string) error {
 	blob := c.Blob(repo, f.Hash)
-	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
+	if err := atomicfile.MakeFolders(filepath.Dir(blob)); err != nil {
 		return err
 	}
 	if err := move(part, blob); err != nil {
@@ -34,7 +34,7 @@ func (c *Cache) Place(repo, commit string, f File, part string) error {
 
 // move renames a file; between file systems, it copies.
 func move(from, to string) error {
-	err := os.Rename(from, to)
+	err := atomicfile.Rename(from, to)
 	if !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *Cache) Link(repo, commit string, f File) error {
 	}
 	defer root.Close()
 	name := path.Join("snapshots", commit, f.Path)
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+	if err := makeFolders(root, c.Repo(repo), path.Dir(name)); err != nil {
 		return err
 	}
 	target := strings.Repeat("../", strings.Count(name, "/")) + "blobs/" + string(f.Hash)
@@ -65,15 +65,24 @@ func (c *Cache) Link(repo, commit string, f File) error {
 	}
 	temporary := fmt.Sprintf(".link.%08x.tmp", rand.Uint32())
 	if err = fs.ErrInvalid; !c.NoLinks {
-		err = root.Symlink(filepath.FromSlash(target), temporary)
+		if err = root.Symlink(filepath.FromSlash(target), temporary); err == nil {
+			atomicfile.Note(atomicfile.Change{Kind: atomicfile.Linked, Path: filepath.Join(c.Repo(repo), temporary), To: filepath.FromSlash(target)})
+		}
+	}
+	renamed := func(from string) {
+		atomicfile.Note(atomicfile.Change{Kind: atomicfile.Renamed, Path: filepath.Join(c.Repo(repo), filepath.FromSlash(from)), To: filepath.Join(c.Repo(repo), filepath.FromSlash(name))})
 	}
 	switch {
 	case err == nil:
 		if err = root.Rename(temporary, name); err != nil {
 			root.Remove(temporary)
+		} else {
+			renamed(temporary)
 		}
 	case c.NoLinks || noLinks(err):
-		err = root.Rename("blobs/"+string(f.Hash), name)
+		if err = root.Rename("blobs/"+string(f.Hash), name); err == nil {
+			renamed("blobs/" + string(f.Hash))
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			_, err = root.Stat(name) // it is there already
 		}
@@ -82,6 +91,26 @@ func (c *Cache) Link(repo, commit string, f File) error {
 		return err
 	}
 	return atomicfile.SyncFolder(filepath.Join(c.Repo(repo), filepath.FromSlash(path.Dir(name))))
+}
+
+// makeFolders makes a folder in a root at dir, durably, with those above it.
+func makeFolders(root *os.Root, dir, name string) error {
+	if info, err := root.Stat(name); err == nil && info.IsDir() {
+		return nil
+	}
+	above := path.Dir(name)
+	if above != "." {
+		if err := makeFolders(root, dir, above); err != nil {
+			return err
+		}
+	}
+	if err := root.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil // somebody else was quicker
+	} else if err != nil {
+		return err
+	}
+	atomicfile.Note(atomicfile.Change{Kind: atomicfile.Made, Path: filepath.Join(dir, filepath.FromSlash(name))})
+	return atomicfile.SyncFolder(filepath.Join(dir, filepath.FromSlash(above)))
 }
 
 // noLinks reports whether an error says that there are no symbolic links.
@@ -107,7 +136,7 @@ func (c *Cache) SetRef(repo, revision, commit string) error {
 		return nil
 	}
 	name := filepath.Join(c.Repo(repo), "refs", filepath.FromSlash(revision))
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := atomicfile.MakeFolders(filepath.Dir(name)); err != nil {
 		return err
 	}
 	return atomicfile.Options{Durable: true}.Write(name, func(w io.Writer) error {

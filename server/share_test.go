@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"windrow/hub"
 	"windrow/hub/fetch"
@@ -55,6 +57,22 @@ func TestShare(t *testing.T) {
 	testhelp.OneLine(t, "gated", err, "does not share me/gated")
 	_, err = pull("hf:me/nobody@x/y", "secret-of-peer")
 	testhelp.OneLine(t, "not there", err, "does not share me/nobody")
+	// As a peer it gives what the hub is slow to give.
+	h.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if strings.Contains(r.URL.Path, "/resolve/") || strings.HasPrefix(r.URL.Path, "/signed/") {
+			time.Sleep(500 * time.Millisecond)
+		}
+		next(w, r)
+	})
+	beside := &hub.Cache{Root: filepath.Join(t.TempDir(), "hub")}
+	token, err := fetch.NewToken("key", "secret-of-peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := fetch.Pull(context.Background(), beside, name("hf:me/tiny"), fetch.Options{Endpoint: h.URL, Peers: []string{peer.URL}, PeerToken: token, Connections: 1})
+	if err != nil || got.FromPeers == 0 {
+		t.Errorf("as a peer: %+v, %v", got, err)
+	}
 	h.Close() // no internet from now on
 	r, err := pull("hf:me/tiny", "secret-of-peer")
 	if err != nil || r.Commit != commit {

@@ -35,6 +35,7 @@ func pullCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Category: categoryCache, Usage: "show what would be fetched, and what is there; fetch none of it"},
 			&cli.StringFlag{Name: "from", Category: categoryCache, Usage: "fetch it from another Windrow, at `HOST:PORT` or a URL, that serves with --share; the key is in " + apiKeyVariable},
+			&cli.StringSliceFlag{Name: "peers", Category: categoryCache, Usage: "fetch from other Windrows, too, at `HOST:PORT,…` or URLs, that serve with --share; the hashes are the Hub's, the key is in " + apiKeyVariable},
 			&cli.StringFlag{Name: "sha256", Category: categoryCache, Usage: "the hash that the file of a URL has, `HEX`"},
 			&cli.BoolFlag{Name: "offline", Category: categoryCache, Usage: "open no connection: fail where the model is not in the cache"},
 			&cli.IntFlag{Name: "connections", Category: categoryCache, Value: 8, Usage: "ask over `N` connections at most"},
@@ -43,7 +44,7 @@ func pullCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print what happens, an object a line"},
 		},
 		Action: pull,
-	}, "windrow pull hf:Qwen/Qwen3-0.6B", "windrow pull hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --dry-run", "windrow pull --from 10.0.0.2:8484 hf:Qwen/Qwen3-0.6B")
+	}, "windrow pull hf:Qwen/Qwen3-0.6B", "windrow pull hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --dry-run", "windrow pull --from 10.0.0.2:8484 hf:Qwen/Qwen3-0.6B", "windrow pull --peers 10.0.0.2:8484,10.0.0.3:8484 hf:Qwen/Qwen3-8B")
 }
 
 // maxConnections bounds --connections.
@@ -63,11 +64,20 @@ func pull(c *cli.Context) error {
 	if digest != "" && !isURL {
 		return usagef("--sha256: is of the file of a URL: the Hub's own hashes are compared in any case")
 	}
+	for _, address := range c.StringSlice("peers") {
+		if _, err := fetch.ParsePeer(address); err != nil {
+			return usagef("--peers %w", err)
+		}
+	}
 	show := newPullView(c, &o)
 	switch {
 	case c.NArg() != 1:
 		_, err := oneName(c)
 		return err
+	case len(o.Peers) > fetch.MaxPeers:
+		return usagef("--peers: %d of them: want at most %d", len(o.Peers), fetch.MaxPeers)
+	case len(o.Peers) > 0 && (from != "" || isURL || isLocal(what)):
+		return usagef("--peers: are asked beside the Hub: want a model of the Hub, and no --from")
 	case isURL && from != "":
 		return usagef("--from and a URL: want one of them")
 	case isURL:
@@ -102,6 +112,7 @@ func isLocal(s string) bool {
 func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	o = fetch.Options{
 		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
+		Peers:   c.StringSlice("peers"),
 		Offline: c.Bool("offline") || isTrue(os.Getenv("HF_HUB_OFFLINE")), Check: runs, Agent: "windrow/" + version,
 	}
 	if o.Connections < 1 || o.Connections > maxConnections {
@@ -118,9 +129,15 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	if o.Limit > 0 && o.Limit < 1024 {
 		return o, usagef("--limit %s: want 1K or more", c.String("limit"))
 	}
-	if !o.Offline {
-		o.Token, err = fetch.FindToken(os.Getenv)
+	if o.Offline {
+		return o, nil
 	}
+	if len(o.Peers) > 0 {
+		if o.PeerToken, err = fetch.NewToken(apiKeyVariable, os.Getenv(apiKeyVariable)); err != nil {
+			return o, err
+		}
+	}
+	o.Token, err = fetch.FindToken(os.Getenv)
 	return o, err
 }
 
@@ -162,6 +179,7 @@ type pullView struct {
 	err   io.Writer
 	json  bool
 	dry   bool
+	limit int64
 	bar   *progressbar.ProgressBar
 	next  time.Time // when a log gets its next line
 	last  fetch.Event
@@ -173,7 +191,7 @@ type pullView struct {
 const pullLogEvery = 10 * time.Second
 
 func newPullView(c *cli.Context, o *fetch.Options) *pullView {
-	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, next: time.Now().Add(pullLogEvery)}
+	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery)}
 	o.Event = v.event
 	return v
 }
@@ -222,6 +240,9 @@ func (v *pullView) writePlan(e fetch.Event) {
 		units.Bytes(p.Bytes), units.Bytes(p.Here), units.Bytes(p.Shared), units.Bytes(p.Kept), units.Bytes(p.Missing))
 	if p.Free >= 0 {
 		fmt.Fprintf(v.out, "; %s free", units.Bytes(p.Free))
+	}
+	if v.limit > 0 && p.Missing > 0 {
+		fmt.Fprintf(v.out, "; %s at %s/s", time.Duration(float64(p.Missing)/float64(v.limit)*float64(time.Second)).Round(time.Second), units.Bytes(v.limit))
 	}
 	fmt.Fprintln(v.out)
 }
@@ -279,6 +300,9 @@ func (v *pullView) end(r *fetch.Result, err error) error {
 		fmt.Fprintf(v.err, "%s: %d of %d files have changed since %s, %s\n", escaped(r.Name), r.Changed, r.Files, r.Before[:12], units.Bytes(r.ChangedBytes))
 	case r.Fetched == 0:
 		fmt.Fprintf(v.err, "%s: all is there\n", escaped(r.Name))
+	}
+	if r.FromPeers > 0 {
+		fmt.Fprintf(v.err, "%s of %s came from peers\n", units.Bytes(r.FromPeers), units.Bytes(r.Fetched))
 	}
 	fmt.Fprintln(v.out, cmp.Or(r.Path, r.Name))
 	return nil

@@ -39,6 +39,9 @@ func TestPull(t *testing.T) {
 	if code, out, errs := windrow("pull", "hf:me/tiny", "--dry-run"); code != 0 || !strings.Contains(out, "model.safetensors") && !strings.Contains(out, "model-00001") || !strings.Contains(out, "missing") {
 		t.Errorf("--dry-run: %d %s%s", code, out, errs)
 	}
+	if code, out, errs := windrow("pull", "hf:me/tiny", "--dry-run", "--limit", "1M"); code != 0 || !strings.Contains(out, "s at 1 MiB/s\n") {
+		t.Errorf("--dry-run --limit: %d %s%s", code, out, errs)
+	}
 	code, out, errs := windrow("pull", "hf:me/tiny")
 	if code != 0 || !strings.Contains(out, commit) || !strings.Contains(errs, "are to come") {
 		t.Fatalf("pull: %d %s%s", code, out, errs)
@@ -73,6 +76,7 @@ func TestPull(t *testing.T) {
 		args string
 	}{
 		{2, "pull"}, {2, "pull hf:me/.."}, {2, "pull hf:me/tiny --limit x"}, {2, "pull hf:me/tiny --limit 1"}, {2, "pull hf:me/tiny --connections 0"}, {2, "pull hf:me/tiny --wait -1s"},
+		{2, "pull hf:me/tiny --peers x"}, {2, "pull hf:me/tiny --peers a:1 --from a:1"}, {2, "pull ./x --peers a:1"}, {2, "pull hf:me/tiny --peers a:1" + strings.Repeat(",a:1", 40)},
 		{1, "pull hf:me/nobody"}, {1, "pull hf:me/nobody --offline"}, {2, "pull hf:" + strings.Repeat("x", 300)},
 	} {
 		code, out, errs := windrow(strings.Fields(c.args)...)

@@ -28,6 +28,7 @@ type client struct {
 	// only then may it redirect to such addresses.
 	private  atomic.Bool
 	noFollow bool // redirects are refused
+	dialer   *net.Dialer
 	// plainToken sends the token without TLS, too: to a peer that was named so.
 	plainToken bool
 }
@@ -52,11 +53,11 @@ func parseEndpoint(s string) (*url.URL, error) {
 func newClient(base *url.URL, token Token, agent string, connections int, roots *x509.CertPool) *client {
 	c := &client{base: base, token: token, agent: agent, proxied: http.ProxyFromEnvironment}
 	c.private.Store(privateHost(base.Hostname()))
-	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
+	c.dialer = &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
 	transport := &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) { return c.proxied(r) },
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			d := *dialer
+			d := *c.dialer
 			if where, _ := ctx.Value(hopKey{}).(hop); where.foreign && !where.proxied && !c.private.Load() {
 				d.Control = func(_, address string, _ syscall.RawConn) error {
 					if host, _, err := net.SplitHostPort(address); err == nil && privateHost(host) {

@@ -383,7 +383,7 @@ func FuzzListing(f *testing.F) {
 // it is read again.
 func FuzzJournal(f *testing.F) {
 	h := journalHeader{size: 100, pieceSize: 30, boot: [16]byte{1}}
-	b := frontRecord(pieceRecord(pieceRecord(h.bytes(), 0, 30, 7), 3, 10, 9), 30, make([]byte, stateSize))
+	b := frontRecord(pieceRecord(pieceRecord(h.bytes(), 0, noted{have: 30, crc: 7}), 3, noted{10, 9, true}), 30, make([]byte, stateSize))
 	f.Add(b)
 	f.Add(b[:len(b)-5])
 	f.Add(h.bytes())
@@ -400,7 +400,7 @@ func FuzzJournal(f *testing.F) {
 			if n.have < 0 || n.have > j.length(i) {
 				t.Fatalf("piece %d: %+v", i, n)
 			}
-			again = pieceRecord(again, i, n.have, n.crc)
+			again = pieceRecord(again, i, n)
 		}
 		k, err := readJournal(again)
 		if err != nil || k.journalHeader != j.journalHeader || k.have() != j.have() {

@@ -12,10 +12,10 @@ import (
 // for nothing. All numbers are little-endian.
 //
 //	header  magic [8]  key [32]  size u64  piece size u64  boot [16]  crc u32
-//	record  kind u8  state length u8  0 u16  piece u32  count u64  crc of the bytes u32  state [108]  crc u32
+//	record  kind u8  state length u8  peer u16  piece u32  count u64  crc of the bytes u32  state [108]  crc u32
 //
 // A record of a piece has the bytes that are there from its beginning on, and their
-// CRC-32C. A record of the front has how many bytes of the file were hashed, from its
+// CRC-32C; peer is 1 where a peer gave some of them. A record of the front has how many bytes of the file were hashed, from its
 // beginning on, and the hash's state.
 const (
 	journalMagic = "WRWPART1"
@@ -64,6 +64,7 @@ func (h journalHeader) length(piece int) int64 {
 type noted struct {
 	have int64
 	crc  uint32
+	peer bool // a peer gave some of it
 }
 
 // journal is what was read of one.
@@ -75,20 +76,24 @@ type journal struct {
 }
 
 // pieceRecord and frontRecord append a record.
-func pieceRecord(b []byte, piece int, have int64, crc uint32) []byte {
-	return appendRecord(b, recordPiece, piece, have, crc, nil)
+func pieceRecord(b []byte, piece int, n noted) []byte {
+	return appendRecord(b, recordPiece, piece, n, nil)
 }
 
 func frontRecord(b []byte, front int64, state []byte) []byte {
-	return appendRecord(b, recordFront, 0, front, 0, state)
+	return appendRecord(b, recordFront, 0, noted{have: front}, state)
 }
 
-func appendRecord(b []byte, kind byte, piece int, count int64, crc uint32, state []byte) []byte {
+func appendRecord(b []byte, kind byte, piece int, n noted, state []byte) []byte {
 	at := len(b)
-	b = append(b, kind, byte(len(state)), 0, 0)
+	peer := byte(0)
+	if n.peer {
+		peer = 1
+	}
+	b = append(b, kind, byte(len(state)), peer, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(piece))
-	b = binary.LittleEndian.AppendUint64(b, uint64(count))
-	b = binary.LittleEndian.AppendUint32(b, crc)
+	b = binary.LittleEndian.AppendUint64(b, uint64(n.have))
+	b = binary.LittleEndian.AppendUint32(b, n.crc)
 	b = append(b, state...)
 	b = append(b, make([]byte, stateSize-len(state))...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
@@ -127,7 +132,7 @@ func readJournal(data []byte) (*journal, error) {
 		piece, count, n := binary.LittleEndian.Uint32(r[4:]), binary.LittleEndian.Uint64(r[8:]), int(r[1])
 		switch {
 		case r[0] == recordPiece && int64(piece) < int64(len(j.noted)) && count <= uint64(j.length(int(piece))):
-			j.noted[piece] = noted{int64(count), binary.LittleEndian.Uint32(r[16:])}
+			j.noted[piece] = noted{int64(count), binary.LittleEndian.Uint32(r[16:]), r[2]&1 != 0}
 		case r[0] == recordFront && count <= uint64(j.size) && n <= stateSize:
 			j.front, j.state = int64(count), bytes.Clone(r[20:20+n])
 		default:

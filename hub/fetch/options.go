@@ -16,6 +16,10 @@ type Options struct {
 	// sent there, over https, and nowhere else.
 	Endpoint string
 	Token    Token
+	// Peers are addresses, as ParsePeer reads them, of other Windrows that may have some of
+	// the contents, too; PeerToken is a key of theirs. The hashes are the Hub's.
+	Peers     []string
+	PeerToken Token
 	// Connections is how many at most ask at a time; 0: 8.
 	Connections int
 	// Limit is how many bytes a second are taken at most; 0: all that come.
@@ -98,8 +102,10 @@ type Result struct {
 	Files int    `json:"files"`
 	Bytes int64  `json:"bytes"`
 	// Fetched are the bytes that came over the network, Requests how often was asked.
-	Fetched  int64 `json:"fetched"`
-	Requests int64 `json:"requests"`
+	// FromPeers of the bytes peers gave.
+	Fetched   int64 `json:"fetched"`
+	FromPeers int64 `json:"from_peers,omitempty"`
+	Requests  int64 `json:"requests"`
 	// Before is the commit at which the branch was in the cache; Changed files of it, with
 	// ChangedBytes, are others now.
 	Before       string `json:"before,omitempty"`

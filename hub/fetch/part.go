@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"windrow/filelock"
 	"windrow/internal/atomicfile"
@@ -23,15 +24,23 @@ type part struct {
 	journalHeader
 	path    string
 	file    *os.File
-	journal *os.File
+	journal *atomicfile.Appender
 
 	mu      sync.Mutex
 	more    *sync.Cond // the front can go on, or the part is closed
+	less    *sync.Cond // the front has gone on, or is followed no more
 	pieces  []piece
 	whole   int   // pieces before this one are complete
 	changed []int // pieces that the journal lags behind on
+	hashed  int64 // front, for those who have not hashing
+	follows bool  // the hash is being made
 	closed  bool
 	counted func(n int64) // is told of bytes that were written
+
+	// writing is held by who writes to the file: the system lets one at a time anyway, and
+	// keeps the others' processors busy meanwhile.
+	writing sync.Mutex
+	full    bool // the disk had no room for all of it
 
 	hashing sync.Mutex // guards what follows
 	hash    hash.Hash
@@ -43,7 +52,8 @@ type part struct {
 type piece struct {
 	have int64 // bytes from its beginning on
 	crc  uint32
-	lags bool // it is in changed
+	from uint64 // the bits of the peers who gave some of it
+	lags bool   // it is in changed
 }
 
 // boot is bootName, as the journal has it.
@@ -63,11 +73,11 @@ var errPartHeld = errors.New("another process fetches the same content")
 // since, else after it was compared with its checksums.
 func openPart(ctx context.Context, path string, h journalHeader, newHash func() hash.Hash, counted func(int64)) (_ *part, err error) {
 	p := &part{journalHeader: h, path: path, hash: newHash(), pieces: make([]piece, h.pieces()), counted: counted}
-	p.more = sync.NewCond(&p.mu)
+	p.more, p.less = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	if p.boot == [16]byte{} {
 		p.boot = boot()
 	}
-	if p.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if p.file, err = atomicfile.Open(path); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -96,10 +106,10 @@ func openPart(ctx context.Context, path string, h journalHeader, newHash func() 
 		}
 	}
 	if info.Size() != h.size {
-		if err := p.file.Truncate(0); err != nil {
+		if err := atomicfile.Resize(p.file, 0); err != nil {
 			return nil, err
 		}
-		if err := allocate(p.file, h.size); err != nil {
+		if err := atomicfile.Resize(p.file, h.size); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +151,9 @@ func (p *part) resume(ctx context.Context, old *journal, newHash func() hash.Has
 			}
 		}
 		p.pieces[i] = piece{have: n.have, crc: n.crc}
+		if n.peer {
+			p.pieces[i].from = unknownPeer
+		}
 	}
 	p.step()
 	p.counted(old.have())
@@ -149,7 +162,7 @@ func (p *part) resume(ctx context.Context, old *journal, newHash func() hash.Has
 	}
 	if u, ok := p.hash.(encoding.BinaryUnmarshaler); ok && old.front > 0 && old.front <= p.contiguous() {
 		if u.UnmarshalBinary(old.state) == nil {
-			p.front = old.front
+			p.front, p.hashed = old.front, old.front
 		} else {
 			p.hash = newHash()
 		}
@@ -176,7 +189,7 @@ func (p *part) beginJournal() error {
 	b := p.journalHeader.bytes()
 	for i, x := range p.pieces {
 		if x.have > 0 {
-			b = pieceRecord(b, i, x.have, x.crc)
+			b = pieceRecord(b, i, noted{x.have, x.crc, x.from != 0})
 		}
 	}
 	b = p.frontState(b)
@@ -187,7 +200,7 @@ func (p *part) beginJournal() error {
 	if err != nil {
 		return err
 	}
-	p.journal, err = os.OpenFile(p.journalPath(), os.O_WRONLY|os.O_APPEND, 0)
+	p.journal, err = atomicfile.NewAppender(p.journalPath())
 	return err
 }
 
@@ -206,21 +219,24 @@ func (p *part) frontState(b []byte) []byte {
 	return frontRecord(b, p.front, state)
 }
 
-// write adds bytes to a piece, after those that it has. One goroutine writes a piece.
-func (p *part) write(i int, data []byte) error {
+// write adds bytes to a piece, after those that it has; from is who gave them. One goroutine writes a piece.
+func (p *part) write(i int, data []byte, from uint64) error {
 	p.mu.Lock()
 	x := p.pieces[i]
 	p.mu.Unlock()
 	if x.have+int64(len(data)) > p.length(i) {
 		return fmt.Errorf("piece %d of %s: %d bytes too many", i, p.path, x.have+int64(len(data))-p.length(i))
 	}
-	if _, err := p.file.WriteAt(data, int64(i)*p.pieceSize+x.have); err != nil {
+	p.writing.Lock()
+	err := atomicfile.WriteAt(p.file, data, int64(i)*p.pieceSize+x.have)
+	p.writing.Unlock()
+	if err != nil {
 		return err
 	}
 	crc := crc32.Update(x.crc, castagnoli, data)
 	p.mu.Lock()
 	at := &p.pieces[i]
-	at.have, at.crc = x.have+int64(len(data)), crc
+	at.have, at.crc, at.from = x.have+int64(len(data)), crc, x.from|from
 	if !at.lags {
 		at.lags = true
 		p.changed = append(p.changed, i)
@@ -238,14 +254,75 @@ func (p *part) write(i int, data []byte) error {
 	return nil
 }
 
+// maxUnhashed is how far the hash may be behind what it could take. Where processors are
+// what lacks it would fall behind all of the connections, and be alone at the end.
+const maxUnhashed = 32 << 20
+
+// letHash waits for the hash where it is far behind.
+func (p *part) letHash(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.contiguousLocked()-p.hashed > maxUnhashed && p.follows && ctx.Err() == nil {
+		p.less.Wait()
+	}
+}
+
+// reserveStep is how many bytes are reserved at a time: on tmpfs, where each page is made,
+// 4 MiB take a millisecond, in which nobody else writes to the file.
+const reserveStep = 4 << 20
+
+// reserve takes the blocks of what lacks, so that the disk cannot run out half-way. It
+// goes on beside the fetching, and ahead of it.
+func (p *part) reserve(ctx context.Context) error {
+	for at := int64(0); at < p.size && ctx.Err() == nil; at += reserveStep {
+		p.mu.Lock()
+		there, closed := at+reserveStep <= p.contiguousLocked(), p.closed
+		p.mu.Unlock()
+		if closed {
+			break
+		}
+		if there {
+			continue
+		}
+		began := time.Now()
+		p.writing.Lock()
+		err := reserve(p.file, at, min(reserveStep, p.size-at))
+		p.writing.Unlock()
+		if took := time.Since(began); took > 200*time.Microsecond {
+			pause(ctx, took) // those who write go first
+		}
+		if err != nil {
+			p.mu.Lock()
+			p.full = true
+			p.mu.Unlock()
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack frees the blocks after the last byte that came, of a part that the disk has no
+// room for.
+func (p *part) giveBack() {
+	end := int64(0)
+	for i, x := range p.pieces {
+		if x.have > 0 {
+			end = int64(i)*p.pieceSize + x.have
+		}
+	}
+	if end < p.size && atomicfile.Resize(p.file, end) == nil {
+		atomicfile.Resize(p.file, p.size)
+	}
+}
+
 // replace writes a whole piece anew.
 func (p *part) replace(i int, data []byte) error {
-	if _, err := p.file.WriteAt(data, int64(i)*p.pieceSize); err != nil {
+	if err := atomicfile.WriteAt(p.file, data, int64(i)*p.pieceSize); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pieces[i].crc = crc32.Checksum(data, castagnoli)
+	p.pieces[i].crc, p.pieces[i].from = crc32.Checksum(data, castagnoli), 0
 	if !p.pieces[i].lags {
 		p.pieces[i].lags = true
 		p.changed = append(p.changed, i)
@@ -253,11 +330,19 @@ func (p *part) replace(i int, data []byte) error {
 	return nil
 }
 
+// vouched notes that a piece is as the source gives it, too.
+func (p *part) vouched(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pieces[i].from = 0
+}
+
 // clear forgets all that is there.
 func (p *part) clear(newHash func() hash.Hash) error {
 	p.hashing.Lock()
 	p.hash, p.front, p.saved = newHash(), 0, 0
 	p.mu.Lock()
+	p.hashed = 0
 	var gone int64
 	for i := range p.pieces {
 		gone += p.pieces[i].have
@@ -276,6 +361,12 @@ func (p *part) rehash(newHash func() hash.Hash) {
 	p.hashing.Lock()
 	defer p.hashing.Unlock()
 	p.hash, p.front, p.saved = newHash(), 0, 0
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hashed = 0
+	if p.journal != nil {
+		p.journal.Write(frontRecord(nil, 0, nil)) // what it says of the old hash is void
+	}
 }
 
 // step moves whole on.
@@ -324,7 +415,7 @@ func (p *part) record(front bool) error {
 	var b []byte
 	for _, i := range p.changed {
 		p.pieces[i].lags = false
-		b = pieceRecord(b, i, p.pieces[i].have, p.pieces[i].crc)
+		b = pieceRecord(b, i, noted{p.pieces[i].have, p.pieces[i].crc, p.pieces[i].from != 0})
 	}
 	p.changed = p.changed[:0]
 	if front {
@@ -343,9 +434,19 @@ func (p *part) follow(ctx context.Context) ([]byte, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.more.Broadcast()
+		p.less.Broadcast()
 	})
 	defer stop()
-	buf := make([]byte, 1<<20)
+	p.mu.Lock()
+	p.follows = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.follows = false
+		p.less.Broadcast()
+	}()
+	buf := make([]byte, 256<<10) // it fits the second cache of a core, with its source
 	for {
 		p.hashing.Lock()
 		front := p.front
@@ -377,6 +478,10 @@ func (p *part) follow(ctx context.Context) ([]byte, error) {
 		if p.front == front { // else it was cleared meanwhile
 			p.hash.Write(buf[:n])
 			p.front += n
+			p.mu.Lock()
+			p.hashed = p.front
+			p.less.Broadcast()
+			p.mu.Unlock()
 		}
 		p.hashing.Unlock()
 	}
@@ -390,7 +495,11 @@ func (p *part) close() {
 	}
 	p.mu.Lock()
 	p.closed = true
+	full := p.full
 	p.mu.Unlock()
 	p.more.Broadcast()
+	if full {
+		p.giveBack()
+	}
 	p.file.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"windrow/hub"
+	"windrow/internal/atomicfile"
 	"windrow/internal/units"
 )
 
@@ -29,6 +30,12 @@ func Pull(ctx context.Context, cache *hub.Cache, name hub.Name, o Options) (*Res
 	defer c.close()
 	p := newPull(cache, name, o, c)
 	p.source = &hubSource{client: c, try: p.try}
+	if p.peers, err = newPeers(o); err != nil {
+		return nil, err
+	}
+	for _, s := range p.peers {
+		defer s.client.close()
+	}
 	return p.do(ctx)
 }
 
@@ -213,8 +220,8 @@ func existing(dir string) string {
 func (p *pull) room(plan *Plan) error {
 	need := plan.Missing
 	for _, f := range plan.Files {
-		if f.State == "partial" && allocated(p.partPath(f.File)) >= f.Size {
-			need -= f.Size - f.Kept
+		if f.State == "partial" {
+			need -= max(0, min(allocated(p.partPath(f.File)), f.Size)-f.Kept)
 		}
 	}
 	if need += need/100 + 256<<20; !p.o.noRoom && plan.Missing > 0 && plan.Free >= 0 && plan.Free < need {
@@ -226,7 +233,7 @@ func (p *pull) room(plan *Plan) error {
 // prepare writes down what is wanted: from now on the cache knows what lacks.
 func (p *pull) prepare() error {
 	for _, dir := range []string{p.cache.Parts(), filepath.Join(p.cache.Repo(p.repo), "blobs"), p.cache.Snapshot(p.repo, p.commit), filepath.Dir(p.cache.LockFile(p.repo, p.wants[0].Hash))} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := atomicfile.MakeFolders(dir); err != nil {
 			return err
 		}
 	}
@@ -298,7 +305,7 @@ func (p *pull) fetchAll(ctx context.Context) error {
 		} else if lacks {
 			p.files = append(p.files, x)
 		} else if _, err := os.Lstat(p.partPath(f)); err != nil {
-			os.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
+			atomicfile.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
 		}
 	}
 	if len(p.files) == 0 {
@@ -387,6 +394,9 @@ func (p *pull) complete(before string) (*Result, error) {
 	}
 	r := &Result{Name: p.name.String(), Commit: p.commit, Path: found.Path, Files: len(p.wants), Before: other(before, p.commit),
 		Fetched: p.fetched.Load(), Requests: p.requests.Load()}
+	for _, s := range p.peers {
+		r.FromPeers += s.fetched.Load()
+	}
 	var old *hub.Manifest
 	if r.Before != "" {
 		old, _ = p.cache.ReadManifest(p.repo, before)

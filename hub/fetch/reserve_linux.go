@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve takes a file's blocks, where the file system can do so ahead.
-func reserve(f *os.File, size int64) error {
+// reserve takes the blocks of a range of a file, where the file system can do so ahead.
+func reserve(f *os.File, at, n int64) error {
 	for {
-		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		err := unix.Fallocate(int(f.Fd()), 0, at, n)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			f.Truncate(0)
 			return &os.PathError{Op: "allocate", Path: f.Name(), Err: err}
 		}
 		if !errors.Is(err, unix.EINTR) {

@@ -21,11 +21,13 @@ func (t *transfer) fetch(ctx context.Context, r *run, buf []byte) error {
 	t.mu.Unlock()
 	stalled := time.AfterFunc(t.o.times.stall+headerTime, func() { cancel(errStalled) })
 	defer stalled.Stop()
+	asked := time.Now()
 	body, err := t.open206(ctx, r)
 	if err != nil {
 		return ending(ctx, err)
 	}
 	defer body.Close()
+	r.answered = time.Since(asked)
 	stalled.Reset(t.o.times.stall)
 	part, pos := r.f.part, r.begin
 	for pos < r.end {
@@ -38,11 +40,13 @@ func (t *transfer) fetch(ctx context.Context, r *run, buf []byte) error {
 		if n > 0 {
 			stalled.Reset(t.o.times.stall)
 			t.fetched.Add(int64(n))
+			r.s.fetched.Add(int64(n))
 			r.got.Add(int64(n))
-			if err := part.write(i, buf[:n]); err != nil {
+			if err := part.write(i, buf[:n], r.s.bit); err != nil {
 				return err
 			}
 			pos += int64(n)
+			part.letHash(ctx)
 			if t.limiter != nil {
 				if err := t.limiter.WaitN(ctx, n); err != nil {
 					return ending(ctx, err)
@@ -72,13 +76,13 @@ func ending(ctx context.Context, err error) error {
 
 // open206 asks for a run's bytes and checks that the answer is of exactly these.
 func (t *transfer) open206(ctx context.Context, r *run) (io.ReadCloser, error) {
-	f := r.f
+	f, s := r.f, r.s
 	t.mu.Lock()
-	u, cached := f.at, f.at != nil
+	u, cached := f.at, f.at != nil && !s.peer()
 	whole := f.whole
 	t.mu.Unlock()
 	if !cached {
-		u = t.source.address(t.repo, t.commit, f.File)
+		u = s.source.address(t.repo, t.commit, f.File)
 	}
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", r.begin, r.end-1)}}
 	if whole {
@@ -88,11 +92,11 @@ func (t *transfer) open206(ctx context.Context, r *run) (io.ReadCloser, error) {
 		header.Set(name, value)
 	}
 	t.requests.Add(1)
-	resp, at, err := t.client.get(ctx, u, header, func(h http.Header) error {
+	resp, at, err := s.client.get(ctx, u, header, func(h http.Header) error {
 		if cached {
 			return nil // it was compared when the source redirected here
 		}
-		return t.source.agrees(h, t.commit, f.File)
+		return s.source.agrees(h, t.commit, f.File)
 	})
 	if err != nil {
 		return nil, err
@@ -100,13 +104,16 @@ func (t *transfer) open206(ctx context.Context, r *run) (io.ReadCloser, error) {
 	if err := asked(resp, at); err != nil {
 		var status *statusError
 		if errors.As(err, &status) {
-			signed := cached || origin(at) != origin(t.client.base)
+			signed := cached || origin(at) != origin(s.client.base)
 			status.cached = signed && expired(status.status)
 		}
 		return nil, err
 	}
 	refuse := func(format string, args ...any) (io.ReadCloser, error) {
 		resp.Body.Close()
+		if s.peer() {
+			return nil, permanent("%s: "+format, append([]any{where(at)}, args...)...)
+		}
 		return nil, fmt.Errorf("%s: "+format, append([]any{where(at)}, args...)...)
 	}
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
@@ -115,6 +122,9 @@ func (t *transfer) open206(ctx context.Context, r *run) (io.ReadCloser, error) {
 	all := r.begin == 0 && r.end == f.Size
 	if resp.StatusCode == http.StatusOK {
 		switch {
+		case !all && s.peer():
+			resp.Body.Close()
+			return nil, permanent("%s: answers with the whole file: want a range of it", where(at))
 		case !all:
 			resp.Body.Close()
 			return nil, t.takeWhole(f)
@@ -130,7 +140,7 @@ func (t *transfer) open206(ctx context.Context, r *run) (io.ReadCloser, error) {
 			return refuse("answers with %d bytes: want %d", resp.ContentLength, r.end-r.begin)
 		}
 	}
-	if at != u {
+	if at != u && !s.peer() {
 		t.mu.Lock()
 		f.at = at
 		t.mu.Unlock()
@@ -167,7 +177,7 @@ func (t *transfer) watch(ctx context.Context) {
 	tick := time.NewTicker(t.o.times.tick)
 	defer tick.Stop()
 	var (
-		last     = t.fetched.Load()
+		last     = t.main.fetched.Load()
 		was      = time.Now()
 		recorded = was
 		rate     float64
@@ -179,15 +189,15 @@ func (t *transfer) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		now, bytes := time.Now(), t.fetched.Load()
-		speed := float64(bytes-last) / now.Sub(was).Seconds()
-		last, was = bytes, now
+		now, bytes, mains := time.Now(), t.fetched.Load(), t.main.fetched.Load()
+		speed := float64(mains-last) / now.Sub(was).Seconds()
+		last, was = mains, now
 		window = append(window, sample{now, bytes})
 		for len(window) > 1 && now.Sub(window[0].at) > 10*time.Second {
 			window = window[1:]
 		}
 		t.mu.Lock()
-		if len(t.runs) >= t.target && t.target < t.o.Connections && speed > rate*1.1 && now.After(t.resume) {
+		if t.main.runs >= t.target && t.target < t.o.Connections && speed > rate*1.1 && now.After(t.resume) {
 			t.target++
 			t.wake.Broadcast()
 		}
@@ -227,7 +237,12 @@ func rateOf(window []sample) float64 {
 // replaceSlow cuts runs that come at less than a tenth of what is usual: what is left of
 // them goes to another connection. The caller has the lock.
 func (t *transfer) replaceSlow(now time.Time) {
-	usual := t.usual
+	usual := 0.0 // of the quickest supplier
+	for _, s := range append([]*supplier{t.main}, t.peers...) {
+		if !s.out {
+			usual = max(usual, s.usual)
+		}
+	}
 	if t.limiter != nil {
 		return // it is we who are slow
 	}
@@ -268,7 +283,7 @@ func (t *transfer) fetchPiece(ctx context.Context, f *file, i int, buf []byte) (
 			defer cancel(nil)
 			stalled := time.AfterFunc(t.o.times.stall+headerTime, func() { cancel(errStalled) })
 			defer stalled.Stop()
-			body, err := t.open206(ctx, &run{f: f, first: i, n: 1, begin: begin, end: begin + int64(len(buf))})
+			body, err := t.open206(ctx, &run{s: t.main, f: f, first: i, n: 1, begin: begin, end: begin + int64(len(buf))})
 			if err != nil {
 				return ending(ctx, err)
 			}

@@ -1,10 +1,6 @@
 package fetch
 
-import (
-	"os"
-
-	"golang.org/x/sys/windows"
-)
+import "golang.org/x/sys/windows"
 
 // freeSpace is how many bytes a folder's file system has for this user; false: not known.
 func freeSpace(dir string) (int64, bool) {
@@ -18,5 +14,3 @@ func freeSpace(dir string) (int64, bool) {
 	}
 	return int64(free), true
 }
-
-func allocate(f *os.File, size int64) error { return f.Truncate(size) }

@@ -25,6 +25,8 @@ type transfer struct {
 	o       Options
 	client  *client
 	source  source
+	main    *supplier   // of client and source
+	peers   []*supplier // who have some of the contents, too
 	cache   *hub.Cache
 	repo    string
 	commit  string
@@ -45,7 +47,6 @@ type transfer struct {
 	opening bool
 	resume  time.Time // nobody asks before
 	said    map[string]bool
-	usual   float64 // bytes a second of a connection's run, a running mean
 	err     error
 	cancel  context.CancelCauseFunc
 }
@@ -60,34 +61,38 @@ const (
 // maxTries is how often is tried without a new byte.
 const maxTries = 10
 
-// maxRun is how many pieces a connection takes in a row: few enough that they are spread,
-// many enough that requests do not count.
+// maxRun is how many pieces a connection takes in a row at most: few enough that they are
+// spread.
 const maxRun = 16
 
 // file is a file that is fetched.
 type file struct {
 	hub.File
-	state   int
-	part    *part
-	unlock  func()
-	busy    []bool      // by piece: a run has it
-	tries   []int       // by piece: without a new byte
-	after   []time.Time // by piece: not to be tried before
-	hurdles int         // answers of status 416
-	at      *url.URL    // where a redirect led to; nil: ask the source
-	whole   bool        // the server knows no ranges: one connection takes all
-	newHash func() hash.Hash
-	key     [32]byte
-	header  map[string]string // sent with every request
+	state  int
+	part   *part
+	unlock func()
+	// reserved is closed when no more blocks are taken ahead: that changes the file's time.
+	reserved chan struct{}
+	busy     []bool      // by piece: a run has it
+	tries    []int       // by piece: without a new byte
+	after    []time.Time // by piece: not to be tried before
+	hurdles  int         // answers of status 416
+	at       *url.URL    // where a redirect led to; nil: ask the source
+	whole    bool        // the server knows no ranges: one connection takes all
+	newHash  func() hash.Hash
+	key      [32]byte
+	header   map[string]string // sent with every request
 }
 
 // run is what one connection fetches: pieces of a file in a row.
 type run struct {
+	s          *supplier
 	f          *file
 	first, n   int
 	begin, end int64 // bytes of the file
 	got        atomic.Int64
 	started    time.Time
+	answered   time.Duration // from the request to the answer's first line
 	cancel     context.CancelCauseFunc
 }
 
@@ -108,6 +113,7 @@ func (t *transfer) run(ctx context.Context) error {
 	ctx, t.cancel = context.WithCancelCause(ctx)
 	defer t.cancel(nil)
 	t.wake = sync.NewCond(&t.mu)
+	t.main = &supplier{client: t.client, source: t.source}
 	t.runs, t.said = map[*run]bool{}, map[string]bool{}
 	t.target = min(2, t.o.Connections)
 	if t.o.Limit > 0 {
@@ -126,8 +132,9 @@ func (t *transfer) run(ctx context.Context) error {
 		t.fail(err)
 	}
 	for range t.o.Connections {
-		work.Go(func() { t.connect(ctx, &work, fail) })
+		work.Go(func() { t.connect(ctx, t.main, &work, fail) })
 	}
+	t.startPeers(ctx, &work, fail)
 	watching, watched := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { t.watch(watching) })
@@ -169,11 +176,11 @@ func (f *file) close() {
 	}
 }
 
-// connect is one connection: it takes runs until there are none.
-func (t *transfer) connect(ctx context.Context, work *sync.WaitGroup, fail func(error)) {
+// connect is one connection to a supplier: it takes runs until there are none.
+func (t *transfer) connect(ctx context.Context, s *supplier, work *sync.WaitGroup, fail func(error)) {
 	buf := make([]byte, 256<<10)
 	for {
-		r, open := t.next(ctx)
+		r, open := t.next(ctx, s)
 		switch {
 		case open != nil:
 			err := t.open(ctx, open)
@@ -212,6 +219,13 @@ func (t *transfer) opened(ctx context.Context, f *file, err error, work *sync.Wa
 	f.state = fileActive
 	n := f.part.pieces
 	f.busy, f.tries, f.after = make([]bool, len(n)), make([]int, len(n)), make([]time.Time, len(n))
+	f.reserved = make(chan struct{})
+	work.Go(func() {
+		defer close(f.reserved)
+		if err := f.part.reserve(ctx); err != nil {
+			fail(t.explain(f, err))
+		}
+	})
 	work.Go(func() {
 		if err := t.finish(ctx, f); err != nil {
 			fail(err)
@@ -221,23 +235,26 @@ func (t *transfer) opened(ctx context.Context, f *file, err error, work *sync.Wa
 
 // next waits for something to do: a run to fetch, or a file to open; neither: all is
 // done.
-func (t *transfer) next(ctx context.Context) (*run, *file) {
+func (t *transfer) next(ctx context.Context, s *supplier) (*run, *file) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for ctx.Err() == nil && t.err == nil {
 		now := time.Now()
 		var soon time.Time
 		switch {
-		case t.settled():
+		case t.settled(), s.out:
 			return nil, nil
-		case len(t.runs) >= t.target:
-		case now.Before(t.resume):
+		case !s.peer() && s.runs >= t.target:
+		case !s.peer() && now.Before(t.resume):
 			soon = t.resume
+		case now.Before(s.after):
+			soon = s.after
 		default:
-			r, later, open := t.choose(now)
+			r, later, open := t.choose(now, s)
 			switch {
 			case r != nil:
 				t.runs[r] = true
+				s.runs++
 				return r, nil
 			case open != nil && !t.opening:
 				t.opening = true
@@ -274,12 +291,12 @@ func (t *transfer) settled() bool {
 
 // choose takes the next run; where there is none, it says when there may be one, and a file that
 // can be opened.
-func (t *transfer) choose(now time.Time) (r *run, soon time.Time, open *file) {
+func (t *transfer) choose(now time.Time, s *supplier) (r *run, soon time.Time, open *file) {
 	for _, f := range t.files {
 		if f.state == fileWaiting && open == nil {
 			open = f
 		}
-		if f.state != fileActive {
+		if f.state != fileActive || s.peer() && (f.whole || s.lacks[f.Hash]) {
 			continue
 		}
 		first, free := -1, 0
@@ -308,9 +325,9 @@ func (t *transfer) choose(now time.Time) (r *run, soon time.Time, open *file) {
 				t.fail(err)
 				return nil, soon, nil
 			}
-			return t.take(f, 0, len(f.busy)), time.Time{}, nil
+			return t.take(s, f, 0, len(f.busy)), time.Time{}, nil
 		default:
-			return t.take(f, first, free), time.Time{}, nil
+			return t.take(s, f, first, free), time.Time{}, nil
 		}
 	}
 	return nil, soon, open
@@ -326,10 +343,10 @@ func (t *transfer) hasRun(f *file) bool {
 }
 
 // take makes a run of a piece and those that follow it.
-func (t *transfer) take(f *file, first, free int) *run {
-	r := &run{f: f, first: first, n: 1, started: time.Now()}
+func (t *transfer) take(s *supplier, f *file, first, free int) *run {
+	r := &run{s: s, f: f, first: first, n: 1, started: time.Now()}
 	r.begin = int64(first)*f.part.pieceSize + f.part.of(first).have
-	most := max(1, min(maxRun, free/(2*t.o.Connections)))
+	most := max(1, min(s.worth(f.part.pieceSize), free/(2*t.o.Connections)))
 	if f.whole {
 		most = len(f.busy)
 	}
@@ -342,13 +359,24 @@ func (t *transfer) take(f *file, first, free int) *run {
 	return r
 }
 
+// worth is how many pieces a run should have at least for the wait for its answer not to
+// count: two hundredths of its time. More of them, and the hash, which needs them in their order,
+// waits for the first of many runs.
+func (s *supplier) worth(pieceSize int64) int {
+	if s.usual == 0 {
+		return 1
+	}
+	return int(min(max(1, 50*s.latency.Seconds()*s.usual/float64(pieceSize)), maxRun))
+}
+
 // ended gives back what a run did not fetch, and says when it is tried again. An error
 // ends the transfer.
 func (t *transfer) ended(ctx context.Context, r *run, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.runs, r)
-	f, now := r.f, time.Now()
+	f, s, now := r.f, r.s, time.Now()
+	s.runs--
 	for i := r.first; i < r.first+r.n; i++ {
 		f.busy[i] = false
 	}
@@ -356,28 +384,47 @@ func (t *transfer) ended(ctx context.Context, r *run, err error) error {
 	got, took := r.got.Load(), now.Sub(r.started).Seconds()
 	if err == nil || got > 0 {
 		if rate := float64(got) / max(took, 1e-4); got > 0 && !errors.Is(err, errSlow) {
-			if t.usual == 0 {
-				t.usual = rate
+			if s.usual == 0 {
+				s.usual = rate
 			}
-			t.usual += (rate - t.usual) / 4
+			s.usual += (rate - s.usual) / 4
+			s.latency += (r.answered - s.latency) / 4
 		}
 	}
 	if err == nil {
 		for i := r.first; i < r.first+r.n; i++ {
 			f.tries[i] = 0
 		}
+		s.tries = 0
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if errors.Is(err, errSlow) {
-		t.usual /= 2 // perhaps all have become slow
+		s.usual /= 2 // perhaps all have become slow
 	}
 	var status *statusError
 	isStatus := errors.As(err, &status)
-	if isPermanent(err) || ownFault(err) {
+	if ownFault(err) {
 		return t.explain(f, err)
+	}
+	if s.peer() {
+		t.peerEnded(r, got, err)
+		return nil
+	}
+	if isPermanent(err) {
+		return err
+	}
+	if t.helped(f) && !errors.Is(err, errWhole) && (!isStatus || status.status >= 500 || status.busy()) {
+		// Peers go on meanwhile: the source is tried for as long as they do.
+		s.tries++
+		s.after = now.Add(min(t.o.times.backoff<<min(s.tries, 16), t.o.times.maxBackoff))
+		if isStatus && status.busy() {
+			t.slowDown(f, status, now)
+		}
+		t.say("retry", f.Path, fmt.Sprintf("%s: %v: asking again", f.Path, err), err.Error())
+		return nil
 	}
 	at := r.first // the piece at which it stands
 	for at < r.first+r.n-1 && f.part.of(at).have == f.part.length(at) {

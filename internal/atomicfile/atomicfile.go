@@ -47,21 +47,24 @@ func (o Options) Write(path string, write func(io.Writer) error) error {
 		return err
 	}
 	var w io.Writer = f
-	if split {
+	switch {
+	case split:
 		w = stepped{f, o.Step}
+	case observed():
+		w = &Appender{File: f}
 	}
 	err = write(w)
 	if err == nil {
 		o.Step("sync")
-		err = f.Sync()
+		err = Sync(f)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		o.Step("rename")
-		err = os.Rename(f.Name(), path)
+		err = Rename(f.Name(), path)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		Remove(f.Name())
 		return err
 	}
 	if o.Durable {
@@ -81,7 +84,9 @@ func SyncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = errors.Join(f.Sync(), f.Close())
+	note(err, Change{Kind: SyncedFolder, Path: path})
+	return err
 }
 
 // stepped writes in two halves, with steps before each.
@@ -108,6 +113,7 @@ func create(path string, mode fs.FileMode) (f *os.File, err error) {
 		name := fmt.Sprintf(".%s.%08x.tmp", filepath.Base(path), rand.Uint32())
 		f, err = os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if !errors.Is(err, fs.ErrExist) {
+			note(err, Change{Kind: Created, Path: filepath.Join(filepath.Dir(path), name)})
 			break
 		}
 	}
