@@ -12,9 +12,10 @@ import (
 	"windrow/cpu/kernels"
 )
 
-// bandwidthBytes is the buffer of MeasureBandwidth: several times the largest
-// L3 that a process has had to itself.
-const bandwidthBytes = 512 << 20
+// bandwidthBytes is the buffer of MeasureBandwidth: several times the L3 of the cores that
+// read. That is 4 MiB a core, 12 on those with stacked cache: 64 threads in 512 MiB would
+// measure it and not the memory.
+func bandwidthBytes(threads int) int { return max(512<<20, threads*(32<<20)) }
 
 // readPattern is a way of reading: streams that advance together, stride bytes
 // from one to the next, with prefetches ahead bytes before the loads.
@@ -34,11 +35,11 @@ var readPatterns = []readPattern{
 }
 
 // MeasureBandwidth returns the rate in GB/s (10^9 bytes) at which that many
-// threads read memory, as the median pass over 512 MiB of the best access
-// pattern, in about d. It is the yardstick for the kernels: the weights of a
+// threads read memory, as the median pass over 512 MiB or, from 17 threads on, 32 a thread,
+// of the best access pattern, in about d. It is the yardstick for the kernels: the weights of a
 // forward cannot be read faster. It returns 0 if there is no memory for it.
 func MeasureBandwidth(threads int, d time.Duration) (gbps float64) {
-	return measureBandwidth(threads, d, bandwidthBytes)
+	return measureBandwidth(threads, d, bandwidthBytes(threads))
 }
 
 func measureBandwidth(threads int, d time.Duration, size int) float64 {

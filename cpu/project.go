@@ -48,7 +48,12 @@ func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
 		return
 	}
 	pk := f.packFor(proj, x, rows, in)
-	chunk := proj.Chunk(rows, in)
+	var several [4]int
+	outs := several[:0]
+	for _, t := range targets {
+		outs = append(outs, t.w.Out())
+	}
+	chunk := spread(proj.Chunk(rows, in), f.b.pool.workers, outs)
 	items := 0
 	for _, t := range targets {
 		items += (t.w.Out() + chunk - 1) / chunk
@@ -64,6 +69,36 @@ func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
 			return
 		}
 	})
+}
+
+// leastChunk is the fewest outputs of an item that is made smaller: the kernels of most
+// outputs take 32 at a time.
+const leastChunk = 32
+
+// spread is how many outputs an item has in a loop over matrices of so many: as many as
+// the projector likes, or a half, a quarter … of that where it keeps more workers at work.
+// In items of 256, 2,048 outputs keep 8 of 16 workers busy, and 6,144 need two turns of
+// which the second is half empty. Outputs do not depend on how they are cut.
+func spread(chunk, workers int, outs []int) int {
+	best, most := chunk, 0.0
+	for c := chunk; c >= leastChunk && c%leastChunk == 0; c /= 2 {
+		if share := busy(c, workers, outs); share > 1.05*most {
+			best, most = c, share
+		}
+	}
+	return best
+}
+
+// busy is the share of the workers' time that is spent on outputs, where all take equally
+// long.
+func busy(chunk, workers int, outs []int) float64 {
+	items, total := 0, 0
+	for _, n := range outs {
+		items += (n + chunk - 1) / chunk
+		total += n
+	}
+	turns := (items + workers - 1) / workers
+	return float64(total) / float64(turns*workers*chunk)
 }
 
 // chunkInto computes outputs [o0, o1) of one target.
@@ -120,7 +155,7 @@ func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 		return
 	}
 	pk := f.packFor(g.proj, xb.data, f.rows, g.In())
-	chunk := g.proj.Chunk(f.rows, g.In())
+	chunk := spread(g.proj.Chunk(f.rows, g.In()), f.b.pool.workers, []int{g.Out()})
 	f.b.pool.run((g.Out()+chunk-1)/chunk, func(worker, i int) {
 		o0, o1 := i*chunk, min((i+1)*chunk, g.Out())
 		n := o1 - o0
