@@ -50,6 +50,7 @@ type Backend struct {
 	freeStates map[int][]driver.Ptr
 	marks      *paging.Marks[driver.Ptr]
 	stacked    map[[2]*matrix]*matrix // of above
+	unfilled   []unfilled
 	budget     backend.Budget
 	arena      launch.Arena
 	graphs     graphs

@@ -26,12 +26,11 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
 	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths, states: recurrent(p)}}
-	list, err := c.joined(p.Ops)
-	if err != nil {
+	if err := c.joinGates(&p); err != nil {
 		return nil, err
 	}
-	for i := range list {
-		if err := c.add(&list[i]); err != nil {
+	for i := range p.Ops {
+		if err := c.add(&p.Ops[i]); err != nil {
 			c.f.free()
 			return nil, err
 		}

@@ -5,22 +5,25 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cuda/driver"
 	"windrow/cuda/launch"
 )
 
-// joined are the operations of a program, with b and a of recurrent layers, where they
-// are two projections of one format, made by one: all that a layer projects then fits in
-// one launch, which norms its input where there is one row.
-func (c *compiler) joined(ops []backend.Op) ([]backend.Op, error) {
-	list := slices.Clone(ops)
-	for i := 1; i < len(list); i++ {
-		if project, o := &list[i-1], &list[i]; o.Kind == backend.OpDelta && project.Kind == backend.OpProject {
-			if err := c.join(ops, project, o); err != nil {
-				return nil, err
+// joinGates replaces a program by one in which b and a of recurrent layers, where they
+// are two projections of one format, are made by one: all that a layer projects then fits
+// in one launch, which norms its input where there is one row.
+func (c *compiler) joinGates(p **backend.Program) error {
+	y := **p
+	y.Ops = slices.Clone(y.Ops)
+	for i := 1; i < len(y.Ops); i++ {
+		if project, o := &y.Ops[i-1], &y.Ops[i]; o.Kind == backend.OpDelta && project.Kind == backend.OpProject {
+			if err := c.join((*p).Ops, project, o); err != nil {
+				return err
 			}
 		}
 	}
-	return list, nil
+	*p = &y
+	return nil
 }
 
 // join joins those of one layer, if it can.
@@ -68,7 +71,8 @@ func onlyGates(ops []backend.Op, x backend.Buffer) bool {
 }
 
 // above is a weight of the second's outputs behind the first's, in memory of its own; nil where they are not
-// tensor-core weights of one form without biases. It is made once.
+// tensor-core weights of one form without biases. It is made once, and filled when the
+// weights have arrived.
 func (b *Backend) above(first, second backend.Linear) (*matrix, error) {
 	x, _ := first.Weight.(*matrix)
 	y, _ := second.Weight.(*matrix)
@@ -85,18 +89,30 @@ func (b *Backend) above(first, second backend.Linear) (*matrix, error) {
 	d := b.device
 	d.Context.Enter()
 	defer d.Context.Leave()
-	if err := b.uploader.Flush(); err != nil {
-		return nil, err
-	}
 	at, err := d.Context.Alloc(room.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("cuda: b and a of a recurrent layer: %w", err)
 	}
 	b.owned = append(b.owned, at)
 	m := &matrix{b: b, weight: room.At(at)}
-	if err := room.Fill(d, at); err != nil {
-		return nil, err
-	}
 	b.stacked[[2]*matrix{x, y}] = m
+	b.unfilled = append(b.unfilled, unfilled{room, at})
 	return m, nil
+}
+
+// unfilled is memory for a stacked weight.
+type unfilled struct {
+	launch.Stacked
+	at driver.Ptr
+}
+
+// fillStacked fills those, once the weights are there.
+func (b *Backend) fillStacked() error {
+	for _, u := range b.unfilled {
+		if err := u.Fill(b.device, u.at); err != nil {
+			return err
+		}
+	}
+	b.unfilled = nil
+	return nil
 }

@@ -30,6 +30,9 @@ func (f *forward) settle(s section) error {
 	if f.find(s) {
 		return nil
 	}
+	if err := f.b.fillStacked(); err != nil {
+		return err
+	}
 	y := &f.now
 	if s.first {
 		y.reset()

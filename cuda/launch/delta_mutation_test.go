@@ -21,7 +21,7 @@ var deltaFaults = []fault{
 	{"the state is stored after a row that may be taken back", "delta.cu", "if (index == states.settle && !kept)", "if (index == states.settle + 1 && !kept)", byDelta},
 	{"a state that only folds is not stored", "delta.cu", "states.from == states.to && folded == states.settle;", "states.from == states.to;", byDelta},
 	{"a fork's state stays where it was read", "delta.cu", "const bool kept = states.from == states.to && folded", "const bool kept = folded", byDelta},
-	{"deltas are logged of rows that settle", "delta.cu", "if (index >= states.settle) states.to[place.deltas", "states.to[place.deltas", byDelta},
+	{"a row's delta is not logged", "delta.cu", "if (index >= states.settle) states.to[place.deltas", "if (index > states.settle) states.to[place.deltas", byDelta},
 	{"keys are not logged", "delta.cu", "line[e] = from[e];", "{}", byDelta},
 	{"rows before are not carried over", "delta.cu", "if (row == span.first && states.from && states.from != states.to)", "if (false)", byDelta},
 	{"rows before are those of the forward", "delta.cu", "if (t >= conv || index < back || index - back < span.base) continue;", "if (t >= conv || index < back) continue;", byDelta},
