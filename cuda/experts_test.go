@@ -33,7 +33,6 @@ func TestExperts(t *testing.T) {
 func smallMixture() *checkpoint.Config {
 	c := small(true)
 	c.Architecture, c.HiddenSize = "qwen3_moe", 128
-	c.MaskTokenID = 1299
 	c.Experts = &checkpoint.Experts{Count: 12, PerToken: 3, InnerSize: 128, Renormalise: true, Step: 1}
 	return c
 }
@@ -43,7 +42,7 @@ func smallMixture() *checkpoint.Config {
 func TestExpertsVerified(t *testing.T) {
 	b := openBackend(t, false)
 	defer b.Close()
-	m, err := model.Load(b, synthetic.RandomSource(smallMixture(), backend.Affine4, 5))
+	m, err := model.Load(b, synthetic.RandomSource(smallMixture(), backend.Affine4, 5), model.Barring(1200, 5))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +64,7 @@ func TestExpertsVerified(t *testing.T) {
 			defer c.Close()
 			o := decoder.DefaultOptions()
 			o.Mode, o.Window, o.MaxTokens, o.EntropyThreshold = mode, 8, 20, &all
+			o.Draft = decoder.DraftAuto
 			s, err := decoder.Generate(t.Context(), m, c, prompt, o, nil, decoder.Hooks{})
 			if err != nil {
 				t.Fatal(err)
@@ -78,4 +78,16 @@ func TestExpertsVerified(t *testing.T) {
 		forwards += verified.Stats.Forwards
 	}
 	t.Logf("%d forwards", forwards)
+	// Of a step of one row: the step block, embedding and head besides.
+	c, err := m.NewCache(model.CacheOptions{Capacity: 120, MaxRows: 64, DType: backend.KVBF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	forwardAll(t, m, c, 0, 1)
+	if n, most := b.(*Backend).Launches(), 8*smallMixture().Layers+6; n > most {
+		t.Errorf("a step is %d launches, want at most %d", n, most)
+	} else {
+		t.Logf("a step is %d launches", n)
+	}
 }
