@@ -125,7 +125,7 @@ func prepareRoute(f *forward, y *plan, a *action) (moved bool, err error) {
 }
 
 func (b *Backend) emitRoute(y *plan, a *action) {
-	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, b.step.Device, y.shape.Bucket)
+	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.shape.Bucket)
 }
 
 func readsOfExperts(_ *plan, o *op) (f form) {
@@ -211,4 +211,11 @@ func (m *matrix) regrouped(group int) (*matrix, error) {
 	}
 	m.other = y.(*matrix)
 	return m.other, nil
+}
+
+// joinsRoute reports whether a router norms its only row itself, and leaves it to those
+// who read it besides. None may be in another section.
+func (y *plan) joinsRoute(norm, o *op) bool {
+	return norm.kind == opRMSNorm && o.src[0] == norm.dst[0] && norm.src[0] != norm.dst[0] && o.dst[0] != norm.src[0] &&
+		y.decode && y.shape.Bucket == 1 && y.buffers[o.src[0]].want&later == 0 && o.router.TakesNorm()
 }

@@ -60,6 +60,7 @@ type wanted struct {
 	forms  form // of dst[0] that they read
 	joined bool // its input is normed by its own kernel, not by the operation before
 	gone   bool // the next one is joined with it
+	normed form // of a joined router: what others read of the normed row
 }
 
 // reset forgets where buffers lie.
@@ -88,7 +89,11 @@ func (y *plan) make(s section) error {
 	for i := len(s.ops) - 1; i >= 0; i-- {
 		o := &s.ops[i]
 		joined := i > 0 && y.joins(&s.ops[i-1], o)
-		y.wants[i] = wanted{forms: y.wanted(o), joined: joined}
+		normed := form(0)
+		if joined {
+			normed = y.buffers[o.src[0]].want
+		}
+		y.wants[i] = wanted{forms: y.wanted(o), joined: joined, normed: normed}
 		if joined {
 			i--
 			y.wants[i] = wanted{gone: true}
@@ -106,7 +111,7 @@ func (y *plan) make(s section) error {
 		case y.wants[i].joined:
 			norm = &s.ops[i-1]
 		}
-		if err := y.resolve(&s.ops[i], norm, y.wants[i].forms); err != nil {
+		if err := y.resolve(&s.ops[i], norm, y.wants[i]); err != nil {
 			return err
 		}
 	}
@@ -120,6 +125,9 @@ func (y *plan) make(s section) error {
 // normed form nobody else reads, now or later. Wants are those of the operations
 // after them.
 func (y *plan) joins(norm, o *op) bool {
+	if o.kind == opRoute {
+		return y.joinsRoute(norm, o)
+	}
 	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
 		return false
 	}
@@ -202,10 +210,9 @@ func (y *plan) operand(at backend.Buffer, f form) operand {
 	return o
 }
 
-// resolve appends the actions of one operation of whose first target forms are
-// wanted, conversions of its inputs first. norm is one that it is joined with, or
-// nil.
-func (y *plan) resolve(o, norm *op, forms form) error {
+// resolve appends the actions of one operation, conversions of its inputs first. norm
+// is one that it is joined with, or nil.
+func (y *plan) resolve(o, norm *op, w wanted) error {
 	a := action{op: *o}
 	src, reads := o.src, y.reads(o)
 	if norm != nil {
@@ -218,7 +225,7 @@ func (y *plan) resolve(o, norm *op, forms form) error {
 		}
 		a.from[i] = y.operand(s, reads)
 	}
-	writes := y.writes(o, forms)
+	writes := y.writes(o, w.forms)
 	for i, d := range o.dst {
 		if o.adds() {
 			if err := y.convert(d, asF32); err != nil {
@@ -235,6 +242,13 @@ func (y *plan) resolve(o, norm *op, forms form) error {
 		if err := y.place(o.delta.room, asF32); err != nil {
 			return err
 		}
+	}
+	if norm != nil && w.normed != 0 { // a router that leaves the normed row to others
+		if err := y.place(o.src[0], w.normed); err != nil {
+			return err
+		}
+		a.to[1] = y.operand(o.src[0], w.normed)
+		y.buffers[o.src[0]].valid = w.normed
 	}
 	if scratch := operations[o.kind].scratch; scratch != nil {
 		for i, n := range scratch(y, o) {

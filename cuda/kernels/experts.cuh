@@ -226,8 +226,9 @@ template <class W, u32 G, u32 NT> DEV void tiles(const Experts<W, G> &e, const S
 }
 
 // slots is a block an expert and some strips: G is 2 for gate and up, whose products
-// are joined to silu(gate)·up in bf16, 1 for down.
-template <class W, u32 G> DEV void slots(const Mixture &p, u8 *shared) {
+// are joined to silu(gate)·up in bf16, 1 for down. It takes 8 rows at a time, or up to 32
+// where `many`: registers for those would let fewer blocks of few rows be at work.
+template <class W, u32 G, bool many> DEV void slots(const Mixture &p, u8 *shared) {
   launch_dependents();
   const Experts<W, G> e = experts_of<W, G>(p, shared);
   float *sums = (float *)(shared + slotWarps * p.stages * e.stageBytes());
@@ -238,11 +239,14 @@ template <class W, u32 G> DEV void slots(const Mixture &p, u8 *shared) {
   const Slot s = slot_at(p, bid());
   const u8 *source[G];
   e.aim(source, s.expert, there ? strip : 0);
+  if constexpr (!many) {
+    _Pragma("nounroll") for (u32 chunk = 0; chunk < s.count; chunk += 8) tiles<W, G, 1>(e, s, source, strip, there, chunk, first, sums);
+    return;
+  }
   _Pragma("nounroll") for (u32 chunk = 0; chunk < s.count; chunk += 32) {
     const u32 rest = s.count - chunk;
     if (rest <= 8) tiles<W, G, 1>(e, s, source, strip, there, chunk, first, sums);
-    else if (rest <= 16) tiles<W, G, 2>(e, s, source, strip, there, chunk, first, sums);
-    else tiles<W, G, 4>(e, s, source, strip, there, chunk, first, sums);
+    else tiles<W, G, many ? 4 : 1>(e, s, source, strip, there, chunk, first, sums);
   }
 }
 
@@ -340,19 +344,23 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   p.f32[at] = sum;
 }
 
-#define EXPERTS(name, W)                                                                                                                              \
-  KERNEL(slotWarps * 32) void experts_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, u32 in, \
+#define GATED(kernel, W, many)                                                                                                                      \
+  KERNEL(slotWarps * 32) void kernel(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, u32 in, \
                                                    u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 k) {                                  \
-    DYNAMIC_SHARED(experts_gated_##name, shared);                                                                                                     \
+    DYNAMIC_SHARED(kernel, shared);                                                                                                     \
     const Mixture p{{gate, up}, x, dst, nullptr, tables, pairs, in, out, granule, shift, stages, parts, k};                                          \
-    slots<W, 2>(p, shared);                                                                                                                           \
+    slots<W, 2, many>(p, shared);                                                                                                                           \
   }                                                                                                                                                   \
-  REGISTER(experts_gated_##name)                                                                                                                      \
+  REGISTER(kernel)
+
+#define EXPERTS(name, W)                                                                                                                               \
+  GATED(experts_gated_##name, W, false)                                                                                                                 \
+  GATED(experts_gated_many_##name, W, true)                                                                                                             \
   KERNEL(slotWarps * 32) void experts_down_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \
                                                   u32 granule, u32 shift, u32 stages, u32 parts) {                                                    \
     DYNAMIC_SHARED(experts_down_##name, shared);                                                                                                      \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                         \
-    slots<W, 1>(p, shared);                                                                                                                           \
+    slots<W, 1, true>(p, shared);                                                                                                                           \
   }                                                                                                                                                   \
   REGISTER(experts_down_##name)                                                                                                                       \
   KERNEL(joinWarps * 32) void experts_join_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \

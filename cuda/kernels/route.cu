@@ -1,5 +1,6 @@
 // A mixture's router: products in f32, the k largest of a softmax, and the lists by
 // expert that the experts' kernels read. And the sum of what the experts made.
+#include "norm.cuh"
 #include "simt.cuh"
 
 // Router is what a launch routes by; the same for every block.
@@ -15,6 +16,12 @@ struct Router {
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
   u32 experts, width, k, renormalise;
   const Step *step;
+  // Where norm is not null x is one row, and is normed by these weights first; the
+  // normed row goes to f32 and bf16 (null: not wanted).
+  const float *norm;
+  float eps;
+  float *f32;
+  u16 *bf16;
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
@@ -184,8 +191,37 @@ DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
   if (e == routeThreads - 1) p.tables[0] = upto >> 16;
 }
 
+// take_row norms the only row into shared memory, with the bits of rms_norm.
+DEV void take_row(const Router &p, float *row, float *partials) {
+  static_assert(routeThreads == normThreads);
+  constexpr u32 held = 4;
+  const u32 t = tid(), quads = p.width / 4;
+  f32x4 w[held], v[held];
+  float sum = 0;
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) w[j] = ((const f32x4 *)p.norm)[t + j * normThreads], v[j] = ((const f32x4 *)p.x)[t + j * normThreads];
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) sum += squares(v[j]);
+  for (u32 i = t + held * normThreads; i < quads; i += normThreads) sum += squares(((const f32x4 *)p.x)[i]);
+  sum = warp_sum(sum);
+  if (t % 32 == 0) partials[t / 32] = sum;
+  sync();
+  const float scale = norm_scale(norm_total(partials), p.width, p.eps);
+  auto put = [&](u32 i, f32x4 a, f32x4 b) {
+    a = normed(a, scale, b);
+    ((f32x4 *)row)[i] = a;
+    if (bid() != 0) return;
+    if (p.f32) ((f32x4 *)p.f32)[i] = a;
+    if (p.bf16) ((u32x2 *)p.bf16)[i] = pack_bf16_x4(a);
+  };
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) put(t + j * normThreads, v[j], w[j]);
+  for (u32 i = t + held * normThreads; i < quads; i += normThreads) put(i, ((const f32x4 *)p.x)[i], ((const f32x4 *)p.norm)[i]);
+  sync();
+}
+
 // route is all of it for up to 32 rows: the block that is done last chooses and lists.
-template <class F> DEV void route(const Router &p, float *parts, u16 *ids, u32 *totals, u32 *last) {
+template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, u32 *totals, u32 *last) {
   const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
   launch_dependents();
   const bool of_share = first >= p.experts;
@@ -196,6 +232,7 @@ template <class F> DEV void route(const Router &p, float *parts, u16 *ids, u32 *
     dots.start(p.router, p.kind, first + warp / routeParts, p.experts);
     dependency_wait();
     rows = p.step->rows;
+    if (p.norm) take_row(p, row, parts), p.x = row;
     for (u32 r = 0; r < rows; r += routeRows) {
       dots.sum(y, r, rows);
       add_parts<1>(p, parts, y, first, p.experts, 0, r, rows);
@@ -205,6 +242,7 @@ template <class F> DEV void route(const Router &p, float *parts, u16 *ids, u32 *
     dots.start(p.share, p.share_kind, 0, 1);
     dependency_wait();
     rows = p.step->rows;
+    if (p.norm) take_row(p, row, parts), p.x = row;
     for (u32 r = 0; r < rows; r += routeRows) {
       dots.sum(y, r, rows);
       add_parts<1>(p, parts, y, 0, 1, p.experts, r, rows);
@@ -264,17 +302,19 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
 
 #define ROUTER_ARGS                                                                                                                     \
   float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
-      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, const Step *step
-#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, step}
+      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, const Step *step, const float *norm, float eps, \
+      float *f32, u16 *bf16
+#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, step, norm, eps, f32, bf16}
 
 #define ROUTE(name, F)                                                          \
   KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
+    DYNAMIC_SHARED(route_##name, row);                                          \
     SHARED(route_##name) float parts[routeThreads];                             \
     SHARED(route_##name) u16 ids[fewRows * mostChosen];                         \
     SHARED(route_##name) u32 totals[routeThreads / 32];                         \
     SHARED(route_##name) u32 last;                                              \
     const Router p ROUTER;                                                      \
-    route<F>(p, parts, ids, totals, &last);                                     \
+    route<F>(p, (float *)row, parts, ids, totals, &last);                       \
   }                                                                             \
   REGISTER(route_##name)                                                        \
   KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \

@@ -137,7 +137,7 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 		if grouped {
 			d.expertsGrouped(at(l.inner16), x16, &e.Gate, &e.Up, e.Chosen, bucket*e.Chosen, tables, pairs, route.tiles)
 		} else {
-			d.expertsGated(at(l.inner16), x16, e, tables, pairs, slots)
+			d.expertsGated(at(l.inner16), x16, e, tables, pairs, slots, bucket > fewRows)
 		}
 		if !e.Down.Of.Fast() {
 			d.ToF32(at(l.inner32), at(l.inner16), n)
@@ -198,13 +198,18 @@ func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, bucket
 }
 
 // expertsGated makes silu(gate·x) ⊙ up·x of all pairs, bf16.
-func (d *Device) expertsGated(dst, x driver.Ptr, e *Experts, tables, pairs driver.Ptr, slots int) {
+// many is whether experts may have more rows than a few.
+func (d *Device) expertsGated(dst, x driver.Ptr, e *Experts, tables, pairs driver.Ptr, slots int, many bool) {
 	w := e.Gate.Of
 	f, parts := w.format(), gatedParts(w.format(), w.In)
 	const warps = 8
 	sums := warps * 2 * 128 * 4
 	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), warps*2*f.granule, 72<<10)
-	d.launch(kernel{f.experts(), "experts_gated" + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
+	name := "experts_gated"
+	if many {
+		name = "experts_gated_many"
+	}
+	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
 		e.Gate.address(0), e.Up.address(0), uint64(x), uint64(dst), uint64(tables), uint64(pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(e.Chosen))
 }

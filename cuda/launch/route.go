@@ -21,6 +21,17 @@ type Router struct {
 	Renormalise bool
 }
 
+// Normed says how the only row of a routing is normed first, and where the normed row
+// goes, in the forms that are wanted.
+type Normed struct {
+	Weight    driver.Ptr // f32 [width]; 0: x is normed
+	Eps       float32
+	F32, BF16 driver.Ptr
+}
+
+// TakesNorm reports whether one row can be normed on the way.
+func (r *Router) TakesNorm() bool { return r.Weight.In%4 == 0 }
+
 // mixtures is what mixtures of experts keep on a device: a layer after the other has it.
 type mixtures struct {
 	route room // the lists of the last Route
@@ -94,7 +105,8 @@ func routeKernel(w *Weight) string {
 // Route writes the routing of the step's rows, [bucket, 2·chosen], by x, f32 [bucket,
 // width], and lists by expert for Experts. PrepareRoute has made room. A row's
 // bits depend on that row alone.
-func (d *Device) Route(routing, x driver.Ptr, r *Router, step driver.Ptr, bucket int) {
+// One row may be normed first, with the bits of RMSNorm.
+func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, bucket int) {
 	l, at := d.routeLayout(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
 	if d.err == nil && l.size > d.mixtures.route.size {
 		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
@@ -107,10 +119,15 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, step driver.Ptr, bucket
 		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits), uint64(at),
 		uint64(x), uint64(r.Weight.Raw), uint64(share), floatKind(r.Weight.DType), shareKind,
 		uint64(r.Weight.Out), uint64(r.Weight.In), uint64(r.Chosen), flag(r.Renormalise), uint64(step),
+		uint64(n.Weight), f32(n.Eps), uint64(n.F32), uint64(n.BF16),
+	}
+	shared := 0
+	if n.Weight != 0 {
+		shared = 4 * r.Weight.In
 	}
 	name := routeKernel(r.Weight)
 	if bucket <= fewRows {
-		d.launch(kernel{file: "route", name: "route_" + name}, dim{x: Ceil(r.Weight.Out, 4) + blocks}, 512, args...)
+		d.launch(kernel{"route", "route_" + name, shared}, dim{x: Ceil(r.Weight.Out, 4) + blocks}, 512, args...)
 		return
 	}
 	d.launch(kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}, 512, args...)

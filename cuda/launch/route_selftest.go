@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/cuda/driver"
 	"windrow/quant"
 )
 
@@ -26,6 +28,9 @@ func checkRoute(d *Device) error {
 				b.checkRouter(dt, s.experts, s.chosen, s.width, rows)
 			}
 		}
+	}
+	for _, width := range []int{4, 64, 2048, 9216} {
+		b.checkNormedRoute(12, 3, width)
 	}
 	b.checkStrangeLogits()
 	return b.close()
@@ -73,7 +78,7 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 		return
 	}
-	b.d.Route(to, from, &r, step, bucket)
+	b.d.Route(to, from, &r, Normed{}, step, bucket)
 	got := b.downloadF32(rows*2*k, to)
 	logits := product(x, widened(t), nil, rows, experts, width)
 	for row := range rows {
@@ -160,7 +165,7 @@ func (b *projectBench) checkStrangeLogits() {
 			if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 				return
 			}
-			b.d.Route(to, from, &r, step, bucket)
+			b.d.Route(to, from, &r, Normed{}, step, bucket)
 			got := b.downloadF32(rows*2*k, to)
 			want := [][]float32{{0, 1, 2, 3}, {2, 6, 10, 14}, {0, 1, 2, 3}, {0, 2, 4, 6}}[i]
 			for row := range rows {
@@ -169,6 +174,32 @@ func (b *projectBench) checkStrangeLogits() {
 				}
 			}
 			b.note(b.checkLists(got, experts, k, rows, bucket))
+		}
+	}
+}
+
+// checkNormedRoute compares a row that is normed on the way with the two launches.
+func (b *projectBench) checkNormedRoute(experts, k, width int) {
+	norm, x := b.uploadF32(b.normals(width)), b.uploadF32(b.normals(width))
+	r := Router{Weight: &Weight{DType: backend.F32, Out: experts, In: width, Raw: b.uploadF32(b.normals(experts * width))}, Chosen: k}
+	var routing, f32s, halves [2]driver.Ptr
+	for i := range 2 {
+		routing[i], f32s[i], halves[i] = b.alloc(4*2*k), b.alloc(4*width), b.alloc(2*width)
+	}
+	step := b.step(1)
+	if b.err != nil {
+		return
+	}
+	if _, b.err = b.d.PrepareRoute(&r, 1); b.err != nil {
+		return
+	}
+	b.d.RMSNorm(f32s[0], halves[0], x, norm, width, 1, 1e-5)
+	b.d.Route(routing[0], f32s[0], &r, Normed{}, step, 1)
+	b.d.Route(routing[1], x, &r, Normed{Weight: norm, Eps: 1e-5, F32: f32s[1], BF16: halves[1]}, step, 1)
+	for what, p := range map[string][2]driver.Ptr{"routing": routing, "normed row": f32s, "normed row in bf16": halves} {
+		n := map[string]int{"routing": 8 * k, "normed row": 4 * width, "normed row in bf16": 2 * width}[what]
+		if !bytes.Equal(b.download(n, p[0]), b.download(n, p[1])) {
+			b.note(fmt.Errorf("%d of %d experts, width %d: the %s is another one than that of two launches", k, experts, width, what))
 		}
 	}
 }
