@@ -97,6 +97,9 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 // gpuLacks says what a model needs that GPUs of a kind cannot do, before its weights go
 // there.
 func gpuLacks(name string, c *checkpoint.Config) error {
+	if name == Metal && c.Delta == nil {
+		return nil
+	}
 	if c.Delta != nil {
 		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet yet, which the CPU runs"}
 	}
@@ -190,7 +193,7 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		if t, ok := src.Tensor(name); ok {
 			largest = max(largest, len(t.Data))
 			dt := quant.ConvertedType(t.DType, o.Exact)
-			if len(t.Shape) == 2 && !slices.Contains(types, dt) {
+			if len(t.Shape) >= 2 && !slices.Contains(types, dt) {
 				types = append(types, dt)
 			}
 		}
@@ -204,7 +207,7 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		return nil, &MemoryError{Backend: Metal, Device: b.DeviceName(), Need: weights, Free: b.WorkingSet()}
 	}
 	// Until the kernels have met Apple's compiler, auto has the CPU to fall back on.
-	if err := b.CompileSources(types); err != nil {
+	if err := b.CompileSources(types, src.Config().Experts != nil, src.Config().Delta != nil); err != nil {
 		b.Close()
 		return nil, err
 	}
