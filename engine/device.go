@@ -97,7 +97,7 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 // gpuLacks says what a model needs that GPUs of a kind cannot do, before its weights go
 // there.
 func gpuLacks(name string, c *checkpoint.Config) error {
-	if name == Metal && c.Delta == nil {
+	if name == Metal {
 		return nil
 	}
 	if c.Delta != nil {
@@ -198,7 +198,7 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 			}
 		}
 	}
-	b, err := metal.New(metal.Options{Exact: o.Exact, Mapped: checkpoint.Mappings(src), Largest: largest})
+	b, err := metal.New(metal.Options{Exact: o.Exact, Marks: o.StateCache, Mapped: checkpoint.Mappings(src), Largest: largest})
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func openHybrid(t *testing.T, o engine.Options) *engine.Engine {
 
 // TestHybridWithoutGPU: a GPU refuses layers of gated DeltaNet before it is looked for.
 func TestHybridWithoutGPU(t *testing.T) {
-	for _, name := range []string{engine.CUDA, engine.Metal} {
+	for _, name := range []string{engine.CUDA} {
 		_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: name})
 		if lacks := (*backend.UnsupportedError)(nil); !errors.As(err, &lacks) || lacks.What != "gated DeltaNet yet, which the CPU runs" {
 			t.Errorf("%s: %v", name, err)

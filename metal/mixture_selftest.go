@@ -142,12 +142,17 @@ func checkRoute(d *device) error {
 	return nil
 }
 
-// someRouting is a routing [rows, 2·chosen] of random experts, of which some have all rows,
-// and the last has none.
+// someRouting is a routing [rows, 2·chosen] of random experts, of which one has all rows,
+// and another, in their middle, none.
 func someRouting(r *rand.Rand, rows, experts, chosen int) []float32 {
 	var all []float32
 	for range rows {
 		some := r.Perm(max(experts-1, 1))[:chosen]
+		for i := range some {
+			if some[i] >= experts/2 && experts > 1 {
+				some[i]++
+			}
+		}
 		if !slices.Contains(some, 0) {
 			some[0] = 0
 		}

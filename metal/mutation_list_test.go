@@ -248,7 +248,6 @@ var faults = []fault{
 	{file: "experts.h", what: "results in the order of experts", from: "dst_row(Pairs rows, uint i) { return rows.list[i]; }", to: "dst_row(Pairs rows, uint i) { return i; }", by: "experts/affine4-32/bf16"},
 	{file: "experts.h", what: "the last pair is left out", from: "return i < rows.count;", to: "return i + 1 < rows.count;", by: "experts/affine4-32/bf16", often: true},
 	{file: "experts.h", what: "a pair of the next expert", from: "return i < rows.count;", to: "return i <= rows.count;", by: "experts/affine4-32/bf16", checked: true},
-	{file: "experts.h", what: "surplus slots work", from: "if (count == 0) return;", to: "", by: "experts/affine4-32/bf16", checked: true},
 	{file: "experts.h", what: "experts of other buffers", from: "if (place[0] == nowhere) return;", to: "", by: "experts/affine4-32/bf16", checked: true},
 	{file: "experts.h", what: "slots for experts", from: "places + slot[0] * place_words", to: "places + at.y * place_words", by: "experts/affine4-32/bf16", checked: true},
 	{file: "experts.h", what: "the gate twice", from: "if (p.gated != 0) b.up = ", to: "if (false) b.up = ", by: "experts/affine4-32/bf16"},

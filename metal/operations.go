@@ -48,6 +48,8 @@ func (f *forward) translate(o *backend.Op) error {
 		return f.rotateStore(o)
 	case backend.OpAttend:
 		return f.attend(o)
+	case backend.OpDelta:
+		return f.delta(o)
 	case backend.OpRoute:
 		return f.route(o)
 	case backend.OpExpertsAdd:

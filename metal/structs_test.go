@@ -27,6 +27,11 @@ func everyDispatch() recorder {
 	routeRows(&r, v(elemF32), v(elemF32), 2, 8, 2, true)
 	sortPairs(&r, v(elemF32), v(elemF32), v(elemF32), 2, 8, 2)
 	addExperts(&r, v(elemF32), v(elemF32), v(elemF32), v(elemF32), v(elemF32), 2, 64, 2)
+	for _, n := range deltaDims {
+		shape := backend.StateShape{KeyHeads: 1, ValueHeads: 2, KeyDim: n, ValueDim: 32, Conv: 4}
+		w := workAt(v(elemF32), shape, 2)
+		deltaNet(&r, v(types[n/128%2]), w, delta{StateShape: shape, logRows: 4, rows: 2})
+	}
 	rowResults(&r, v(elemBytes), v(elemBytes), v(elemF32), 2, 1000, 0, -1, 4)
 
 	for dt := backend.F32; dt <= backend.Q6_K; dt++ {
