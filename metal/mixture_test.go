@@ -8,15 +8,16 @@ import (
 	"windrow/model"
 )
 
-// TestExperts runs the suite's part for mixtures of experts.
+// TestExperts runs the suite's part for mixtures of experts; with WINDROW_SLOW in exact
+// arithmetic, too.
 func TestExperts(t *testing.T) {
 	golden := goldenDir
 	if !slow {
 		golden = "" // TestGoldenMixtures has it
 	}
-	backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) })
+	backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, false) })
 	if slow {
-		backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, false) })
+		backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) })
 	}
 }
 
