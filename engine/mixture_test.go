@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"runtime"
 	"testing"
 
 	"windrow/engine"
@@ -15,7 +16,7 @@ func TestMixtureWithoutGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	for _, name := range []string{engine.CUDA, engine.Metal} {
+	for _, name := range []string{engine.CUDA} {
 		_, err := engine.OpenSource(t.Context(), "mixture", src, engine.Options{Backend: name})
 		if want := "mixture: " + name + ": this backend has no mixture of experts yet, which the CPU runs"; err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -26,7 +27,7 @@ func TestMixtureWithoutGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if e.BackendName() != "cpu" {
+	if e.BackendName() != "cpu" && runtime.GOOS != "darwin" { // a Mac has a GPU for it
 		t.Errorf("runs on %s", e.BackendName())
 	}
 }
