@@ -23,7 +23,7 @@ func init() {
 
 // decodeCases have contexts around the borders of parts, 1 to 33 rows, 1 to 12
 // blocks of query vectors, scores up to 100 either way; by the kernels of heads
-// of 64 and of 128, and by that of any.
+// of 64, of 128 and of 256, and by that of any.
 var decodeCases = [][]attendCase{
 	{
 		{context: 1, rows: 1, dim: 64, kvHeads: 1, group: 1},
@@ -42,10 +42,11 @@ var decodeCases = [][]attendCase{
 	},
 	{
 		{context: 65, rows: 16, dim: 6, kvHeads: 2, group: 2, gated: true},
-		{context: 70, rows: 3, dim: 132, kvHeads: 1, group: 2},
+		{context: 70, rows: 3, dim: 260, kvHeads: 1, group: 2},
 	},
 	{
 		{context: 70, rows: 3, dim: 256, kvHeads: 1, group: 8, gated: true},
+		{context: 70, rows: 3, dim: 132, kvHeads: 1, group: 2},
 	},
 }
 
