@@ -112,6 +112,18 @@ func TestDry(t *testing.T) {
 	if len(steps) != 4 || steps[0].Read == 0 || steps[2].FLOPs <= 3*steps[1].FLOPs || !steps[3].Prefill {
 		t.Errorf("%+v", steps)
 	}
+	config, ok = synthetic.ShapeConfig("qwen3.5-0.8b")
+	if !ok {
+		t.Fatal("no shape qwen3.5-0.8b")
+	}
+	if err := r.Add(t.Context(), p, engine.Options{Backend: engine.Metal}, "hybrid", synthetic.EmptySource(config, backend.BF16)); err != nil {
+		t.Fatal(err)
+	}
+	// A step reads and writes the states of its 18 layers, beside 1.5 GB of weights.
+	if s := r.Models[1].Steps[0]; s.Written < 18<<20 || s.Read < 1500e6 || s.Read > 1650e6 {
+		t.Errorf("%+v", s)
+	}
+	config, _ = synthetic.ShapeConfig("tiny-gsm")
 	p.Context = 1 << 20
 	var fit *FitError
 	if err := r.Add(t.Context(), p, engine.Options{}, "tiny-gsm", synthetic.EmptySource(config, backend.BF16)); !errors.As(err, &fit) {

@@ -83,7 +83,7 @@ func (p *Plan) dry(ctx context.Context, o engine.Options, name string, src check
 		steps = append(steps, DryForward{Prefill: true, Sequences: 1, Rows: n})
 	}
 	for _, f := range steps {
-		if err := f.run(ctx, loaded, kv); err != nil {
+		if err := f.run(ctx, loaded, kv, func() { b.Taken() }); err != nil {
 			return nil, err
 		}
 		f.Count = b.Taken()
@@ -93,10 +93,12 @@ func (p *Plan) dry(ctx context.Context, o engine.Options, name string, src check
 	return m, nil
 }
 
-func (f *DryForward) run(ctx context.Context, m *model.Model, kv backend.KVType) error {
+// run runs the forward. What its sequences hold before is computed only where layers have a
+// state, and forget has that forgotten.
+func (f *DryForward) run(ctx context.Context, m *model.Model, kv backend.KVType, forget func()) error {
 	b := new(model.Batch)
 	for i := range f.Sequences {
-		cache, err := m.NewCache(model.CacheOptions{Capacity: f.Context + f.Rows, MaxRows: f.Rows, DType: kv})
+		cache, err := m.NewCache(model.CacheOptions{Capacity: f.Context + f.Rows, MaxRows: max(f.Rows, f.Context), DType: kv})
 		if err != nil {
 			return err
 		}
@@ -104,8 +106,7 @@ func (f *DryForward) run(ctx context.Context, m *model.Model, kv backend.KVType)
 		if err := cache.Reserve(f.Context); err != nil {
 			return err
 		}
-		cache.Stage(f.Context) // nothing is stored: tokens need not have been there
-		if err := cache.Commit(f.Context); err != nil {
+		if err := f.hold(ctx, m, cache); err != nil {
 			return err
 		}
 		b.Spans = append(b.Spans, model.Span{Cache: cache, First: i * f.Rows, Rows: f.Rows})
@@ -117,8 +118,35 @@ func (f *DryForward) run(ctx context.Context, m *model.Model, kv backend.KVType)
 			}
 		}
 	}
+	forget()
 	_, err := m.Forward(ctx, b)
 	return err
+}
+
+// hold has a sequence hold the context: all but the last token of it as a prompt, then that
+// one as a step, so that the next forward adds one row to its states.
+func (f *DryForward) hold(ctx context.Context, m *model.Model, cache *model.Cache) error {
+	if m.Config().Delta == nil {
+		cache.Stage(f.Context) // nothing is stored: tokens need not have been there
+		return cache.Commit(f.Context)
+	}
+	for _, n := range []int{f.Context - 1, min(f.Context, 1)} {
+		if n <= 0 {
+			continue
+		}
+		b := &model.Batch{Tokens: make([]int32, n), Spans: []model.Span{{Cache: cache, Rows: n}}}
+		for i := range n {
+			b.Positions = append(b.Positions, int32(cache.Base()+i))
+		}
+		cache.Stage(n)
+		if _, err := m.Forward(ctx, b); err != nil {
+			return err
+		}
+		if err := cache.Commit(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Table prints the report for people.

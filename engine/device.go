@@ -69,13 +69,11 @@ func (d *device) close() {
 // can hold the weights, and notes why it does not take one that is there.
 func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	gpus := map[string]func(Options, checkpoint.Source) (*device, error){CUDA: openCUDA, Metal: openMetal}
+	if err := groupLacks(o.GPUs, src.Config()); err != nil {
+		return nil, err
+	}
 	for _, name := range o.gpuKinds() {
-		d, err := (*device)(nil), gpuLacks(name, o.GPUs, src.Config())
-		if err == nil {
-			d, err = gpus[name](o, src)
-		} else if o.Backend != name && o.GPUs <= 1 {
-			continue // no GPU could be of use
-		}
+		d, err := gpus[name](o, src)
 		switch {
 		case err == nil:
 			return d, nil
@@ -94,17 +92,15 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 		roomOf(roomOfHost, func() (int64, error) { return memory.Total(), nil })), nil
 }
 
-// gpuLacks says what a model needs that GPUs of a kind cannot do, before its weights go
-// there.
-func gpuLacks(name string, gpus int, c *checkpoint.Config) error {
-	if c.Delta != nil && name != CUDA {
-		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet yet, which the CPU runs"}
-	}
-	if c.Delta != nil && gpus > 1 {
-		return &backend.UnsupportedError{Backend: name, What: "gated DeltaNet on several GPUs"}
-	}
-	if c.Experts != nil && name != CUDA {
-		return &backend.UnsupportedError{Backend: name, What: "mixture of experts yet, which the CPU runs"}
+// groupLacks says what a model needs that several GPUs cannot do together, before they
+// are looked for.
+func groupLacks(gpus int, c *checkpoint.Config) error {
+	switch {
+	case gpus <= 1:
+	case c.Delta != nil:
+		return &backend.UnsupportedError{Backend: CUDA, What: "gated DeltaNet over several GPUs yet, which one GPU runs"}
+	case c.Experts != nil:
+		return &backend.UnsupportedError{Backend: CUDA, What: "mixture of experts over several GPUs yet, which one GPU runs"}
 	}
 	return nil
 }
@@ -164,9 +160,6 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 
 // openGroup opens several GPUs that can hold their parts of the weights.
 func openGroup(o cuda.Options, n int, src checkpoint.Source) (*device, error) {
-	if src.Config().Experts != nil {
-		return nil, &backend.UnsupportedError{Backend: CUDA, What: "mixture of experts over several GPUs yet, which one GPU runs"}
-	}
 	g, err := cuda.NewGroup(o, n)
 	if err != nil {
 		return nil, err
@@ -196,12 +189,12 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		if t, ok := src.Tensor(name); ok {
 			largest = max(largest, len(t.Data))
 			dt := quant.ConvertedType(t.DType, o.Exact)
-			if len(t.Shape) == 2 && !slices.Contains(types, dt) {
+			if len(t.Shape) >= 2 && !slices.Contains(types, dt) {
 				types = append(types, dt)
 			}
 		}
 	}
-	b, err := metal.New(metal.Options{Exact: o.Exact, Mapped: checkpoint.Mappings(src), Largest: largest})
+	b, err := metal.New(metal.Options{Exact: o.Exact, Marks: o.StateCache, Mapped: checkpoint.Mappings(src), Largest: largest})
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +203,7 @@ func openMetal(o Options, src checkpoint.Source) (*device, error) {
 		return nil, &MemoryError{Backend: Metal, Device: b.DeviceName(), Need: weights, Free: b.WorkingSet()}
 	}
 	// Until the kernels have met Apple's compiler, auto has the CPU to fall back on.
-	if err := b.CompileSources(types); err != nil {
+	if err := b.CompileSources(types, src.Config().Experts != nil, src.Config().Delta != nil); err != nil {
 		b.Close()
 		return nil, err
 	}

@@ -21,6 +21,7 @@ const (
 type attendParams struct {
 	base, rows          uint32
 	heads, group, dim   uint32
+	qStride             uint32
 	slots, window, keep uint32
 	page, scalePage     uint32
 	blocks, parts       uint32
@@ -29,7 +30,7 @@ type attendParams struct {
 }
 
 // mergeParams is attend.metal's MergeParams.
-type mergeParams struct{ vectors, dim, parts uint32 }
+type mergeParams struct{ vectors, dim, qStride, parts uint32 }
 
 // attendParts is how many parts the decode kernels make of that many slots
 // (part_start of attend.h.metal).
@@ -49,20 +50,20 @@ func attendScratch(rows, heads, headDim, context int) int {
 	return 4 * rows * heads * attendParts(context) * (headDim + 2)
 }
 
-// attend sets rows of dst to the attention of rows of q, both [rows,
-// heads·headDim] and both bf16 or both f32, over one sequence's keys and values,
+// attend sets rows of dst, [rows, heads·headDim], to the attention of rows of q,
+// [rows, heads·qStride], both bf16 or both f32, over one sequence's keys and values,
 // in which the rows stand at the indices from base on. Scores are multiplied by
-// scale. Views are at the span's first row.
+// scale; where q has gates, results are multiplied by their sigmoid. Views are at the span's first row.
 //
 // With decode, for few rows, a row's bits depend on its query and on what it sees
 // alone. Scratch, of attendScratch bytes for base+rows indices, is used
 // only then.
-func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, kvHeads, headDim int, scale float32, decode bool) {
+func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, kvHeads, headDim int, scale float32, gated, decode bool) {
 	group := heads / kvHeads
 	vectors, held := rows*group, min(base+rows, kv.slots)
 	tuned, slice := attendTuned(q, kv, headDim)
 	p := attendParams{
-		base: uint32(base), rows: uint32(rows), heads: uint32(heads), group: uint32(group), dim: uint32(headDim),
+		base: uint32(base), rows: uint32(rows), heads: uint32(heads), group: uint32(group), dim: uint32(headDim), qStride: uint32(qStride(headDim, gated)),
 		slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
 		blocks: attendBlocks, parts: 1, qType: attendType(q.elem.name()), kvType: attendType(kv.name()),
 		scale: float32(float64(scale) * log2e),
@@ -85,6 +86,9 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	}
 	teams := (vectors + attendBlock*int(p.blocks) - 1) / (attendBlock * int(p.blocks))
 	c := attendCost(q, kv, base, rows, heads, kvHeads, headDim)
+	if gated {
+		c.read += int64(rows) * int64(heads*headDim) * int64(q.elem.size())
+	}
 	written := c.written
 	if decode {
 		c.written = 0
@@ -101,10 +105,10 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 	if !decode {
 		return
 	}
-	m := mergeParams{vectors: uint32(rows * heads), dim: p.dim, parts: p.parts}
+	m := mergeParams{vectors: uint32(rows * heads), dim: p.dim, qStride: p.qStride, parts: p.parts}
 	e.dispatch(dispatch{
 		file: "attend", kernel: "attend_merge_" + dst.elem.name(),
-		args:   []arg{bind(dst), bind(scratch), params(&m)},
+		args:   []arg{bind(dst), bind(scratch), bind(q), params(&m)},
 		groups: size3{(rows*heads*headDim/2 + mergeThreads - 1) / mergeThreads, 1, 1}, threads: size3{mergeThreads, 1, 1},
 		cost: cost{written: written},
 	})
@@ -114,15 +118,20 @@ func attend(e encoder, dst, q view, kv kvView, scratch view, base, rows, heads, 
 // dimension, and which slice of it a threadgroup has. The kernel of any others
 // multiplies in f32.
 func attendTuned(q view, kv kvView, headDim int) (tuned bool, slice int) {
-	slice = 128
+	const most = 128 // of a tile in f32
 	mixed := q.elem == elemBF16 && kv.dtype == backend.KVF32
-	if mixed || kv.dtype == backend.KVF16 || headDim > slice || wide(headDim, kv.k, kv.v) == 0 {
-		return false, slice
+	if mixed || kv.dtype == backend.KVF16 || wide(headDim, kv.k, kv.v) == 0 {
+		return false, most
 	}
-	if headDim <= 64 {
-		slice = 64
+	switch {
+	case headDim <= 64:
+		return true, 64
+	case headDim <= most:
+		return true, most
+	case headDim <= 2*most && q.elem == elemBF16:
+		return true, 2 * most
 	}
-	return true, slice
+	return false, most
 }
 
 // attendOperand is the element type of the matrices that attention multiplies.

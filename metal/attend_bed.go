@@ -15,6 +15,7 @@ type attendCase struct {
 	context, rows       int // indices with the span's rows, which are the last
 	dim, kvHeads, group int
 	slots, window, keep int
+	gated               bool    // behind each query lies a gate
 	spread              float64 // of the scores, roughly their standard deviation; 0: 2
 }
 
@@ -32,9 +33,9 @@ type attendSpan struct {
 	attendCase
 	kv           kvView // its types and its layout
 	queries      elem
-	q            []float32   // [rows, heads · dim]
+	q            []float32   // [rows, heads · qStride]
 	keys, values [][]float32 // of each index, [kv heads · dim], as stored
-	want         []float64   // attention of q, of q's shape
+	want         []float64   // attention of q, [rows, heads · dim]
 }
 
 func (c attendCase) heads() int { return c.kvHeads * c.group }
@@ -49,7 +50,7 @@ func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendS
 		c.slots = c.context + 3
 	}
 	kv.slots, kv.window, kv.keep = c.slots, c.window, c.keep
-	s := &attendSpan{attendCase: c, kv: kv, queries: queries, q: vectors.Normals(r, c.rows*c.width())}
+	s := &attendSpan{attendCase: c, kv: kv, queries: queries, q: vectors.Normals(r, c.rows*c.heads()*qStride(c.dim, c.gated))}
 	spread := float32(2)
 	if c.spread != 0 {
 		spread = float32(c.spread)
@@ -62,12 +63,17 @@ func newAttendSpan(r *rand.Rand, c attendCase, queries elem, kv kvView) *attendS
 		s.keys = append(s.keys, s.stored(vectors.Normals(r, c.kvHeads*c.dim)))
 		s.values = append(s.values, s.stored(vectors.Normals(r, c.kvHeads*c.dim)))
 	}
-	s.want = make([]float64, len(s.q))
+	s.want = make([]float64, c.rows*c.width())
 	keys, values := s.operands(s.keys), s.operands(s.values)
 	for row := range c.rows {
 		for h := range c.heads() {
-			at := row*c.width() + h*c.dim
-			s.reference(s.want[at:at+c.dim], s.q[at:at+c.dim], keys, values, c.context-c.rows+row, h/c.group*c.dim)
+			at, from := row*c.width()+h*c.dim, (row*c.heads()+h)*qStride(c.dim, c.gated)
+			s.reference(s.want[at:at+c.dim], s.q[from:from+c.dim], keys, values, c.context-c.rows+row, h/c.group*c.dim)
+			for i := range c.dim {
+				if c.gated {
+					s.want[at+i] /= 1 + math.Exp(-float64(s.q[from+c.dim+i]))
+				}
+			}
 		}
 	}
 	return s

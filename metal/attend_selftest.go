@@ -23,7 +23,7 @@ func init() {
 
 // decodeCases have contexts around the borders of parts, 1 to 33 rows, 1 to 12
 // blocks of query vectors, scores up to 100 either way; by the kernels of heads
-// of 64 and of 128, and by that of any.
+// of 64, of 128 and of 256, and by that of any.
 var decodeCases = [][]attendCase{
 	{
 		{context: 1, rows: 1, dim: 64, kvHeads: 1, group: 1},
@@ -41,7 +41,11 @@ var decodeCases = [][]attendCase{
 		{context: 75, rows: 7, dim: 128, kvHeads: 1, group: 1, slots: 47, window: 40},
 	},
 	{
-		{context: 65, rows: 16, dim: 6, kvHeads: 2, group: 2},
+		{context: 65, rows: 16, dim: 6, kvHeads: 2, group: 2, gated: true},
+		{context: 70, rows: 3, dim: 260, kvHeads: 1, group: 2},
+	},
+	{
+		{context: 70, rows: 3, dim: 256, kvHeads: 1, group: 8, gated: true},
 		{context: 70, rows: 3, dim: 132, kvHeads: 1, group: 2},
 	},
 }
@@ -59,7 +63,10 @@ var prefillCases = [][]attendCase{
 	},
 	{
 		{context: 63, rows: 33, dim: 6, kvHeads: 1, group: 8},
-		{context: 70, rows: 33, dim: 132, kvHeads: 1, group: 1},
+		{context: 70, rows: 33, dim: 132, kvHeads: 1, group: 1, gated: true},
+	},
+	{
+		{context: 66, rows: 35, dim: 256, kvHeads: 1, group: 2, gated: true},
 	},
 }
 
@@ -107,12 +114,13 @@ func (s *attendSpan) tolerance() float64 {
 // and checks that nothing after dst is written.
 func (s *attendSpan) run(b *bed, q view, kv kvView, skip, n int, decode bool) (got []float32, err error) {
 	base, row := s.context-s.rows+skip, s.width()*s.queries.size()
+	stride := s.heads() * qStride(s.dim, s.gated) * s.queries.size()
 	dst, scratch := b.empty((n+1)*s.width(), s.queries), view{}
 	if decode {
 		scratch = b.empty(attendScratch(n, s.heads(), s.dim, base+n)/4, elemF32)
 	}
 	b.run(func(e encoder) {
-		attend(e, dst, q.at(skip*row), kv, scratch, base, n, s.heads(), s.kvHeads, s.dim, s.scale(), decode)
+		attend(e, dst, q.at(skip*stride), kv, scratch, base, n, s.heads(), s.kvHeads, s.dim, s.scale(), s.gated, decode)
 	})
 	return b.read(dst, n*s.width()), untouched(dst.at(n * row).bytes()[:row])
 }

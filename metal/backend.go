@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/metal/driver"
 )
 
@@ -22,6 +23,9 @@ type Options struct {
 	Mapped [][]byte
 	// Largest is the size of the largest weight in bytes.
 	Largest int
+	// Marks is how many marks of states are kept (backend.Storage's Mark); 0:
+	// paging.DefaultMarks, negative: none.
+	Marks int
 }
 
 // Backend is the GPU as a backend.Backend.
@@ -34,6 +38,7 @@ type Backend struct {
 	stored  map[*storage]bool // that are open
 	pools   map[int]*pool     // by the bytes of a page
 	budget  backend.Budget
+	marks   *paging.Marks[*states]
 	arena   arena
 	tables  []*rotationTable
 	step    view     // tokens, positions, wanted rows and tables of pages of a forward
@@ -63,8 +68,12 @@ func newBackend(g *gpu, o Options) *Backend {
 }
 
 func overMemory(m memory, o Options) *Backend {
+	marks := o.Marks
+	if marks == 0 {
+		marks = paging.DefaultMarks
+	}
 	return &Backend{
-		memory: m, close: func() error { return nil }, exact: o.Exact,
+		marks: paging.NewMarks[*states](marks), memory: m, close: func() error { return nil }, exact: o.Exact,
 		weights: newWeights(m, o.Mapped, o.Largest), stored: map[*storage]bool{}, pools: map[int]*pool{}, arena: arena{least: arenaChunkBytes},
 	}
 }

@@ -149,7 +149,7 @@ func TestDoctorRates(t *testing.T) {
 // refusal.
 func TestCompileSources(t *testing.T) {
 	b := emulatedWith(t, fakeobjc.Options{})
-	if err := b.CompileSources([]backend.DType{backend.BF16, backend.Affine4}); err != nil {
+	if err := b.CompileSources([]backend.DType{backend.BF16, backend.Affine4}, true, false); err != nil {
 		t.Error(err)
 	}
 	fake := fakeobjc.New(fakeobjc.Options{Compile: func(source string, _ bool) (fakeobjc.Library, error) {
@@ -164,7 +164,7 @@ func TestCompileSources(t *testing.T) {
 	}
 	refused := newBackend(g, Options{})
 	defer refused.Close()
-	if err := refused.CompileSources(nil); err == nil || !strings.Contains(err.Error(), "embed.metal does not compile: program_source:7:3: error: no such thing") {
+	if err := refused.CompileSources(nil, false, false); err == nil || !strings.Contains(err.Error(), "embed.metal does not compile: program_source:7:3: error: no such thing") {
 		t.Errorf("error %v", err)
 	}
 }

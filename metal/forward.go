@@ -16,6 +16,7 @@ type forward struct {
 	ops     []op
 	tables  map[*rotationTable]bool // that rotations read
 	heads   int                     // query heads of the widest attention
+	states  []backend.StateShape    // of layers of gated DeltaNet
 	head    *head                   // nil: none
 	plans   map[variant]*plan
 	run     run // from Start to Wait
@@ -81,7 +82,9 @@ func (f *forward) Wait() ([]backend.Result, error) {
 	defer func() { f.b.running = nil }()
 	r := &f.run
 	for {
-		if err := r.wait(); err != nil {
+		err := r.wait()
+		r.statesRan(err)
+		if err != nil {
 			return nil, err
 		}
 		if err := r.collect(); err != nil {
@@ -107,7 +110,8 @@ func (f *forward) Close() {
 // settle waits for the forward that runs, and forgets it.
 func (b *Backend) settle() {
 	if b.running != nil {
-		_ = b.running.run.wait() // nobody asks for it any more
+		r := &b.running.run
+		r.statesRan(r.wait()) // nobody asks for it any more
 		b.running = nil
 	}
 }

@@ -18,14 +18,15 @@ const (
 type op struct {
 	kind     backend.OpKind
 	dst, src []backend.Buffer
-	reads    form // of all of src
-	writes   form // what its kernel can write: one form, or either
+	lists    []backend.Buffer // that it reads besides src, in 32-bit words
+	reads    form             // of all of src
+	writes   form             // what its kernel can write: one form, or either
 	// form, where set, is what it reads and writes in forwards of a variant.
 	form   func(v variant) form
 	adds   bool // to dst[0], which is f32
 	tapped bool // it runs only in forwards with a Tap
 	index  int  // of a Tap
-	// encode encodes it.
+	// encode encodes it; lists follow src.
 	encode func(e encoder, r *run, dst, src []view)
 	head   *head // of OpHead, in place of encode
 }
@@ -44,12 +45,15 @@ func (f *forward) translate(o *backend.Op) error {
 	case backend.OpGatedProject:
 		return f.gatedProject(o)
 	case backend.OpRotateStore:
-		if o.Heads.Gated {
-			return backend.NoGates(f.b.Name())
-		}
 		return f.rotateStore(o)
 	case backend.OpAttend:
 		return f.attend(o)
+	case backend.OpDelta:
+		return f.delta(o)
+	case backend.OpRoute:
+		return f.route(o)
+	case backend.OpExpertsAdd:
+		return f.expertsAdd(o)
 	case backend.OpTap:
 		f.add(o, op{src: o.Src, reads: asF32})
 		return nil
@@ -203,7 +207,7 @@ func (f *forward) rotateStore(o *backend.Op) error {
 	if !ok || table.b != f.b {
 		return fmt.Errorf("metal: %v: a rotation of another backend", o.Kind)
 	}
-	rotate := rotation{eps: o.Eps, pairs: table.pairs, heads: wq / h.HeadDim, kvHeads: h.KVHeads, headDim: h.HeadDim}
+	rotate := rotation{eps: o.Eps, pairs: table.pairs, heads: wq / h.QStride(), gated: h.Gated, kvHeads: h.KVHeads, headDim: h.HeadDim}
 	var err error
 	if rotate.qNorm, err = f.vectorOf(o, h.QNorm); err != nil {
 		return err
@@ -229,7 +233,7 @@ func rowOf(v view, row, width int) view { return v.at(row * width * v.elem.size(
 // attend is a dispatch or two a span.
 func (f *forward) attend(o *backend.Op) error {
 	h, layer, scale := o.Heads, f.program.KeyLayer(o.Layer), o.Scale
-	width := f.widths[o.Src[0]]
+	width, wq := f.widths[o.Dst[0]], f.widths[o.Src[0]]
 	heads := width / h.HeadDim
 	f.heads = max(f.heads, heads)
 	// Keys and values in f32 are there to be read in f32.
@@ -241,8 +245,8 @@ func (f *forward) attend(o *backend.Op) error {
 	}
 	f.add(o, op{dst: o.Dst, src: o.Src, form: form, encode: func(e encoder, r *run, dst, src []view) {
 		for _, s := range r.spans {
-			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, width), s.storage.layer(layer, s.table), r.scratch,
-				s.base, s.rows, heads, h.KVHeads, h.HeadDim, scale, r.decode)
+			attend(e, rowOf(dst[0], s.first, width), rowOf(src[0], s.first, wq), s.storage.layer(layer, s.table), r.scratch,
+				s.base, s.rows, heads, h.KVHeads, h.HeadDim, scale, h.Gated, r.decode)
 		}
 	}})
 	return nil

@@ -93,6 +93,9 @@ func newPlan(widths []int, all []op, v variant) *plan {
 		for _, s := range o.src {
 			p.buffers[s].want |= c.reads
 		}
+		for _, s := range o.lists {
+			p.buffers[s].want |= asF32
+		}
 	}
 	// Forward: places.
 	for i, o := range ops {
@@ -106,6 +109,9 @@ func (p *planner) resolve(o *op, c forms) {
 	s := step{op: o}
 	for _, b := range o.src {
 		s.src = append(s.src, p.valid(b, c.reads))
+	}
+	for _, b := range o.lists {
+		s.src = append(s.src, p.valid(b, asF32))
 	}
 	for _, b := range o.dst {
 		if o.adds {

@@ -8,6 +8,8 @@ type rotation struct {
 	eps          float32
 	angles       view // f32 [positions, 2·pairs]: cosines, then sines
 	positions    view // u32 [rows], at the span's first row
+	// Query heads lie headDim apart, or twice that where each is followed by a gate.
+	gated bool
 	// Elements i and i + pairs of a head are rotated together; those from 2·pairs on
 	// stay as they are. headDim is even.
 	pairs, heads, kvHeads, headDim int
@@ -42,13 +44,17 @@ func (kv kvView) lineBytes(headDim int) int {
 // rotateParams is rotate.metal's RotateParams.
 type rotateParams struct {
 	rows, heads, kvHeads, dim, pairs uint32
+	qStride                          uint32
 	base, slots, window, keep        uint32
 	page, scalePage                  uint32
 	qNorm, kNorm                     uint32
 	eps                              float32
 }
 
-// rotateStore norms and rotates rows of q, f32 [rows, heads·headDim], into
+// qStride is how far apart query heads lie.
+func qStride(headDim int, gated bool) int { return headDim * int(1+flag(gated)) }
+
+// rotateStore norms and rotates rows of q, f32 [rows, heads·qStride], into
 // dst, f32 or bf16 of that shape, which may be q; and stores the rows of k
 // (normed and rotated) and of v, f32 [rows, kvHeads·headDim], at the indices
 // from base on. Views are at the span's first row.
@@ -56,12 +62,12 @@ func rotateStore(e encoder, dst, q, k, v view, r rotation, kv kvView, base, rows
 	const simdgroups = 8 // of a threadgroup; each takes a head of a row
 	p := rotateParams{
 		rows: uint32(rows), heads: uint32(r.heads), kvHeads: uint32(r.kvHeads), dim: uint32(r.headDim), pairs: uint32(r.pairs),
-		base: uint32(base), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
+		qStride: uint32(qStride(r.headDim, r.gated)), base: uint32(base), slots: uint32(kv.slots), window: uint32(kv.window), keep: uint32(kv.keep),
 		qNorm: flag(r.qNorm.buffer != nil), kNorm: flag(r.kNorm.buffer != nil), eps: r.eps,
 	}
 	p.page, p.scalePage = kv.pageElements()
 	items := rows * (r.heads + 2*r.kvHeads)
-	n, queries := int64(items)*int64(r.headDim), int64(rows*r.heads)*int64(r.headDim)
+	n, queries := int64(items)*int64(r.headDim), int64(rows*r.heads)*int64(p.qStride)
 	e.dispatch(dispatch{
 		file: "rotate", kernel: "rotate_store_" + dst.elem.name() + "_" + kv.name(),
 		args: []arg{

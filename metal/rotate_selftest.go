@@ -19,7 +19,7 @@ func init() {
 type rotateCase struct {
 	dim, heads, kvHeads       int
 	pairs                     int // 0: half of dim
-	norm                      bool
+	norm, gated               bool
 	base, rows                int
 	slots, window, keep, wrap int // wrap: the first row whose slot lies before that of its predecessor; 0: none
 }
@@ -38,6 +38,8 @@ var rotateCases = []rotateCase{
 	{dim: 64, heads: 2, kvHeads: 1, pairs: 8, norm: true, base: 2, rows: 5, slots: 8},
 	{dim: 200, heads: 1, kvHeads: 2, pairs: 33, norm: true, base: 1, rows: 3, slots: 5},
 	{dim: 66, heads: 1, kvHeads: 1, pairs: 32, rows: 2, slots: 2},
+	{dim: 64, heads: 3, kvHeads: 1, pairs: 8, norm: true, gated: true, base: 1, rows: 3, slots: 5},
+	{dim: 6, heads: 2, kvHeads: 2, gated: true, rows: 2, slots: 5},
 	{dim: 362, heads: 1, kvHeads: 1, norm: true, base: 1, rows: 1, slots: 2},
 }
 
@@ -76,7 +78,7 @@ const rotateEps = 1e-6
 func (c rotateCase) data(r *rand.Rand) rotateData {
 	t := rotateData{
 		rotateCase: c,
-		q:          vectors.Normals(r, c.rows*c.heads*c.dim), k: vectors.Normals(r, c.rows*c.kvHeads*c.dim), v: vectors.Normals(r, c.rows*c.kvHeads*c.dim),
+		q:          vectors.Normals(r, c.rows*c.heads*qStride(c.dim, c.gated)), k: vectors.Normals(r, c.rows*c.kvHeads*c.dim), v: vectors.Normals(r, c.rows*c.kvHeads*c.dim),
 	}
 	clear(t.k[:c.dim]) // groups of zeros
 	t.v[0] = -2e5      // more than f16 holds
@@ -103,9 +105,9 @@ func (c rotateCase) data(r *rand.Rand) rotateData {
 	return t
 }
 
-// rotated is head h of row's heads, normed and rotated in float64.
-func (t *rotateData) rotated(x, norm []float32, row, heads, h int) []float64 {
-	from := (row*heads + h) * t.dim
+// rotated is head h of row's heads, which lie stride apart, normed and rotated in float64.
+func (t *rotateData) rotated(x, norm []float32, row, heads, h, stride int) []float64 {
+	from := (row*heads + h) * stride
 	y := make([]float64, t.dim)
 	if norm != nil {
 		y = normed(x[from:from+t.dim], norm, rotateEps)
@@ -130,7 +132,7 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	pages := b.pages(layout, min(t.base+t.rows, t.slots), false)
 	r := rotation{
 		eps: rotateEps, angles: b.floats(t.angles), positions: b.words(t.positions),
-		pairs: t.pairs, heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim,
+		pairs: t.pairs, heads: t.heads, kvHeads: t.kvHeads, headDim: t.dim, gated: t.gated,
 	}
 	if t.norm {
 		r.qNorm, r.kNorm = b.floats(t.qNorm), b.floats(t.kNorm)
@@ -142,13 +144,16 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 	}
 	b.run(func(e encoder) { rotateStore(e, dst, q, k, v, r, pages.kvView, t.base, t.rows) })
 
-	last := -1
+	last, stride := -1, qStride(t.dim, t.gated)
 	for row := range t.rows {
 		for h := range t.heads {
-			at := (row*t.heads + h) * t.dim
-			got := b.read(dst.at(at*dst.elem.size()), t.dim)
-			if err := nearRounded(got, t.rotated(t.q, t.qNorm, row, t.heads, h), queries); err != nil {
+			at := (row*t.heads + h) * stride
+			got := b.read(dst.at(at*dst.elem.size()), stride)
+			if err := nearRounded(got[:t.dim], t.rotated(t.q, t.qNorm, row, t.heads, h, stride), queries); err != nil {
 				return fmt.Errorf("query head %d of row %d: %w", h, row, err)
+			}
+			if err := vectors.Equal(got[t.dim:], rounded(t.q[at+t.dim:at+stride], queries)); err != nil {
+				return fmt.Errorf("gate of query head %d of row %d: %w", h, row, err)
 			}
 		}
 		slot := layout.Slot(t.base + row)
@@ -158,7 +163,7 @@ func (t *rotateData) check(b *bed, queries elem, kv kvView) error {
 		last = slot
 		for h := range t.kvHeads {
 			at := (row*t.kvHeads + h) * t.dim
-			if err := checkKey(pages, h, slot, t.rotated(t.k, t.kNorm, row, t.kvHeads, h)); err != nil {
+			if err := checkKey(pages, h, slot, t.rotated(t.k, t.kNorm, row, t.kvHeads, h, t.dim)); err != nil {
 				return fmt.Errorf("key head %d of row %d: %w", h, row, err)
 			}
 			if err := checkValue(pages, h, slot, t.v[at:at+t.dim]); err != nil {

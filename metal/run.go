@@ -19,8 +19,9 @@ type run struct {
 	decode bool // every span has at most invariantRows rows
 	spans  []span
 	places []view // of the plan
-	// scratch is of attention, one for all layers.
-	scratch view
+	// Scratch of attention and of gated DeltaNet, one for all layers.
+	scratch, deltaScratch view
+	stated                []int // layers with states that were submitted last
 	// What the host says: of each row, and the wanted rows.
 	tokens, positions, wanted view
 
@@ -43,7 +44,7 @@ type span struct {
 
 // begin takes all that a forward needs. Nothing runs on the device now.
 func (r *run) begin(f *forward, v *backend.Values) error {
-	*r = run{f: f, rows: len(v.Tokens), spans: r.spans[:0], places: r.places[:0], dst: r.dst[:0], src: r.src[:0], tap: v.Tap, want: v.Want}
+	*r = run{f: f, rows: len(v.Tokens), spans: r.spans[:0], places: r.places[:0], dst: r.dst[:0], src: r.src[:0], stated: r.stated[:0], tap: v.Tap, want: v.Want}
 	r.decode = r.rows <= invariantRows
 	now := variant{tapped: v.Tap != nil, head: len(v.Want) > 0}
 	if len(f.program.Stores()) > 0 {
@@ -76,7 +77,7 @@ func (r *run) takeSpans(spans []backend.Span) error {
 		r.spans = append(r.spans, span{storage: c, base: s.Base, first: s.First, rows: s.Rows})
 	}
 	for i, s := range r.spans {
-		if err := s.storage.Writable(s.base, s.base+s.rows); err != nil {
+		if err := s.storage.begin(s.base, s.rows); err != nil {
 			return fmt.Errorf("metal: %w", backend.InSpan(i, err))
 		}
 	}
@@ -103,6 +104,16 @@ func (r *run) takePlaces() (err error) {
 	}
 	if most > 0 {
 		if r.scratch, err = b.arena.take(b.memory, most, elemF32); err != nil {
+			return err
+		}
+	}
+	if most = 0; len(r.f.states) > 0 {
+		for _, s := range r.spans {
+			for _, shape := range r.f.states {
+				most = max(most, deltaScratch(shape, s.rows))
+			}
+		}
+		if r.deltaScratch, err = b.arena.take(b.memory, most, elemF32); err != nil {
 			return err
 		}
 	}

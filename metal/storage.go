@@ -10,7 +10,8 @@ import (
 
 // storage is one sequence's keys and values.
 type storage struct {
-	*paging.Table[int32] // numbers of pages of the pool
+	*paging.Table[int32]                         // numbers of pages of the pool
+	states               *paging.States[*states] // nil: no layer has some
 	b                    *Backend
 	layout               backend.Layout
 	keys                 backend.Keys
@@ -27,20 +28,19 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("metal: %w", err)
 	}
-	for _, s := range l.Layers {
-		if s.Kind == backend.StoreState {
-			return nil, &backend.UnsupportedError{Backend: b.Name(), What: "storage of a recurrent layer's state"}
-		}
-	}
 	page := planKV(l.Keys()).page
 	if page > math.MaxUint32 {
 		return nil, fmt.Errorf("metal: storage of %+v: %d tokens take %d bytes, want at most %d", l.Keys(), pageSlots, page, math.MaxUint32)
 	}
-	return b.storageOf(paging.New(l, b.poolOf(page), &b.budget)), nil
+	var s *paging.States[*states]
+	if l.Recurrent() {
+		s = paging.NewStates(l, &statePool{b, l}, b.marks, &b.budget)
+	}
+	return b.storageOf(paging.New(l, b.poolOf(page), &b.budget), s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[int32]) *storage {
-	c := &storage{Table: t, b: b, layout: t.Layout()}
+func (b *Backend) storageOf(t *paging.Table[int32], s *paging.States[*states]) *storage {
+	c := &storage{Table: t, states: s, b: b, layout: t.Layout()}
 	c.keys = c.layout.Keys()
 	c.plan = planKV(c.keys)
 	c.pool = b.poolOf(c.plan.page)
@@ -51,18 +51,28 @@ func (b *Backend) storageOf(t *paging.Table[int32]) *storage {
 // Budget is what all storage is taken from.
 func (b *Backend) Budget() *backend.Budget { return &b.budget }
 
-// Close gives the pages back.
+// Close gives pages and states up.
 func (c *storage) Close() {
 	c.Table.Close()
+	if c.states != nil {
+		c.states.Close()
+	}
 	delete(c.b.stored, c)
 }
 
-// Reserve takes the pages of the first indices.
-func (c *storage) Reserve(tokens int) error {
-	if err := c.ahead(0, tokens); err != nil {
-		return fmt.Errorf("metal: %w", err)
+// Reserve takes the states, and the pages of the first indices, or nothing.
+func (c *storage) Reserve(tokens int) (err error) {
+	undo := func() {}
+	if c.states != nil {
+		if undo, err = c.states.Reserve(tokens); err != nil {
+			return fmt.Errorf("metal: %w", err)
+		}
 	}
-	if err := c.Table.Reserve(tokens); err != nil {
+	if err = c.ahead(0, tokens); err == nil {
+		err = c.Table.Reserve(tokens)
+	}
+	if err != nil {
+		undo()
 		return fmt.Errorf("metal: %w", err)
 	}
 	return nil
@@ -111,13 +121,20 @@ func (c *storage) table(tokens int) []int32 {
 	return c.numbers
 }
 
-// Fork shares the full pages of the first n indices, and copies the last.
+// Fork shares the states and the full pages of the first n indices, and copies the last.
 func (c *storage) Fork(n, slots int) (backend.Storage, error) {
 	t, err := c.Table.Fork(n, slots)
 	if err != nil {
 		return nil, fmt.Errorf("metal: %w", err)
 	}
-	return c.b.storageOf(t), nil
+	var s *paging.States[*states]
+	if c.states != nil {
+		if s, err = c.states.Fork(t.Layout(), n); err != nil {
+			t.Close()
+			return nil, fmt.Errorf("metal: %w", err)
+		}
+	}
+	return c.b.storageOf(t, s), nil
 }
 
 // Export copies a page; heads' parts are brought together, and int8 rows with their

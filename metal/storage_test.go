@@ -186,7 +186,8 @@ func TestPagesOfRotatingStorage(t *testing.T) {
 	}
 }
 
-// Storage of layers that keep nothing takes nothing; that of states is refused.
+// Storage of layers that keep nothing takes nothing; states are there once they are
+// reserved, and freed at the end.
 func TestStorageWithoutKeys(t *testing.T) {
 	m := newHostMemory(1 << 30)
 	b := overMemory(m, Options{})
@@ -207,10 +208,27 @@ func TestStorageWithoutKeys(t *testing.T) {
 	if used, _ := b.Budget().Used(); used != 0 || y.Bytes() != 0 {
 		t.Errorf("%d bytes are taken for nothing", used)
 	}
-	lacks := (*backend.UnsupportedError)(nil)
 	state := backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: backend.StateShape{KeyHeads: 1, ValueHeads: 1, KeyDim: 4, ValueDim: 4, Conv: 2}}}, Slots: 10, LogRows: 2}
-	if _, err := b.NewStorage(state); !errors.As(err, &lacks) || lacks.Backend != "metal" {
-		t.Errorf("a state: %v", err)
+	z, err := b.NewStorage(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(m.buffers)
+	if err := z.Reserve(3); err != nil || z.Bytes() != 2*state.StateBytes() {
+		t.Errorf("%d bytes for a state and what a prompt writes, want 2 of %d; error %v", z.Bytes(), state.StateBytes(), err)
+	}
+	if used, _ := b.Budget().Used(); used != z.Bytes() || len(m.buffers) < before+2 {
+		t.Errorf("%d bytes in %d buffers, %d before", used, len(m.buffers), before)
+	}
+	b.Budget().Limit(2 * state.StateBytes())
+	y.Close()
+	y, err = b.NewStorage(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacks := (*backend.MemoryError)(nil)
+	if err := y.Reserve(1); !errors.As(err, &lacks) || y.Bytes() != 0 {
+		t.Errorf("a sequence too many takes %d bytes: %v", y.Bytes(), err)
 	}
 	if err := b.Close(); err != nil || len(m.buffers) != 0 {
 		t.Errorf("%d buffers are left, error %v", len(m.buffers), err)

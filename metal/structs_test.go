@@ -24,6 +24,14 @@ func everyDispatch() recorder {
 	}
 	convertRows(&r, v(elemF32), v(elemBF16), 100)
 	convertRows(&r, v(elemBF16), v(elemF32), 100)
+	routeRows(&r, v(elemF32), v(elemF32), 2, 8, 2, true)
+	sortPairs(&r, v(elemF32), v(elemF32), v(elemF32), 2, 8, 2)
+	addExperts(&r, v(elemF32), v(elemF32), v(elemF32), v(elemF32), v(elemF32), 2, 64, 2)
+	for _, n := range deltaDims {
+		shape := backend.StateShape{KeyHeads: 1, ValueHeads: 2, KeyDim: n, ValueDim: 32, Conv: 4}
+		w := workAt(v(elemF32), shape, 2)
+		deltaNet(&r, v(types[n/128%2]), w, delta{StateShape: shape, logRows: 4, rows: 2})
+	}
 	rowResults(&r, v(elemBytes), v(elemBytes), v(elemF32), 2, 1000, 0, -1, 4)
 
 	for dt := backend.F32; dt <= backend.Q6_K; dt++ {
@@ -36,7 +44,11 @@ func everyDispatch() recorder {
 				w.group, w.scales, w.biases = 64, v(elemBF16), v(elemBF16)
 			}
 			embedRows(&r, v(elemF32), w.weight, v(elemU32), 2)
+			projectRouter(&r, v(elemF32), v(elemF32), 2, w.weight)
 			for _, x := range types {
+				if x == elemF32 || in%matrixUnit == 0 {
+					projectExperts(&r, v(elemF32), v(x), v(elemF32), v(elemF32), 2, 2, 2, expertWeights{weight: w.weight, second: weightBuffers{w.data, w.scales, w.biases}, places: v(elemU32), experts: 8, allExperts: 8})
+				}
 				for _, rows := range []int{1, 9, 17, 64 * leastPrefill} {
 					project(&r, []view{v(elemF32), v(elemF32)}, v(x), rows, []linear{w, w}, rows <= windowRows)
 					projectAdd(&r, v(elemF32), v(x), rows, w, rows <= windowRows)
@@ -54,9 +66,9 @@ func everyDispatch() recorder {
 				if kv.dtype == backend.KVInt8 {
 					kv.kScales, kv.vScales = v(elemF32), v(elemF32)
 				}
-				rotateStore(&r, v(q), v(elemF32), v(elemF32), v(elemF32), rotation{angles: v(elemF32), positions: v(elemU32), pairs: dim / 2, heads: 4, kvHeads: 2, headDim: dim}, kv, 100, 5)
-				attend(&r, v(q), v(q), kv, v(elemF32), 100, 5, 4, 2, dim, 0.1, true)
-				attend(&r, v(q), v(q), kv, view{}, 100, 50, 4, 2, dim, 0.1, false)
+				rotateStore(&r, v(q), v(elemF32), v(elemF32), v(elemF32), rotation{angles: v(elemF32), positions: v(elemU32), pairs: dim / 2, heads: 4, kvHeads: 2, headDim: dim, gated: true}, kv, 100, 5)
+				attend(&r, v(q), v(q), kv, v(elemF32), 100, 5, 4, 2, dim, 0.1, true, true)
+				attend(&r, v(q), v(q), kv, view{}, 100, 50, 4, 2, dim, 0.1, false, false)
 			}
 		}
 	}

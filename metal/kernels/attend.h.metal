@@ -34,6 +34,7 @@ constant constexpr uint scale_group = 64;
 struct AttendParams {
   uint base, rows;                    // index of the span's first row; rows
   uint heads, group, dim;             // query heads; those that share a KV head; head dim
+  uint q_stride;                      // elements from query head to query head: dim, or 2 · dim with gates
   uint slots, window, keep;           // backend.Layout
   uint page, scale_page;              // elements, and scales, from page to page
   uint blocks;                        // of 8 query vectors in a threadgroup: 1, 2, 4 or 8
@@ -65,6 +66,15 @@ inline void set_pair(device Any* p, ulong i, float a, float b, uint type) {
   } else {
     set_pair((device bfloat*)p, i, a, b, type);
   }
+}
+
+// gates_of is what elements at and at + 1 of a head's result are multiplied with: the
+// sigmoid of the gates that lie behind its query, or 1. The exponent is bounded: fast math
+// knows no infinity.
+template <typename Q> inline float2 gates_of(device const Q* q, ulong vector, uint dim, uint q_stride, uint at, uint type) {
+  if (q_stride == dim) return float2(1.0f);
+  const ulong gate = vector * q_stride + dim + at;
+  return 1.0f / (1.0f + exp(min(-float2(element(q, gate, type), element(q, gate + 1, type)), 80.0f)));
 }
 
 // fetch4 gives elements at to at + 3 of stored vectors; of Any, the first
@@ -161,7 +171,7 @@ inline void load_queries(thread simdgroup_matrix<T, 8, 8> (&queries)[D / 8], thr
   vec<T, 4> held[D / 16];
   UNROLL for (uint i = 0; i < D / 16; i++) {
     const uint at = first + i * 16 + lane % 4 * 4;
-    UNROLL for (uint j = 0; j < 4; j++) held[i][j] = at + j < p.dim ? T(element(q, vector * p.dim + at + j, p.q_type)) : T(0.0f);
+    UNROLL for (uint j = 0; j < 4; j++) held[i][j] = at + j < p.dim ? T(element(q, vector * p.q_stride + at + j, p.q_type)) : T(0.0f);
   }
   UNROLL for (uint i = 0; i < D / 16; i++) {
     simdgroup_barrier(mem_flags::mem_threadgroup); // the lines before have been loaded
@@ -241,7 +251,7 @@ inline void take(thread Sums<D>& sums, thread simdgroup_matrix<float, 8, 8>* sco
   sums.most = most;
 }
 
-// attend: out and q are [rows, heads, dim]; keys and values are those of one layer in
+// attend: out is [rows, heads, dim], q [rows, heads, q_stride]; keys and values are those of one layer in
 // page 0, [KV heads, page_slots, dim], their scales [KV heads, page_slots, groups].
 //
 // SPLIT, the decode kernel: simdgroups without a block of their own take a part of
@@ -351,7 +361,8 @@ kernel void attend(device Q* out [[buffer(0)]], device const Q* q [[buffer(1)]],
         if (SPLIT) {
           set_pair(partial, at_part * p.dim + at, a, b, type_f32);
         } else {
-          set_pair(out, vector * p.dim + at, a, b, p.q_type);
+          const float2 gate = gates_of(q, vector, p.dim, p.q_stride, at, p.q_type);
+          set_pair(out, vector * p.dim + at, a * gate.x, b * gate.y, p.q_type);
         }
       }
     }

@@ -8,8 +8,10 @@
       device const float*, device float*, device const uint*, constant AttendParams&, threadgroup operand*, uint3, uint, uint, uint);
 ATTEND_PREFILL("bf16_bf16_64", bfloat, bfloat, bfloat, 64, false)
 ATTEND_PREFILL("bf16_bf16_128", bfloat, bfloat, bfloat, 128, false)
+ATTEND_PREFILL("bf16_bf16_256", bfloat, bfloat, bfloat, 256, false)
 ATTEND_PREFILL("bf16_int8_64", bfloat, char, bfloat, 64, false)
 ATTEND_PREFILL("bf16_int8_128", bfloat, char, bfloat, 128, false)
+ATTEND_PREFILL("bf16_int8_256", bfloat, char, bfloat, 256, false)
 ATTEND_PREFILL("f32_bf16_64", float, bfloat, float, 64, false)
 ATTEND_PREFILL("f32_bf16_128", float, bfloat, float, 128, false)
 ATTEND_PREFILL("f32_int8_64", float, char, float, 64, false)

@@ -187,16 +187,25 @@ inline void multiply(thread Tile<J, T>& tile, threadgroup const float* w_lines, 
   }
 }
 
+// Run is the rows of a tile that follow one another in x and in dst: from first on, end
+// is one past the last of all. Rows past it repeat the last one, and nobody writes them.
+struct Run {
+  uint first, end;
+};
+inline uint x_row(Run rows, uint i) { return min(rows.first + i, rows.end - 1); }
+inline uint dst_row(Run rows, uint i) { return rows.first + i; }
+inline bool has_row(Run rows, uint i) { return rows.first + i < rows.end; }
+
 // tile_product adds w·xᵀ over strips first, first + step, … to a tile of
-// rows from row on. SHARE simdgroups have the same outputs, and write a part
+// rows, R says which. SHARE simdgroups have the same outputs, and write a part
 // of their lines each, w_part; so for the rows, x_part. Rows and outputs past the
 // end repeat the last ones, and nobody takes their sums. A sum's order is that of the
 // inputs in its strips, whatever the tile.
 //
 // A lane decodes piece lane % 4 of outputs lane / 4 + 8j, and passes on run lane % 8
 // of rows lane / 8 + 4i.
-template <typename F, typename X, uint J, uint T, uint SHARE, bool wide>
-inline void tile_product(thread Tile<J, T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p, uint row,
+template <typename F, typename X, uint J, uint T, uint SHARE, bool wide, typename R>
+inline void tile_product(thread Tile<J, T>& tile, thread const Block& b, device const X* x, constant ProjectParams& p, R rows,
                          uint first, uint step, threadgroup float* w_lines, threadgroup float* x_lines, uint w_part, uint x_part,
                          uint lane) {
   constexpr uint count = Inputs<X>::count, OUTPUTS = J / SHARE, ROWS = 2 * T / SHARE;
@@ -215,7 +224,7 @@ inline void tile_product(thread Tile<J, T>& tile, thread const Block& b, device 
     UNROLL for (uint f = 0; f < F::depth; f += count) {
       Inputs<X> inputs[ROWS];
       UNROLL for (uint i = 0; i < ROWS; i++)
-        inputs[i] = Inputs<X>::template load<wide>(x, min(row + (x_part * ROWS + i) * 4 + lane / 8, p.rows - 1), k + f, p.in);
+        inputs[i] = Inputs<X>::template load<wide>(x, x_row(rows, (x_part * ROWS + i) * 4 + lane / 8), k + f, p.in);
       UNROLL for (uint q = 0; q < count; q += 4) {
         lines_barrier<SHARE>(); // the lines before have been multiplied
         UNROLL for (uint j = 0; j < OUTPUTS; j++) {
@@ -246,23 +255,23 @@ template <uint J, uint T> inline void keep_sums(threadgroup float* to, thread Ti
       simdgroup_store(tile.sums[j][t], to + t * 8 * line_floats + j * 8, line_floats, ulong2(0, 0), true);
 }
 
-// finish_sums writes 8T rows of a block, by threads threads of which this is
+// finish_sums writes the rows of a tile of a block, by threads threads of which this is
 // number index: a sum of parts sums in their order each, pitch floats from one
 // another.
-template <uint J, uint T>
-inline void finish_sums(thread const Block& b, constant ProjectParams& p, threadgroup const float* kept, uint parts, uint pitch, uint row,
+template <uint J, uint T, typename R>
+inline void finish_sums(thread const Block& b, constant ProjectParams& p, threadgroup const float* kept, uint parts, uint pitch, R rows,
                         uint index, uint threads) {
   const uint outputs = p.gated != 0 ? 4 * J : 8 * J, bits = ctz(outputs);
   for (uint i = index; i < 8 * T * outputs; i += threads) {
     const uint line = i >> bits, column = i & (outputs - 1);
-    if (row + line >= p.rows || b.first + column >= b.out) continue;
+    if (!has_row(rows, line) || b.first + column >= b.out) continue;
     float sum = 0.0f, up = 0.0f;
     for (uint part = 0; part < parts; part++) {
       threadgroup const float* from = kept + part * pitch + line * line_floats + column;
       sum += from[0];
       if (p.gated != 0) up += from[4 * J];
     }
-    finish(b, p, row + line, b.first + column, sum, up);
+    finish(b, p, dst_row(rows, line), b.first + column, sum, up);
   }
 }
 
@@ -279,15 +288,15 @@ kernel void project(PROJECT_BUFFERS, threadgroup float* lines [[threadgroup(0)]]
                     uint simdgroups [[simdgroups_per_threadgroup]]) {
   constexpr uint pitch = (8 * J + 8 * T) * line_floats;
   const Block b = find_block<wide>(at.y, 8 * J, PROJECT_ARGUMENTS);
-  const uint row = at.x * (8 * T);
+  const Run rows = {at.x * (8 * T), p.rows};
   threadgroup float* own = lines + simdgroup * pitch;
   Tile<J, T> tile;
   clear_tile(tile);
-  tile_product<F, X, J, T, 1, wide>(tile, b, x, p, row, simdgroup, simdgroups, own, own + 8 * J * line_floats, 0, 0, lane);
+  tile_product<F, X, J, T, 1, wide>(tile, b, x, p, rows, simdgroup, simdgroups, own, own + 8 * J * line_floats, 0, 0, lane);
   simdgroup_barrier(mem_flags::mem_threadgroup);
   keep_sums(own, tile);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  finish_sums<J, T>(b, p, lines, simdgroups, pitch, row, simdgroup * 32 + lane, simdgroups * 32);
+  finish_sums<J, T>(b, p, lines, simdgroups, pitch, rows, simdgroup * 32 + lane, simdgroups * 32);
 }
 
 // prefill takes 64 rows × 64 outputs a threadgroup, all inputs: each of its four
@@ -298,14 +307,15 @@ kernel void prefill(PROJECT_BUFFERS, threadgroup float* lines [[threadgroup(0)]]
                     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   constexpr uint half_lines = 32 * line_floats;
   const uint side = simdgroup % 2, below = simdgroup / 2;
-  const uint row = at.x * 64 + below * 32, block = at.y * 2 + side;
+  const uint block = at.y * 2 + side;
+  const Run rows = {at.x * 64 + below * 32, p.rows};
   const Block b = find_block<true>(min(block, p.end2 - 1), 32, PROJECT_ARGUMENTS);
   Tile<4, 4> tile;
   clear_tile(tile);
-  tile_product<F, X, 4, 4, 2, true>(tile, b, x, p, row, 0, 1, lines + side * half_lines, lines + (2 + below) * half_lines, below, side, lane);
+  tile_product<F, X, 4, 4, 2, true>(tile, b, x, p, rows, 0, 1, lines + side * half_lines, lines + (2 + below) * half_lines, below, side, lane);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   threadgroup float* own = lines + simdgroup * half_lines;
   keep_sums(own, tile);
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  if (block < p.end2) finish_sums<4, 4>(b, p, own, 1, 0, row, lane, 32);
+  if (block < p.end2) finish_sums<4, 4>(b, p, own, 1, 0, rows, lane, 32);
 }

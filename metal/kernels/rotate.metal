@@ -5,6 +5,7 @@
 
 struct RotateParams {
   uint rows, heads, kv_heads, dim, pairs;
+  uint q_stride; // elements from query head to query head: dim, or more where gates follow
   uint base, slots, window, keep;
   uint page, scale_page; // elements, and scales, from page to page
   uint q_norm, k_norm; // whether there is one
@@ -104,7 +105,7 @@ inline void store_value(device char* line, device float* scales, device const fl
   }
 }
 
-// dst and q are [rows, heads·dim], k and v [rows, kv_heads·dim], positions [rows];
+// dst and q are [rows, heads·q_stride], gates copied as they are; k and v [rows, kv_heads·dim], positions [rows];
 // angles are [positions, 2·pairs], of a position its cosines and then its sines;
 // keys and values are those of one layer in page 0, [kv_heads, page_slots, dim], as are
 // their scales, [kv_heads, page_slots, groups]. Heads are numbered along a row:
@@ -127,12 +128,13 @@ kernel void rotate_store(device Q* dst [[buffer(0)]], device const float* q [[bu
   h.cosines = angles + ulong(positions[row]) * (2 * p.pairs);
   h.sines = h.cosines + p.pairs;
   if (head < p.heads) {
-    const ulong at = (ulong(row) * p.heads + head) * p.dim;
+    const ulong at = (ulong(row) * p.heads + head) * p.q_stride;
     h.x = q + at;
     h.weight = q_norm;
     h.has_norm = p.q_norm != 0;
     h.scale = h.has_norm ? inverse_norm(h, p.eps, lane) : 1.0f;
     store_rotated(dst + at, h, lane);
+    for (uint i = p.dim + lane; i < p.q_stride; i += 32) dst[at + i] = narrow<Q>(q[at + i]);
     return;
   }
   head -= p.heads;
