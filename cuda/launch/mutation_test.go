@@ -103,7 +103,7 @@ func (f fault) sources() (hopper string, others []string) {
 	case byExperts:
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
 	case byRoute:
-		return "", []string{"route"}
+		return "", []string{"route", "rows"}
 	case byDelta:
 		return "delta", nil
 	case byDecode:
