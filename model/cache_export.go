@@ -42,7 +42,7 @@ func (c *Cache) Export(page int, dst []byte) error {
 func (c *Cache) Import(src []byte) error {
 	at := c.base
 	if c.Recurrent() {
-		if _, ok := c.storage.(backend.StateStorage); !ok {
+		if !c.Copies() {
 			return ErrStates
 		}
 		if at > 0 {
@@ -65,6 +65,13 @@ func (c *Cache) Import(src []byte) error {
 	}
 	c.pending = 0
 	return nil
+}
+
+// Copies reports whether all that the cache keeps can be exported: states cannot where
+// the backend does not copy them.
+func (c *Cache) Copies() bool {
+	_, ok := c.storage.(backend.StateStorage)
+	return ok || !c.Recurrent()
 }
 
 // Places lists the states that can be exported, in rising order: none where no layer has

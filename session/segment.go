@@ -18,7 +18,7 @@ import (
 //	          header: JSON
 //	32        SHA-256 of all before
 //	          pages: their bytes, and 4 of the CRC-32C of the SHA-256, the number of the
-//	          page and its bytes
+//	          page and its bytes; or, of a segment of states, one, of all of these
 //	8         length of the file
 //	8         segmentEnd
 const (
@@ -27,6 +27,7 @@ const (
 	segmentVersion = 1
 	segmentPages   = 16
 	maxHeader      = 1 << 20
+	maxStates      = 1 << 30
 )
 
 // header is what a segment says of itself.
@@ -36,6 +37,15 @@ type header struct {
 	PageTokens  int     `json:"page_tokens"`
 	PageBytes   int     `json:"page_bytes"`
 	Tokens      []int32 `json:"tokens"`
+	// State, where not nil, makes it a segment of states, behind its last token.
+	State *stateHeader `json:"state,omitempty"`
+}
+
+// stateHeader is what a segment of states says of them.
+type stateHeader struct {
+	// From is the first number of tokens of the whole session that they go back to.
+	From  int `json:"from"`
+	Bytes int `json:"bytes"`
 }
 
 // check refuses headers that are of no segment.
@@ -43,13 +53,29 @@ func (h *header) check() error {
 	switch n := len(h.Tokens); {
 	case h.PageTokens < 1 || h.PageTokens > 1<<16 || h.PageBytes < 1 || h.PageBytes > 1<<30:
 		return fmt.Errorf("pages of %d tokens and %d bytes", h.PageTokens, h.PageBytes)
-	case n == 0 || n%h.PageTokens != 0 || n/h.PageTokens > segmentPages:
+	case n == 0 || n > segmentPages*h.PageTokens:
 		return fmt.Errorf("%d tokens: want 1 to %d pages of %d", n, segmentPages, h.PageTokens)
+	case h.State != nil && (h.State.From < 0 || h.State.Bytes < 1 || h.State.Bytes > maxStates):
+		return fmt.Errorf("states of %d bytes from token %d on", h.State.Bytes, h.State.From)
 	}
 	return nil
 }
 
-func (h *header) pages() int { return len(h.Tokens) / h.PageTokens }
+// pages is how many it has; the last may be of fewer tokens.
+func (h *header) pages() int {
+	if h.State != nil {
+		return 1
+	}
+	return (len(h.Tokens) + h.PageTokens - 1) / h.PageTokens
+}
+
+// pageSize is what each of them has.
+func (h *header) pageSize() int {
+	if h.State != nil {
+		return h.State.Bytes
+	}
+	return h.PageBytes
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -74,7 +100,7 @@ func (h *header) encode() ([]byte, hash) {
 // size is how long a segment's file is.
 func (h *header) size() int64 {
 	head, _ := h.encode()
-	return int64(len(head)) + int64(h.pages())*int64(h.PageBytes+4) + 16
+	return int64(len(head)) + int64(h.pages())*int64(h.pageSize()+4) + 16
 }
 
 // write writes a segment; export gives its pages.
@@ -83,12 +109,13 @@ func (h *header) write(w io.Writer, export func(page int, dst []byte) error) err
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	page := make([]byte, h.PageBytes+4)
+	n := h.pageSize()
+	page := make([]byte, n+4)
 	for i := range h.pages() {
-		if err := export(i, page[:h.PageBytes]); err != nil {
+		if err := export(i, page[:n]); err != nil {
 			return err
 		}
-		binary.LittleEndian.PutUint32(page[h.PageBytes:], pageCRC(&sum, i, page[:h.PageBytes]))
+		binary.LittleEndian.PutUint32(page[n:], pageCRC(&sum, i, page[:n]))
 		if _, err := w.Write(page); err != nil {
 			return err
 		}
@@ -135,7 +162,7 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	want := f.first + int64(f.pages())*int64(f.PageBytes+4) + 16
+	want := f.first + int64(f.pages())*int64(f.pageSize()+4) + 16
 	var foot [16]byte
 	if size != want {
 		return nil, fmt.Errorf("it has %d bytes: want %d", size, want)
@@ -151,12 +178,13 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 
 // page reads and checks a page into buffer, which has room for 4 bytes more.
 func (f *segmentFile) page(i int, buffer []byte) ([]byte, error) {
-	buffer = buffer[:f.PageBytes+4]
+	n := f.pageSize()
+	buffer = buffer[:n+4]
 	if _, err := f.r.ReadAt(buffer, f.first+int64(i)*int64(len(buffer))); err != nil {
 		return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
 	}
-	data := buffer[:f.PageBytes]
-	if binary.LittleEndian.Uint32(buffer[f.PageBytes:]) != pageCRC(&f.sum, i, data) {
+	data := buffer[:n]
+	if binary.LittleEndian.Uint32(buffer[n:]) != pageCRC(&f.sum, i, data) {
 		return nil, fmt.Errorf("page %d is not what was written", i)
 	}
 	return data, nil
