@@ -138,98 +138,30 @@ func (x *segment) alike(tokens []int32) (n int) {
 
 // Load reads the pages of a hit from one on, in order, and gives each to put; then its
 // states, if it has some, to putStates. Both must be done with the bytes when they
-// return; the next are read meanwhile. What is wrong with a segment is an error, and ends
-// the sessions that have it. What put returns ends the load.
+// return. What is wrong with a segment is an error, and ends the sessions that have it.
+// What put returns ends the load.
 func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(data []byte) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	r := &reader{ready: make(chan loaded), free: make(chan []byte, buffers)}
-	for range buffers {
-		r.free <- nil
-	}
-	var failed error
-	go func() {
-		defer close(r.ready)
-		failed = s.readHit(ctx, h, from, r)
-	}()
-	for x := range r.ready {
-		f := put
-		if x.states {
-			f = putStates
-		}
-		if err := f(x.data); err != nil {
-			stop()
-			for range r.ready {
-			}
-			return err
-		}
-		r.free <- x.data
-	}
-	if failed != nil {
-		return failed
-	}
-	s.used(h)
-	return nil
-}
-
-// buffers are for a page that is put, and one that is read. To put a page takes longer
-// than to read it where its memory is touched for the first time: more would not help.
-const buffers = 2
-
-// loaded is a page, or states, that was read.
-type loaded struct {
-	data   []byte
-	states bool
-}
-
-// reader hands what is read to another goroutine, and gets its buffers back.
-type reader struct {
-	ready chan loaded
-	free  chan []byte
-}
-
-// buffer waits for room for so many bytes.
-func (r *reader) buffer(ctx context.Context, n int) ([]byte, error) {
-	select {
-	case b := <-r.free:
-		if cap(b) < n {
-			b = make([]byte, n)
-		}
-		return b[:n], nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// give hands something over.
-func (r *reader) give(ctx context.Context, x loaded) error {
-	select {
-	case r.ready <- x:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// readHit reads a hit's pages and states.
-func (s *Store) readHit(ctx context.Context, h *Hit, from int, r *reader) error {
+	buffer := make([]byte, s.o.PageBytes+4)
 	first := 0
 	for _, p := range h.parts {
 		if first+p.pages > from {
-			if err := s.readPart(ctx, p, max(0, from-first), r); err != nil {
+			if err := s.loadPart(ctx, p, max(0, from-first), buffer, put); err != nil {
 				return err
 			}
 		}
 		first += p.pages
 	}
 	if h.states != nil {
-		return s.readPart(ctx, part{segment: h.states, pages: 1}, 0, r)
+		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, make([]byte, h.states.pageSize()+4), putStates); err != nil {
+			return err
+		}
 	}
+	s.used(h)
 	return nil
 }
 
-// readPart reads pages of one segment.
-func (s *Store) readPart(ctx context.Context, p part, from int, r *reader) error {
+// loadPart reads pages of one segment.
+func (s *Store) loadPart(ctx context.Context, p part, from int, buffer []byte, put func(page []byte) error) error {
 	began := time.Now()
 	f, err := os.Open(s.segmentPath(p.name))
 	if err != nil {
@@ -244,8 +176,7 @@ func (s *Store) readPart(ctx context.Context, p part, from int, r *reader) error
 	}
 	took := time.Since(began)
 	for i := from; i < p.pages; i++ {
-		buffer, err := r.buffer(ctx, x.pageSize()+4)
-		if err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		began = time.Now()
@@ -255,11 +186,11 @@ func (s *Store) readPart(ctx context.Context, p part, from int, r *reader) error
 			return err
 		}
 		took += time.Since(began)
-		if err := r.give(ctx, loaded{page, p.State != nil}); err != nil {
+		if err := put(page); err != nil {
 			return err
 		}
 	}
-	s.measured((p.pages-from)*(x.pageSize()+4), took)
+	s.measured((p.pages-from)*len(buffer), took)
 	return nil
 }
 

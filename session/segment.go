@@ -81,9 +81,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // pageCRC is the check of a page.
 func pageCRC(sum *hash, page int, data []byte) uint32 {
+	return crc32.Update(pageSeed(sum, page), castagnoli, data)
+}
+
+// pageSeed is that of a page without bytes.
+func pageSeed(sum *hash, page int) uint32 {
 	c := crc32.Update(0, castagnoli, sum[:])
-	c = crc32.Update(c, castagnoli, binary.LittleEndian.AppendUint32(nil, uint32(page)))
-	return crc32.Update(c, castagnoli, data)
+	return crc32.Update(c, castagnoli, binary.LittleEndian.AppendUint32(nil, uint32(page)))
 }
 
 // encode is a header as a file begins with it, hash and all.
@@ -176,18 +180,27 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 	return f, nil
 }
 
+// pieceBytes is how much is read at once: it is checked while it is in the cache.
+const pieceBytes = 256 << 10
+
 // page reads and checks a page into buffer, which has room for 4 bytes more.
 func (f *segmentFile) page(i int, buffer []byte) ([]byte, error) {
 	n := f.pageSize()
 	buffer = buffer[:n+4]
-	if _, err := f.r.ReadAt(buffer, f.first+int64(i)*int64(len(buffer))); err != nil {
-		return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
+	first, c := f.first+int64(i)*int64(len(buffer)), pageSeed(&f.sum, i)
+	for at := 0; at < len(buffer); at += pieceBytes {
+		piece := buffer[at:min(len(buffer), at+pieceBytes)]
+		if _, err := f.r.ReadAt(piece, first+int64(at)); err != nil {
+			return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
+		}
+		if left := n - at; left > 0 {
+			c = crc32.Update(c, castagnoli, piece[:min(len(piece), left)])
+		}
 	}
-	data := buffer[:n]
-	if binary.LittleEndian.Uint32(buffer[n:]) != pageCRC(&f.sum, i, data) {
+	if binary.LittleEndian.Uint32(buffer[n:]) != c {
 		return nil, fmt.Errorf("page %d is not what was written", i)
 	}
-	return data, nil
+	return buffer[:n], nil
 }
 
 // noEOF names the end of a file that should go on.
