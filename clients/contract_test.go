@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -75,6 +77,12 @@ func (c *contract) path(path string) string {
 			}
 			return "/sessions/{name}"
 		}
+		if strings.HasPrefix(p, "/blob/") {
+			return "/blob/{digest}"
+		}
+		if strings.HasPrefix(p, "/manifest/") {
+			return "/manifest/{repo}/{revision}"
+		}
 		if strings.HasPrefix(p, "/v1/models/") {
 			return "/v1/models/{model}"
 		}
@@ -126,15 +134,15 @@ func (c *contract) check(x traffic) error {
 		}
 	}
 	code := "default"
-	if x.Status == http.StatusOK {
-		code = "200"
+	if exact := strconv.Itoa(x.Status); at(operation, "responses", exact) != nil {
+		code = exact
 	}
 	kind, _, _ := strings.Cut(x.Header.Get("Content-Type"), ";")
 	content := at(operation, "responses", code, "content", kind)
 	switch {
 	case content == nil:
 		return fail("the file has no reply of %q", kind)
-	case x.Method == http.MethodHead || kind == "text/plain", kind == "text/html":
+	case x.Method == http.MethodHead, slices.Contains([]string{"text/plain", "text/html", "application/octet-stream"}, kind):
 		return nil
 	case kind == "application/json":
 		if err := c.validate(where+"/responses/"+code+"/content/application~1json/schema", x.Reply); err != nil {

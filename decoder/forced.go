@@ -18,6 +18,39 @@ type forcing struct {
 	// reach is how many forced tokens are drafted at once. One that is rejected shows
 	// that the model cuts texts in another way: then fewer are, until they stand.
 	reach int
+	// stood of tried forced drafts held, of late.
+	stood, tried float64
+}
+
+const (
+	// forcedPrior are forced drafts of which nearly all held, before there were any.
+	forcedPrior, forcedHeld = 8, 7.6
+	// forcedMemory is after how many the past counts half.
+	forcedMemory = 256
+)
+
+// chance is that of a forced draft to stand where the one before it does: less than 1, as
+// models cut texts in their own way.
+func (f *forcing) chance() float64 { return (f.stood + forcedHeld) / (f.tried + forcedPrior) }
+
+// worth is how many of a fill's tokens, of so many that are to be fed, are worth their
+// rows: where a row has a price, a forced draft is fed as long as it is expected to bring
+// as much. What stands behind one that is not cannot be checked. Of the chosen drafts
+// between them the control has seen to that.
+func (f *forcing) worth(fill []draft, fed int, price *Price) int {
+	if price == nil {
+		return fed
+	}
+	chance := 1.0
+	for i, d := range fill[1:fed] {
+		if d.by != ConstraintDrafter {
+			continue
+		}
+		if chance *= f.chance(); chance < price.Row {
+			return 1 + i
+		}
+	}
+	return fed
 }
 
 // drafts are the tokens to draft at a place; none where nothing is forced.
@@ -33,6 +66,17 @@ func (f *forcing) drafts(at Constraint) []int32 {
 // observe takes the drafts that were fed, of which so many stood.
 func (f *forcing) observe(fed []draft, accepted int) {
 	run := 0
+	for i, d := range fed[:min(len(fed), accepted+1)] {
+		if d.by != ConstraintDrafter {
+			continue
+		}
+		if f.tried++; i < accepted {
+			f.stood++
+		}
+		if f.tried > forcedMemory {
+			f.tried, f.stood = f.tried/2, f.stood/2
+		}
+	}
 	for i, d := range fed {
 		switch {
 		case d.by != ConstraintDrafter:

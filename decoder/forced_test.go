@@ -113,7 +113,7 @@ func TestForced(t *testing.T) {
 // TestForcedReach: rejected drafts make forced ones fewer, accepted ones more.
 func TestForcedReach(t *testing.T) {
 	forced, masked := draft{by: ConstraintDrafter}, draft{}
-	f := forcing{mostReach}
+	f := forcing{reach: mostReach}
 	for i, s := range []struct {
 		fed      []draft
 		accepted int

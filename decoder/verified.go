@@ -64,7 +64,7 @@ type verified struct {
 
 // newVerified begins one whose steps have some rows at most.
 func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, error) {
-	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens, rows: rows, forcing: forcing{mostReach}, prompt: prompt}
+	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens, rows: rows, forcing: forcing{reach: mostReach}, prompt: prompt}
 	if o.Draft == DraftNone {
 		v.forcing.reach = 0
 	}
@@ -145,8 +145,12 @@ func (v *verified) close() {
 // choose decides what the next forward feeds.
 func (v *verified) choose() {
 	feed, masks := v.control.choose(classes(v.fill[1:]), v.most(len(v.fill)), v.price)
-	v.fed = through(v.fill, feed)
+	through := through(v.fill, feed)
+	v.fed = v.forcing.worth(v.fill, through, v.price)
 	v.masks = min(masks, v.most(v.fed))
+	if v.fed < through { // masks would draft what is forced
+		v.masks = 0
+	}
 }
 
 // most is how many masks can matter behind so many filled rows.

@@ -101,6 +101,37 @@ func (e *Engine) ImportCache(ctx context.Context, c *model.Cache, src []byte) er
 	return c.Import(src)
 }
 
+// KeepsStates reports whether the model has states besides keys and values, and whether
+// all that a cache has can be copied out of it, as sessions want it.
+func (e *Engine) KeepsStates(ctx context.Context) (states, copies bool, err error) {
+	c, err := e.NewCache(ctx, 1, 1)
+	if err != nil {
+		return false, false, err
+	}
+	defer e.FreeCache(c)
+	return c.Recurrent(), c.Copies(), nil
+}
+
+// ExportStates copies states of a cache, as model.Cache's ExportStates does: between two
+// forwards, where some run.
+func (e *Engine) ExportStates(ctx context.Context, c *model.Cache, p backend.Place, dst []byte) error {
+	if err := e.device.take(ctx); err != nil {
+		return err
+	}
+	defer e.device.give()
+	return c.ExportStates(p, dst)
+}
+
+// ImportStates ends an import of pages, as model.Cache's ImportStates does: between two
+// forwards, where some run.
+func (e *Engine) ImportStates(ctx context.Context, c *model.Cache, p backend.Place, end int, src []byte) error {
+	if err := e.device.take(ctx); err != nil {
+		return err
+	}
+	defer e.device.give()
+	return c.ImportStates(p, end, src)
+}
+
 // KVPageBytes is what a page of 64 tokens' keys and values takes of the Budget.
 func (e *Engine) KVPageBytes() int64 {
 	return backend.PageTokens * e.Config().KVBytesPerToken(e.options.KV)

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 
 	"windrow/backend"
@@ -18,6 +17,7 @@ type Cache struct {
 	capacity int
 	maxRows  int
 	logRows  int // how many rows a forward may leave uncommitted; 0: no layer has a state
+	imported int // tokens of imported pages that wait for their states
 }
 
 // NewCountingCache returns a cache without storage that holds up to capacity
@@ -143,38 +143,6 @@ func (c *Cache) Fork(n, capacity, maxRows int) (*Cache, error) {
 		return nil, err
 	}
 	return y, nil
-}
-
-// ErrStates is an import of pages into a cache whose layers keep states, too, which pages
-// have not: their tokens have to be computed.
-var ErrStates = errors.New("pages of keys and values are not all that this model keeps: its recurrent layers have states")
-
-// PageBytes is the size of an exported page of backend.PageTokens tokens.
-func (c *Cache) PageBytes() int { return c.storage.Layout().Keys().ExportedPage() }
-
-// Export copies the keys and values of a full page of permanent tokens, in the order
-// that backend.Keys.ExportedPage gives: not the states that some layers may have.
-func (c *Cache) Export(page int, dst []byte) error {
-	if page < 0 || (page+1)*backend.PageTokens > c.base {
-		return fmt.Errorf("export page %d: %d tokens are permanent", page, c.base)
-	}
-	return c.storage.Export(page, dst)
-}
-
-// Import appends a page that a cache of the same model and element type has exported:
-// the cache must end with a full page, and the page's tokens are permanent then.
-func (c *Cache) Import(src []byte) error {
-	if c.logRows > 0 {
-		return ErrStates
-	}
-	if c.base%backend.PageTokens != 0 || c.base+backend.PageTokens > c.capacity {
-		return fmt.Errorf("import a page behind %d tokens of %d: want whole pages, and room", c.base, c.capacity)
-	}
-	if err := c.storage.Import(c.base/backend.PageTokens, src); err != nil {
-		return err
-	}
-	c.base, c.pending = c.base+backend.PageTokens, 0
-	return nil
 }
 
 // Close frees the storage.

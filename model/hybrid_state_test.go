@@ -100,6 +100,7 @@ func TestHybridCuts(t *testing.T) {
 func (h *hybridRun) random(r *rand.Rand, steps int) {
 	t := h.t
 	list := []*model.Cache{h.cache()}
+	copies := 0
 	back := func(c *model.Cache, n int) {
 		want := c.Reach(n)
 		if got, err := c.Truncate(n); err != nil || got != want || got > n || got != c.Base() {
@@ -110,7 +111,7 @@ func (h *hybridRun) random(r *rand.Rand, steps int) {
 		c := list[r.IntN(len(list))]
 		what := fmt.Sprintf("step %d at %d", step, c.Base())
 		left := len(h.tokens) - c.Base()
-		switch k := r.IntN(10); {
+		switch k := r.IntN(11); {
 		case k == 0 || left == 0:
 			back(c, r.IntN(c.Base()+1))
 		case k == 1:
@@ -162,6 +163,12 @@ func (h *hybridRun) random(r *rand.Rand, steps int) {
 				}
 			}
 			back(c, base)
+		case k == 10: // out, and in again
+			if y := h.copied(r, c); y != nil {
+				list[slices.Index(list, c)] = y
+				c.Close()
+				copies++
+			}
 		case k == 5: // a chunk
 			n := 1 + r.IntN(left)
 			h.check(what, h.forward(c, h.tokens[c.Base():][:n]), c.Base(), n)
@@ -182,12 +189,54 @@ func (h *hybridRun) random(r *rand.Rand, steps int) {
 			}
 		}
 	}
+	if copies < steps/100 {
+		t.Errorf("%d copies in %d steps", copies, steps)
+	}
 	for _, c := range list {
 		c.Close()
 	}
 	if used, _ := h.m.Backend().Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
 	}
+}
+
+// copied exports a cache and imports it again, as of some index that one of its places goes
+// back to; nil: it has no states to go back to. What is there of a last page is all that
+// leaves the cache.
+func (h *hybridRun) copied(r *rand.Rand, c *model.Cache) *model.Cache {
+	t, places := h.t, c.Places()
+	if len(places) == 0 {
+		return nil
+	}
+	p := places[r.IntN(len(places))]
+	end := max(1, p.From+r.IntN(p.End-p.From+1))
+	if got := c.Reach(end); got != end {
+		t.Fatalf("states of %+v: %d is not reached, but %d", p, end, got)
+	}
+	y := h.cache()
+	page := make([]byte, c.PageBytes())
+	for i := 0; i*backend.PageTokens < end; i++ {
+		for k := range page {
+			page[k] = 0xff
+		}
+		if err := c.Export(i, page); err != nil {
+			t.Fatal(err)
+		}
+		if err := y.Import(page); err != nil || y.Base() != 0 {
+			t.Fatal(err, y.Base())
+		}
+	}
+	states := make([]byte, c.StatesBytes(p))
+	if err := c.ExportStates(p, states); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.ImportStates(p, end, states); err != nil || y.Base() != end {
+		t.Fatal(err, y.Base())
+	}
+	if got := y.Places(); len(got) != 1 || got[0] != (backend.Place{From: p.From, End: end}) {
+		t.Fatalf("states of %+v imported as %+v", p, got)
+	}
+	return y
 }
 
 // TestHybridCancelled ends forwards after each operation, and goes on or back from there.

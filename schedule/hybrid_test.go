@@ -1,8 +1,6 @@
 package schedule_test
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,7 +9,6 @@ import (
 	"windrow/conformance/decodertest"
 	"windrow/decoder"
 	"windrow/engine"
-	"windrow/model"
 	"windrow/schedule"
 )
 
@@ -90,38 +87,6 @@ func TestHybridAmongOthers(t *testing.T) {
 	t.Logf("short of memory: %d preemptions, %d rows computed again, %d of %d tokens cached", st.Preemptions, st.ReplayedRows, st.PrefixHits, st.PrefixQueries)
 	s.Close()
 	e.Budget().Limit(0)
-}
-
-// TestHybridSessions: states are not on disk, so that what a session begins with is
-// computed again after a restart, and right.
-func TestHybridSessions(t *testing.T) {
-	e, dir := openHybrid(t), t.TempDir()
-	list := hybridRequests(t, e, 4)
-	for i := range list {
-		for len(list[i].Prompt) < 80 {
-			list[i].Prompt = append(list[i].Prompt, list[i].Prompt...)
-		}
-		list[i].Session = fmt.Sprint("session ", i)
-	}
-	want := alone(t, e, list)
-	for range 2 {
-		sessions := store(t, e, dir, func(string) {})
-		s := start(t, e, schedule.Options{Sessions: sessions})
-		together(t, e, s, list, want)
-		if err := s.SaveSessions(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.Close()
-		sessions.Close()
-	}
-	c, err := e.NewCache(t.Context(), 100, 40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.FreeCache(c)
-	if err := e.ImportCache(t.Context(), c, make([]byte, c.PageBytes())); !errors.Is(err, model.ErrStates) {
-		t.Errorf("a page without states: %v", err)
-	}
 }
 
 // TestHybridTurns: an answer again, and the next turn, begin where states can be had: at

@@ -22,6 +22,9 @@ type Engine interface {
 	// ExportCache and ImportCache copy a page from and to a cache, between two forwards.
 	ExportCache(ctx context.Context, c *model.Cache, page int, dst []byte) error
 	ImportCache(ctx context.Context, c *model.Cache, src []byte) error
+	// ExportStates and ImportStates do the same with states, if the model has some.
+	ExportStates(ctx context.Context, c *model.Cache, p backend.Place, dst []byte) error
+	ImportStates(ctx context.Context, c *model.Cache, p backend.Place, end int, src []byte) error
 	Features() backend.Features
 	Budget() *backend.Budget
 	// KVPageBytes is what a page of backend.PageTokens tokens takes of the Budget.

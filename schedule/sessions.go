@@ -74,6 +74,15 @@ func (s *Scheduler) wholePages(n int) int {
 	return n / s.step() * s.step() / backend.PageTokens * backend.PageTokens
 }
 
+// kept is how many of so many tokens a session keeps: all where there are states, which
+// go back to few places.
+func (s *Scheduler) kept(n int) int {
+	if s.disk.store.States() {
+		return n
+	}
+	return s.wholePages(n)
+}
+
 // saveLater queues a save, in place of one of the same name.
 func (s *Scheduler) saveLater(w *save) {
 	if w.Name != "" {
@@ -95,7 +104,7 @@ func saveOf(x *prefix) *save {
 }
 
 // unsaved reports whether a prefix has pages that are not on disk.
-func (s *Scheduler) unsaved(x *prefix) bool { return x.saved < s.wholePages(len(x.tokens)) }
+func (s *Scheduler) unsaved(x *prefix) bool { return x.saved < s.kept(len(x.tokens)) }
 
 // save goes on with saving: what waits, and where memory is short the least recently
 // used prefix that is not on disk.
@@ -124,7 +133,7 @@ func (s *Scheduler) goesNext() *prefix {
 	}
 	n := s.prefixes.len()/2 + 1
 	for e := s.prefixes.order.Front(); e != nil && n > 0; e, n = e.Next(), n-1 {
-		if x := e.Value.(*prefix); s.unsaved(x) && s.pays() {
+		if x := e.Value.(*prefix); s.unsaved(x) && s.paysOf(x) {
 			return x
 		}
 	}
@@ -135,22 +144,34 @@ func (s *Scheduler) goesNext() *prefix {
 func (s *Scheduler) start(w *save) {
 	d := &s.disk
 	x, there := s.prefixes.peek(w.Salt, w.Tokens)
-	n := s.wholePages(there)
-	if h := d.store.Find(w.Salt, w.Tokens); h != nil {
-		n = max(n, s.wholePages(h.Tokens))
+	n := s.kept(there)
+	var disk *session.Hit
+	if disk = d.store.Find(w.Salt, w.Tokens); disk != nil {
+		n = max(n, s.kept(disk.Tokens))
 	}
 	d.saving = w
 	if x != nil {
 		x.pins++
 	}
 	w.Tokens = w.Tokens[:min(n, len(w.Tokens))]
+	pages := there / backend.PageTokens
+	if d.store.States() { // the last may be of fewer tokens
+		pages = (there + backend.PageTokens - 1) / backend.PageTokens
+	}
 	d.all.Go(func() {
-		info, err := d.store.Save(d.ctx, w.Session, func(page int, dst []byte) error {
-			if (page+1)*backend.PageTokens > there {
-				return errors.New("its keys are in memory no more")
-			}
-			return s.engine.ExportCache(d.ctx, x.cache, page, dst)
-		})
+		save := func() (session.Info, error) {
+			w.States = s.states(x, disk, len(w.Tokens))
+			return d.store.Save(d.ctx, w.Session, func(page int, dst []byte) error {
+				if page >= pages {
+					return errors.New("its keys are in memory no more")
+				}
+				return s.engine.ExportCache(d.ctx, x.cache, page, dst)
+			})
+		}
+		info, err := save()
+		for errors.Is(err, backend.ErrNoPlace) { // a mark went: there is one less
+			info, err = save()
+		}
 		s.post(func() {
 			if x != nil {
 				x.saved = max(x.saved, n)
@@ -160,6 +181,35 @@ func (s *Scheduler) start(w *save) {
 			s.finish(w, info, err)
 		})
 	})
+}
+
+// states are what is to be saved of the states of a prefix, or stays on disk, up to n
+// tokens.
+func (s *Scheduler) states(x *prefix, disk *session.Hit, n int) (list []session.States) {
+	if !s.disk.store.States() {
+		return nil
+	}
+	add := func(y session.States) {
+		same := func(old session.States) bool { return old.End == y.End }
+		if y.From <= y.End && !slices.ContainsFunc(list, same) {
+			list = append(list, y)
+		}
+	}
+	if x != nil {
+		for _, p := range x.cache.Places() {
+			end := min(p.End, n)
+			add(session.States{From: p.From, End: end, Bytes: x.cache.StatesBytes(backend.Place{From: p.From, End: end}), Export: func(dst []byte) error {
+				return s.engine.ExportStates(s.disk.ctx, x.cache, backend.Place{From: p.From, End: end}, dst)
+			}})
+		}
+	}
+	if disk != nil && disk.End <= n {
+		add(session.States{From: disk.From, End: disk.End, Bytes: disk.StatesBytes(), Export: func([]byte) error {
+			return errors.New("its states are in memory no more")
+		}})
+	}
+	slices.SortFunc(list, func(a, b session.States) int { return a.End - b.End })
+	return list
 }
 
 // finish says what came of a save.
@@ -178,14 +228,23 @@ func (s *Scheduler) finish(w *save, info session.Info, err error) {
 	}
 }
 
-// pays reports whether to read keys from disk takes less than to compute them, as far
-// as either was measured.
-func (s *Scheduler) pays() bool {
+// pays reports whether to read so many bytes from disk takes less than to compute the
+// tokens that they are of, as far as either was measured.
+func (s *Scheduler) pays(bytes int64, tokens int) bool {
 	rate := s.disk.store.ReadRate()
 	if rate == 0 || s.rates.row == 0 {
 		return true
 	}
-	return float64(s.engine.KVPageBytes())/backend.PageTokens/rate < s.rates.row
+	return float64(bytes)/rate < s.rates.row*float64(tokens)
+}
+
+// paysOf reports whether it will pay to have a prefix on disk.
+func (s *Scheduler) paysOf(x *prefix) bool {
+	bytes := int64(len(x.tokens)) * s.engine.KVPageBytes() / backend.PageTokens
+	if places := x.cache.Places(); len(places) > 0 {
+		bytes += int64(x.cache.StatesBytes(places[len(places)-1]))
+	}
+	return s.pays(bytes, len(x.tokens))
 }
 
 // saveFirst reports whether a request should wait, as what would have to go for it is
@@ -193,7 +252,7 @@ func (s *Scheduler) pays() bool {
 func (s *Scheduler) saveFirst(j *job) bool {
 	d := &s.disk
 	x := s.prefixes.victim()
-	if d.store == nil || x == nil || !s.unsaved(x) || !s.pays() {
+	if d.store == nil || x == nil || !s.unsaved(x) || !s.paysOf(x) {
 		return false
 	}
 	w := d.saving
@@ -214,12 +273,21 @@ func (s *Scheduler) restore(ctx context.Context, j *job) bool {
 	}
 	j.lookedUp = true
 	tokens := j.wanted()
-	h := d.store.Find(j.request.Salt, tokens)
-	if h == nil || !s.pays() {
+	h := s.hit(j.request.Salt, tokens)
+	if h == nil {
 		return false
 	}
 	b := s.beginning(j, tokens)
-	if s.wholePages(h.Tokens)-b.n < backend.PageTokens {
+	if d.store.States() {
+		// States begin anew. What memory has the tokens of it keeps as it is.
+		if _, n := s.prefixes.peek(j.request.Salt, tokens[:h.Tokens]); n == h.Tokens {
+			return false
+		}
+		if b.cache != nil {
+			b = beginning{n: b.cache.Reach(b.n)}
+		}
+	}
+	if s.kept(h.Tokens)-b.n < backend.PageTokens || !s.pays(h.Bytes(0), h.Tokens) {
 		return false
 	}
 	l := d.loads[h.Key()]
@@ -233,6 +301,18 @@ func (s *Scheduler) restore(ctx context.Context, j *job) bool {
 	}
 	j.waits = func() bool { return !l.ended }
 	return true
+}
+
+// hit is what the store has of some tokens, of which at least one is to be run.
+func (s *Scheduler) hit(salt string, tokens []int32) *session.Hit {
+	if !s.disk.store.States() {
+		return s.disk.store.Find(salt, tokens)
+	}
+	h := s.disk.store.Find(salt, tokens[:len(tokens)-1])
+	if h == nil || !h.Cut(h.Tokens/s.step()*s.step()) {
+		return nil
+	}
+	return h
 }
 
 // roomFor makes a cache for so many tokens, that begins with the whole pages of what is
@@ -265,6 +345,8 @@ func (s *Scheduler) load(j *job, h *session.Hit, c *model.Cache) *load {
 	d.all.Go(func() {
 		err := d.store.Load(d.ctx, h, c.Base()/backend.PageTokens, func(page []byte) error {
 			return s.engine.ImportCache(d.ctx, c, page)
+		}, func(states []byte) error {
+			return s.engine.ImportStates(d.ctx, c, backend.Place{From: h.From, End: h.End}, h.Tokens, states)
 		})
 		s.post(func() {
 			delete(d.loads, h.Key())

@@ -24,8 +24,13 @@ import (
 // store opens sessions of an engine's pages.
 func store(t *testing.T, e schedule.Engine, dir string, note func(string)) *session.Store {
 	t.Helper()
+	c, err := e.NewCache(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.FreeCache(c)
 	s, err := session.Open(filepath.Join(dir, "sessions"), session.Options{
-		Fingerprint: "test", PageTokens: backend.PageTokens, PageBytes: int(e.KVPageBytes()), Note: note,
+		Fingerprint: "test", PageTokens: backend.PageTokens, PageBytes: int(e.KVPageBytes()), States: c.Recurrent(), Note: note,
 	})
 	if err != nil {
 		t.Fatal(err)

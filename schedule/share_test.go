@@ -36,6 +36,14 @@ func (c *caches) ForkCache(context.Context, *model.Cache, int, int, int) (*model
 	return nil, fmt.Errorf("there is nothing to share")
 }
 func (c *caches) ReserveCache(context.Context, *model.Cache, int) error { return nil }
+func (c *caches) ExportStates(context.Context, *model.Cache, backend.Place, []byte) error {
+	return errors.New("no states")
+}
+
+func (c *caches) ImportStates(context.Context, *model.Cache, backend.Place, int, []byte) error {
+	return errors.New("no states")
+}
+
 func (c *caches) ExportCache(context.Context, *model.Cache, int, []byte) error {
 	return fmt.Errorf("there is nothing to export")
 }

@@ -131,7 +131,7 @@ func turn(b *testing.B, e *engine.Engine, n int) {
 		b.Fatal(err)
 	}
 	defer e.FreeCache(c)
-	err = store.Load(b.Context(), kept, 0, func(page []byte) error { return e.ImportCache(b.Context(), c, page) })
+	err = store.Load(b.Context(), kept, 0, func(page []byte) error { return e.ImportCache(b.Context(), c, page) }, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -27,6 +27,17 @@ func dialectOf(path string) dialect {
 	return openAI
 }
 
+// speaks is the API that a request is answered in: its path's, or, of models, the one
+// whose version the client names.
+func speaks(r *http.Request) dialect {
+	d := dialectOf(r.URL.Path)
+	path := strings.TrimPrefix(r.URL.Path, "/v1")
+	if d == openAI && r.Header.Get("anthropic-version") != "" && (path == "/models" || strings.HasPrefix(path, "/models/")) {
+		return anthropic
+	}
+	return d
+}
+
 // statusOverloaded is what Anthropic's API says where there is no room or no time.
 const statusOverloaded = 529
 

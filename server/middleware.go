@@ -88,7 +88,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	status := out.status
 	if err != nil {
-		d, e := dialectOf(r.URL.Path), errorOf(err)
+		d, e := speaks(r), errorOf(err)
 		status = d.status(e)
 		if r.Context().Err() != nil {
 			status = statusGone

@@ -5,13 +5,17 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"windrow/hub"
 )
 
 // described are the methods of each path of the file.
@@ -27,10 +31,13 @@ func described(t *testing.T) map[string]map[string]any {
 // TestOpenAPIRoutes: the file has every path that the server answers, with its methods,
 // and no other.
 func TestOpenAPIRoutes(t *testing.T) {
-	s := New(fake(t, &script{}), Options{})
+	s := New(fake(t, &script{}), Options{Share: hub.NewShare(&hub.Cache{Root: t.TempDir()}, false)})
 	paths := described(t)
 	for path, methods := range paths {
 		at := s.route(strings.NewReplacer("{model}", "fake/model", "{name}", "talk").Replace(path))
+		if at == nil {
+			at = s.shareRoute(httptest.NewRequest(http.MethodGet, strings.NewReplacer("{digest}", "abc", "{repo}", "me/tiny", "{revision}", "main").Replace(path), nil))
+		}
 		if at == nil {
 			t.Errorf("%s: the server has no such path", path)
 			continue
@@ -39,17 +46,23 @@ func TestOpenAPIRoutes(t *testing.T) {
 			t.Errorf("%s: the file has other methods than the server", path)
 		}
 	}
-	for _, path := range routed(t) {
+	for _, path := range routed(t, "server.go", "route", "{model}") {
 		if paths[path] == nil && paths["/v1"+path] == nil {
 			t.Errorf("%s: the file does not have it", path)
 		}
 	}
+	for _, prefix := range routed(t, "share.go", "shareRoute", "") {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(paths)), func(path string) bool { return strings.HasPrefix(path, prefix) }) {
+			t.Errorf("%s: the file does not have it", prefix)
+		}
+	}
 }
 
-// routed are the paths in the source of Server.route.
-func routed(t *testing.T) (paths []string) {
+// routed are the paths in the source of a method of the server; what is cut off has a
+// parameter behind it.
+func routed(t *testing.T, source, method, parameter string) (paths []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "server.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +77,7 @@ func routed(t *testing.T) (paths []string) {
 	}
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Name.Name != "route" {
+		if !ok || f.Name.Name != method {
 			continue
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -73,19 +86,19 @@ func routed(t *testing.T) (paths []string) {
 				for _, e := range n.List {
 					add(e)
 				}
-			case *ast.AssignStmt: // what is cut off names a path with a parameter
+			case *ast.AssignStmt:
 				call, ok := n.Rhs[0].(*ast.CallExpr)
 				if ok && len(n.Lhs) == 2 && len(call.Args) == 2 {
 					if lit, ok := call.Args[1].(*ast.BasicLit); ok {
 						path, _ := strconv.Unquote(lit.Value)
-						paths = append(paths, path+"{model}")
+						paths = append(paths, path+parameter)
 					}
 				}
 			}
 			return true
 		})
 	}
-	if len(paths) < 12 || !slices.Contains(paths, "/models/{model}") {
+	if method == "route" && (len(paths) < 12 || !slices.Contains(paths, "/models/{model}")) || len(paths) < 2 {
 		t.Fatalf("the source has another form: %q", paths)
 	}
 	return paths

@@ -23,7 +23,6 @@ type (
 		ServiceTier        string             `json:"service_tier"`
 		Store              bool               `json:"store"`
 		Temperature        float32            `json:"temperature"`
-		TopLogprobs        int                `json:"top_logprobs"`
 		TopP               float32            `json:"top_p"`
 		Truncation         string             `json:"truncation"`
 		Usage              *responseUsage     `json:"usage"`
@@ -77,10 +76,10 @@ type (
 		Arguments string `json:"arguments"`
 	}
 	outputText struct {
-		Type        string `json:"type"`
-		Text        string `json:"text"`
-		Annotations []any  `json:"annotations"`
-		Logprobs    []any  `json:"logprobs"`
+		Type        string         `json:"type"`
+		Text        string         `json:"text"`
+		Annotations []any          `json:"annotations"`
+		Logprobs    []tokenLogprob `json:"logprobs"`
 	}
 	reasoningText struct {
 		Type string `json:"type"`
@@ -152,8 +151,9 @@ func (p *response) finish(g *run, parts *sections) {
 
 // wholeResponse answers with one object.
 func (s *Server) wholeResponse(w http.ResponseWriter, r *http.Request, g *run, p response) error {
-	parts := sections{begin: func(_ int, x *section) { x.item = x.itemID() }}
+	parts := sections{begin: func(_ int, x *section) { x.item = x.itemID() }, likely: g.likely(), keep: true}
 	err := g.collect(r, func(u update) {
+		parts.likely.tell(u.logprobs)
 		for _, e := range u.events {
 			parts.add(e)
 		}
@@ -212,5 +212,5 @@ func (x *section) part(text string) any {
 	if x.kind == answer.Reasoning {
 		return reasoningText{"reasoning_text", text}
 	}
-	return outputText{"output_text", text, []any{}, []any{}}
+	return outputText{"output_text", text, []any{}, append([]tokenLogprob{}, x.likely...)}
 }

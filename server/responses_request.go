@@ -18,6 +18,7 @@ type asked struct {
 	ToolChoice        json.RawMessage `json:"tool_choice"`
 	Tools             []any           `json:"tools"`
 	User              *string         `json:"user"`
+	TopLogprobs       int             `json:"top_logprobs"`
 
 	skipped []string // tools that are not functions, by their place
 }
@@ -55,6 +56,9 @@ func readResponses(f *fields) (r chatRequest, a asked) {
 	a.User = f.optional("user")
 	f.boolean("store") // nothing is
 	refuseState(f)
+	if r.logprobs = readIncluded(f); r.logprobs != nil {
+		a.TopLogprobs = *r.logprobs
+	}
 	return r, a
 }
 
@@ -74,18 +78,6 @@ func refuseState(f *fields) {
 	}
 	if s := f.text("truncation"); s != "" && s != "disabled" {
 		f.bad("truncation", "%q: want disabled: nothing is cut here without a word", short([]byte(s)))
-	}
-	for i, raw := range f.list("include", 32) {
-		var s string
-		if json.Unmarshal(raw, &s) != nil {
-			f.bad(index("include", i), "want a string")
-		}
-		if s == "message.output_text.logprobs" {
-			f.fail(unsupported(index("include", i), "%q", s))
-		}
-	}
-	if n := f.integer("top_logprobs", 0, 20); n != nil && *n > 0 {
-		f.fail(unsupported("top_logprobs", "a number over 0"))
 	}
 	f.integer("max_tool_calls", 0, math.MaxInt32) // of tools that are called here: there are none
 }

@@ -14,6 +14,9 @@ import (
 //	  of calls: response.function_call_arguments.delta…, .done
 //	  response.output_item.done
 //	response.completed, or response.incomplete; response.failed where it failed
+//
+// Logprobs are those of the deltas: the events that tell a whole text again, which may be
+// long, have none.
 type responseStream struct {
 	out    *events
 	number int // of the next event
@@ -45,12 +48,12 @@ type (
 	}
 	textEvent struct {
 		eventHead
-		ItemID       string  `json:"item_id"`
-		OutputIndex  int     `json:"output_index"`
-		ContentIndex int     `json:"content_index"`
-		Delta        *string `json:"delta,omitempty"`
-		Text         *string `json:"text,omitempty"`
-		Logprobs     *[]any  `json:"logprobs,omitempty"` // of output_text: always there
+		ItemID       string          `json:"item_id"`
+		OutputIndex  int             `json:"output_index"`
+		ContentIndex int             `json:"content_index"`
+		Delta        *string         `json:"delta,omitempty"`
+		Text         *string         `json:"text,omitempty"`
+		Logprobs     *[]tokenLogprob `json:"logprobs,omitempty"` // of output_text: always there
 	}
 	argumentsEvent struct {
 		eventHead
@@ -76,7 +79,7 @@ func (s *responseStream) response(kind string, p response) {
 func (s *Server) streamResponse(w http.ResponseWriter, r *http.Request, g *run, p response) error {
 	out := s.newEvents(w)
 	e := &responseStream{out: out}
-	parts := sections{begin: e.begin, delta: e.delta, end: e.end}
+	parts := sections{begin: e.begin, delta: e.delta, end: e.end, likely: g.likely()}
 	out.fail = func(err *apiError) {
 		p.Status, p.Error = statusFailed, &responseError{"server_error", err.Message}
 		e.response("response.failed", p)
@@ -88,6 +91,7 @@ func (s *Server) streamResponse(w http.ResponseWriter, r *http.Request, g *run, 
 			e.response("response.in_progress", p)
 		},
 		func(_ *events, u update) {
+			parts.likely.tell(u.logprobs)
 			for _, event := range u.events {
 				parts.add(event)
 			}
@@ -116,13 +120,14 @@ func (s *responseStream) delta(i int, x *section, text string) {
 		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Delta: &text})
 	default:
 		kind := "response.output_text.delta"
-		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Delta: &text, Logprobs: &[]any{}})
+		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Delta: &text, Logprobs: x.told()})
 	}
 }
 
 // end ends an item. One that turned out to be no call is dropped without an end, which
 // clients would take for a call.
 func (s *responseStream) end(i int, x *section) {
+	x.likely = nil
 	if x.broken {
 		return
 	}
@@ -136,7 +141,7 @@ func (s *responseStream) end(i int, x *section) {
 		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Text: &text})
 	default:
 		kind := "response.output_text.done"
-		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Text: &text, Logprobs: &[]any{}})
+		s.out.named(kind, textEvent{eventHead: s.head(kind), ItemID: x.item, OutputIndex: i, Text: &text, Logprobs: &[]tokenLogprob{}})
 	}
 	if x.kind != answer.CallBegin {
 		s.out.named("response.content_part.done", partEvent{s.head("response.content_part.done"), x.item, i, 0, x.part(text)})

@@ -13,6 +13,10 @@ type sections struct {
 	list []*section
 	open bool // the last one goes on
 
+	// likely, where not nil, has the tokens; sections keep theirs if keep says so.
+	likely *likely
+	keep   bool
+
 	begin func(i int, x *section)
 	delta func(i int, x *section, text string)
 	end   func(i int, x *section)
@@ -24,9 +28,10 @@ type section struct {
 	id     string      // of a call
 	name   string      // of the function that is called
 	text   strings.Builder
-	item   string // the id of what tells of it, where there is one
-	cut    bool   // a limit cut it
-	broken bool   // what was begun is no call: its text follows
+	item   string         // the id of what tells of it, where there is one
+	cut    bool           // a limit cut it
+	broken bool           // what was begun is no call: its text follows
+	likely []tokenLogprob // of the text, or of the last delta
 }
 
 // add takes an event.
@@ -61,12 +66,18 @@ func (s *sections) next(x *section) {
 }
 
 func (s *sections) write(text string) {
-	s.last().text.WriteString(text)
-	if s.delta == nil {
-		return
-	}
+	x := s.last()
+	x.text.WriteString(text)
 	for _, piece := range pieces(text) {
-		s.delta(len(s.list)-1, s.last(), piece)
+		fresh := s.likely.take(piece)
+		if s.keep {
+			x.likely = append(x.likely, fresh...)
+		} else {
+			x.likely = fresh
+		}
+		if s.delta != nil {
+			s.delta(len(s.list)-1, x, piece)
+		}
 	}
 }
 

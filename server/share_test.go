@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -83,6 +84,20 @@ func TestShare(t *testing.T) {
 	}
 	if list, err := to.List(); err != nil || len(list) != 1 || list[0].Source != peer.URL || !list[0].Verified {
 		t.Errorf("%+v, %v", list, err)
+	}
+	open := serving(t, &script{}, Options{Share: hub.NewShare(from, false)})
+	w, data := ask(t, open, "GET", "/manifest/me/tiny/main", "")
+	var m hub.Manifest
+	if err := json.Unmarshal(data, &m); err != nil || w.StatusCode != 200 || len(m.Files) != 2 {
+		t.Fatalf("%d %s", w.StatusCode, data)
+	}
+	for _, f := range m.Files {
+		if w, data := ask(t, open, "GET", "/blob/"+string(f.Hash), ""); w.StatusCode != 200 || !bytes.Equal(data, files[f.Path]) {
+			t.Errorf("%s: %d, %d bytes", f.Path, w.StatusCode, len(data))
+		}
+		if w, data := ask(t, open, "GET", "/blob/"+string(f.Hash), "", "Range", "bytes=1-1"); w.StatusCode != 206 || !bytes.Equal(data, files[f.Path][1:2]) {
+			t.Errorf("a part of %s: %d, %q", f.Path, w.StatusCode, data)
+		}
 	}
 	if r, err := pull("hf:me/tiny", "secret-of-peer"); err != nil || r.Fetched != 0 || r.Requests != 1 {
 		t.Errorf("again: %+v, %v", r, err)

@@ -15,7 +15,8 @@ import (
 )
 
 // crashVariable makes TestCrash of another process the one that is killed: it has the
-// folder, the version to save, and the step before which to die: which of its kind.
+// folder, the version to save, the step before which to die (which of its kind), and
+// whether there are states.
 const crashVariable = "WINDROW_SESSION_CRASH"
 
 // version is what a session has in its n-th state: it goes on from the one before, and
@@ -31,8 +32,9 @@ func version(n int) []int32 {
 }
 
 // crash saves a version, and kills its process at a step of that.
-func crash(t *testing.T, dir string, n int, kind string, at int) {
+func crash(t *testing.T, dir string, n int, kind string, at int, states bool) {
 	o := options()
+	o.States = states
 	steps := map[string]int{}
 	o.step = func(what string) {
 		if steps[what]++; what == kind && steps[what] == at {
@@ -53,19 +55,27 @@ func crash(t *testing.T, dir string, n int, kind string, at int) {
 // where it was said to be saved, with its own bytes, without a word of complaint; and
 // another session as it was.
 func TestCrash(t *testing.T) {
-	if work := strings.Fields(os.Getenv(crashVariable)); len(work) == 4 {
+	if work := strings.Fields(os.Getenv(crashVariable)); len(work) == 5 {
 		n, _ := strconv.Atoi(work[1])
 		at, _ := strconv.Atoi(work[3])
-		crash(t, work[0], n, strings.ReplaceAll(work[2], "_", " "), at)
+		crash(t, work[0], n, strings.ReplaceAll(work[2], "_", " "), at, work[4] == "true")
 		return
 	}
+	for _, states := range []bool{false, true} {
+		t.Run(fmt.Sprintf("states %t", states), func(t *testing.T) { testCrash(t, states) })
+	}
+}
+
+func testCrash(t *testing.T, states bool) {
 	rounds := 49
 	if os.Getenv("CI") != "" && !testing.Short() {
 		rounds = 200
 	}
 	dir := t.TempDir()
 	other := ids(100, 9)
-	s := open(t, dir, options())
+	o := options()
+	o.States = states
+	s := open(t, dir, o)
 	for name, tokens := range map[string][]int32{"x": version(0), "y": other} {
 		if _, _, err := save(t, s, Session{Owner: "o", Name: name, Tokens: tokens}); err != nil {
 			t.Fatal(err)
@@ -75,11 +85,14 @@ func TestCrash(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	kinds := []string{"create", "write", "half written", "sync", "rename", "sync folder", "replace"}
 	most := []int{4, 4, 4, 3, 3, 2, 1}
+	if states {
+		most = []int{6, 6, 6, 5, 5, 2, 1}
+	}
 	there, killed := 0, map[string]int{}
 	for n := 1; n <= rounds; n++ {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCrash$")
 		kind := kinds[n%len(kinds)]
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %s %d", crashVariable, dir, n, strings.ReplaceAll(kind, " ", "_"), 1+r.IntN(most[n%len(most)])))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %s %d %t", crashVariable, dir, n, strings.ReplaceAll(kind, " ", "_"), 1+r.IntN(most[n%len(most)]), states))
 		out, err := cmd.Output()
 		step := ""
 		said := strings.Contains(string(out), "saved after")
@@ -89,7 +102,6 @@ func TestCrash(t *testing.T) {
 		} else if !said || err != nil {
 			t.Fatalf("version %d: %v\n%s", n, err, out)
 		}
-		o := options()
 		o.Note = func(line string) { t.Errorf("version %d, killed before %q: %s", n, step, line) }
 		s := open(t, dir, o)
 		info, err := s.Get("o", "x")

@@ -10,20 +10,27 @@ import (
 
 // Hit is what a store has of a prompt.
 type Hit struct {
-	// Tokens is how many, whole pages of them.
+	// Tokens is how many: whole pages of them, or, of a model with states, as many as
+	// there are states for.
 	Tokens int
-	parts  []part
+	// From and End are of these states: they go back to as many tokens as that.
+	From, End int
+	parts     []part
+	states    *segment // nil: there are none
 }
 
-// part is some pages, from its first on, of a segment.
+// part is some tokens, from its first on, of a segment, in so many pages.
 type part struct {
 	*segment
-	pages int
+	tokens, pages int
 }
 
 // Key is equal for hits of the same pages.
 func (h *Hit) Key() string {
 	last := h.parts[len(h.parts)-1]
+	if h.states != nil {
+		return fmt.Sprint(last.name, last.pages, h.states.name, h.Tokens)
+	}
 	return fmt.Sprint(last.name, last.pages)
 }
 
@@ -37,22 +44,43 @@ func (s *Store) Find(salt string, tokens []int32) *Hit {
 		return nil
 	}
 	h := new(Hit)
+	n := 0 // tokens of all parts
 	for {
 		var best part
 		for _, x := range s.children[at] {
-			if n := x.alike(tokens[h.Tokens:]); x.there && n > best.pages {
-				best = part{x, n}
+			switch alike := x.alike(tokens[n:]); {
+			case !x.there:
+			case x.State != nil:
+				if n+alike > h.Tokens && n+alike >= x.State.From {
+					h.states, h.Tokens = x, n+alike
+					h.From, h.End = x.State.From, n+len(x.Tokens)
+				}
+			default:
+				if !s.o.States {
+					alike -= alike % s.o.PageTokens
+				}
+				if alike > best.tokens {
+					best = part{x, alike, (alike + s.o.PageTokens - 1) / s.o.PageTokens}
+				}
 			}
 		}
-		if best.pages == 0 {
+		if best.tokens == 0 {
 			break
 		}
 		h.parts = append(h.parts, best)
-		h.Tokens += best.pages * s.o.PageTokens
-		if best.pages < segmentPages {
+		n += best.tokens
+		if best.tokens < segmentPages*s.o.PageTokens {
 			break
 		}
 		at = best.name
+	}
+	switch {
+	case !s.o.States:
+		h.Tokens = n
+	case h.Tokens > n: // they are being saved, or dropped
+		return nil
+	default:
+		h.cut(h.Tokens)
 	}
 	if h.Tokens == 0 {
 		return nil
@@ -60,18 +88,59 @@ func (s *Store) Find(salt string, tokens []int32) *Hit {
 	return h
 }
 
-// alike is how many of a segment's pages some tokens begin with.
-func (x *segment) alike(tokens []int32) (pages int) {
-	for n := x.PageTokens; n <= min(len(tokens), len(x.Tokens)) && slices.Equal(x.Tokens[n-x.PageTokens:n], tokens[n-x.PageTokens:n]); n += x.PageTokens {
-		pages++
+// StatesBytes is what its states have.
+func (h *Hit) StatesBytes() int {
+	if h.states == nil {
+		return 0
 	}
-	return pages
+	return h.states.State.Bytes
 }
 
-// Load reads the pages of a hit from one on, in order, and gives each to put, which must
-// be done with the bytes when it returns. What is wrong with a segment is an error, and
-// ends the sessions that have it. What put returns ends the load.
-func (s *Store) Load(ctx context.Context, h *Hit, from int, put func(page []byte) error) error {
+// Cut makes it a hit of fewer tokens, and reports whether there are states for them.
+func (h *Hit) Cut(n int) bool {
+	if n < max(1, h.From) || n > h.Tokens {
+		return false
+	}
+	h.cut(n)
+	return true
+}
+
+// cut leaves the parts that have the first n tokens.
+func (h *Hit) cut(n int) {
+	h.Tokens = n
+	for i := range h.parts {
+		p := &h.parts[i]
+		if n <= p.tokens {
+			p.tokens, p.pages = n, (n+p.PageTokens-1)/p.PageTokens
+			h.parts = h.parts[:i+1]
+			return
+		}
+		n -= p.tokens
+	}
+}
+
+// Bytes is what there is to read of a hit, from a page on.
+func (h *Hit) Bytes(from int) (n int64) {
+	for _, p := range h.parts {
+		n += int64(p.pages) * int64(p.PageBytes)
+	}
+	n -= int64(from) * int64(h.parts[0].PageBytes)
+	return n + int64(h.StatesBytes())
+}
+
+// alike is how many tokens a segment and others have in common.
+func (x *segment) alike(tokens []int32) (n int) {
+	for n < min(len(tokens), len(x.Tokens)) && tokens[n] == x.Tokens[n] {
+		n++
+	}
+	return n
+}
+
+// Load reads the pages of a hit from one on, in order, and gives each to put; then its
+// states, if it has some, to putStates. Both must be done with the bytes when they
+// return. What is wrong with a segment is an error, and ends the sessions that have it.
+// What put returns ends the load.
+func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(data []byte) error) error {
 	buffer := make([]byte, s.o.PageBytes+4)
 	first := 0
 	for _, p := range h.parts {
@@ -81,6 +150,11 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put func(page []byte
 			}
 		}
 		first += p.pages
+	}
+	if h.states != nil {
+		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, make([]byte, h.states.pageSize()+4), putStates); err != nil {
+			return err
+		}
 	}
 	s.used(h)
 	return nil
@@ -130,7 +204,8 @@ func (s *Store) checked(f *os.File, want *segment) (*segmentFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.Fingerprint != s.o.Fingerprint || x.Parent != want.Parent || x.PageTokens != s.o.PageTokens || x.PageBytes != s.o.PageBytes || !slices.Equal(x.Tokens, want.Tokens) {
+	if x.Fingerprint != s.o.Fingerprint || x.Parent != want.Parent || x.PageTokens != s.o.PageTokens || x.PageBytes != s.o.PageBytes || !slices.Equal(x.Tokens, want.Tokens) ||
+		(x.State == nil) != (want.State == nil) || x.State != nil && *x.State != *want.State {
 		return nil, fmt.Errorf("it is of other tokens or of another model")
 	}
 	return x, nil
@@ -141,7 +216,7 @@ func (s *Store) bad(x *segment, why error) {
 	s.mutex.Lock()
 	known, dropped := s.segments[x.name] == x, 0
 	for _, m := range s.sessions {
-		if known && slices.Contains(m.Segments, x.name) && s.drop(m) == nil {
+		if known && slices.Contains(m.files(), x.name) && s.drop(m) == nil {
 			dropped++
 		}
 	}

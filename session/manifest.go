@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,9 +26,31 @@ type manifest struct {
 	PageTokens int     `json:"page_tokens"`
 	Segments   []hash  `json:"segments"`
 	Tokens     []int32 `json:"tokens"`
+	// States are places that the session can go back to, if its model has states.
+	States []place `json:"states,omitempty"`
 
 	bytes int64     // of the file
 	used  time.Time // the file's time
+}
+
+// place is a segment of states: behind tokens From to End of the session.
+type place struct {
+	From  int  `json:"from"`
+	End   int  `json:"end"`
+	Bytes int  `json:"bytes"`
+	Name  hash `json:"name"`
+}
+
+// mostPlaces is more than a session has.
+const mostPlaces = 64
+
+// files are the names of all segments.
+func (m *manifest) files() []hash {
+	list := slices.Clone(m.Segments)
+	for _, p := range m.States {
+		list = append(list, p.Name)
+	}
+	return list
 }
 
 // key is what a session is found by.
@@ -45,7 +68,7 @@ func (k key) file() string {
 func cut(root hash, fingerprint string, pageTokens, pageBytes int, tokens []int32) (list []header) {
 	for at, parent := 0, root; at < len(tokens); {
 		n := min(segmentPages*pageTokens, len(tokens)-at)
-		h := header{fingerprint, parent, pageTokens, pageBytes, tokens[at : at+n]}
+		h := header{Fingerprint: fingerprint, Parent: parent, PageTokens: pageTokens, PageBytes: pageBytes, Tokens: tokens[at : at+n]}
 		list = append(list, h)
 		parent = h.name()
 		at += n
@@ -53,10 +76,26 @@ func cut(root hash, fingerprint string, pageTokens, pageBytes int, tokens []int3
 	return list
 }
 
-// name is the hash by which a segment is found.
-func (h *header) name() hash { return h.Parent.next(h.Tokens) }
+// cutState returns the header of the segment of a place, of which cut's of all tokens are
+// known.
+func (p *place) cut(headers []header) header {
+	each := segmentPages * headers[0].PageTokens
+	h := headers[(p.End-1)/each]
+	h.Tokens = h.Tokens[:(p.End-1)%each+1]
+	h.State = &stateHeader{p.From, p.Bytes}
+	return h
+}
 
-// parseManifest reads and checks a session's file.
+// name is the hash by which a segment is found.
+func (h *header) name() hash {
+	name := h.Parent.next(h.Tokens)
+	if h.State != nil {
+		name = hashOf("states", name.String(), fmt.Sprint(h.State.From))
+	}
+	return name
+}
+
+// parseManifest reads and checks a session's file; headers are those of its files().
 func parseManifest(data []byte) (*manifest, []header, error) {
 	m := new(manifest)
 	if err := json.Unmarshal(data, m); err != nil {
@@ -65,7 +104,7 @@ func parseManifest(data []byte) (*manifest, []header, error) {
 	switch {
 	case m.Version != manifestVersion:
 		return nil, nil, fmt.Errorf("version %d: want %d", m.Version, manifestVersion)
-	case m.PageTokens < 1 || m.PageTokens > 1<<16 || len(m.Tokens) == 0 || len(m.Tokens)%m.PageTokens != 0:
+	case m.PageTokens < 1 || m.PageTokens > 1<<16 || len(m.Tokens) == 0 || len(m.Tokens)%m.PageTokens != 0 && len(m.States) == 0:
 		return nil, nil, fmt.Errorf("%d tokens in pages of %d", len(m.Tokens), m.PageTokens)
 	}
 	headers := cut(m.Root, m.Fingerprint, m.PageTokens, 0, m.Tokens)
@@ -77,5 +116,19 @@ func parseManifest(data []byte) (*manifest, []header, error) {
 			return nil, nil, errors.New("its segments are not those of its tokens")
 		}
 	}
-	return m, headers, nil
+	if len(m.States) > mostPlaces {
+		return nil, nil, fmt.Errorf("%d places to go back to: want %d at most", len(m.States), mostPlaces)
+	}
+	all := headers
+	for _, p := range m.States {
+		if p.From < 0 || p.From > p.End || p.End < 1 || p.End > len(m.Tokens) || p.Bytes < 1 || p.Bytes > maxStates {
+			return nil, nil, fmt.Errorf("%d bytes of states from token %d to %d of %d", p.Bytes, p.From, p.End, len(m.Tokens))
+		}
+		h := p.cut(headers)
+		if h.name() != p.Name {
+			return nil, nil, errors.New("its states are not those of its tokens")
+		}
+		all = append(all, h)
+	}
+	return m, all, nil
 }

@@ -19,10 +19,33 @@ type Session struct {
 	Owner, Name string
 	// Salt parts what is found: only who looks with the same one finds it.
 	Salt string
-	// Tokens are saved up to the last whole page of them.
+	// Tokens are saved up to the last whole page of them, or, where a model has states, to
+	// the last of States.
 	Tokens []int32
+	// States are what is saved of a model's states (Options.States), in rising order.
+	States []States
 	// Used is when it was last used; the zero time: now.
 	Used time.Time
+}
+
+// States are those behind some numbers of a session's tokens: From to End.
+type States struct {
+	From, End int
+	// Bytes is what Export gives.
+	Bytes  int
+	Export func(dst []byte) error
+}
+
+// whole cuts a session to what can be saved of it.
+func (s *Store) whole(x Session) (tokens []int32) {
+	if !s.o.States {
+		return x.Tokens[:len(x.Tokens)/s.o.PageTokens*s.o.PageTokens]
+	}
+	n := len(x.States)
+	if n == 0 || x.States[n-1].End < s.o.PageTokens {
+		return nil
+	}
+	return x.Tokens[:min(x.States[n-1].End, len(x.Tokens))]
 }
 
 // Save saves a session, and returns once it is durable: then it is there whatever ends
@@ -34,7 +57,7 @@ type Session struct {
 func (s *Store) Save(ctx context.Context, x Session, export func(page int, dst []byte) error) (Info, error) {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	tokens := x.Tokens[:len(x.Tokens)/s.o.PageTokens*s.o.PageTokens]
+	tokens := s.whole(x)
 	if len(tokens) == 0 {
 		return Info{}, ErrShort
 	}
@@ -46,6 +69,17 @@ func (s *Store) Save(ctx context.Context, x Session, export func(page int, dst [
 	for i := range headers {
 		headers[i].Tokens = m.Tokens[i*segmentPages*s.o.PageTokens:][:len(headers[i].Tokens)]
 		m.Segments = append(m.Segments, headers[i].name())
+	}
+	exports := map[hash]func(dst []byte) error{}
+	for _, y := range x.States {
+		if y.From < 0 || y.From > y.End || y.End < 1 || y.End > len(tokens) || y.Bytes < 1 || y.Bytes > maxStates || len(m.States) == mostPlaces {
+			return Info{}, fmt.Errorf("save a session: %d bytes of states from token %d to %d of %d", y.Bytes, y.From, y.End, len(tokens))
+		}
+		p := place{From: y.From, End: y.End, Bytes: y.Bytes}
+		h := p.cut(headers[:len(m.Segments)])
+		p.Name = h.name()
+		m.States, headers = append(m.States, p), append(headers, h)
+		exports[p.Name] = y.Export
 	}
 	if m.used.IsZero() {
 		m.used = time.Now()
@@ -61,8 +95,12 @@ func (s *Store) Save(ctx context.Context, x Session, export func(page int, dst [
 	if info, done, err := s.reserve(m, headers); done || err != nil {
 		return info, err
 	}
-	for i := range headers {
-		if err := s.writeSegment(ctx, &headers[i], m.Segments[i], i*segmentPages, export); err != nil {
+	for i, name := range m.files() {
+		pages := func(page int, dst []byte) error { return export(i*segmentPages+page, dst) }
+		if headers[i].State != nil {
+			pages = func(_ int, dst []byte) error { return exports[name](dst) }
+		}
+		if err := s.writeSegment(ctx, &headers[i], name, pages); err != nil {
 			s.giveUp(m)
 			return Info{}, err
 		}
@@ -94,25 +132,25 @@ func (s *Store) reserve(m *manifest, headers []header) (info Info, done bool, er
 	if s.closed {
 		return Info{}, false, ErrClosed
 	}
-	if old := s.sessions[m.key()]; old != nil && slices.Equal(old.Segments, m.Segments) {
+	if old := s.sessions[m.key()]; old != nil && slices.Equal(old.Segments, m.Segments) && old.goesBack(m) {
 		s.use(old, m.used)
 		return s.info(old), true, nil
 	}
 	if !m.Named {
 		for k, other := range s.sessions {
-			if k.fingerprint == s.o.Fingerprint && begins(m, other) {
+			if k.fingerprint == s.o.Fingerprint && begins(m, other) && other.goesBack(m) {
 				s.use(other, m.used)
 				return s.info(other), true, nil
 			}
 		}
 	}
-	for i, name := range m.Segments {
+	for i, name := range m.files() {
 		s.refer(name, headers[i], headers[i].size())
 	}
 	for s.o.Limit > 0 && s.bytes+m.bytes > s.o.Limit {
 		if !s.dropOldest(m.key()) {
 			err := &FullError{s.bytes + m.bytes, s.o.Limit}
-			s.release(m.Segments)
+			s.release(m.files())
 			return Info{}, false, err
 		}
 	}
@@ -126,6 +164,11 @@ func begins(m, other *manifest) bool {
 		slices.Equal(m.Tokens, other.Tokens[:len(m.Tokens)])
 }
 
+// goesBack reports whether a session can go back to all places of another.
+func (m *manifest) goesBack(other *manifest) bool {
+	return !slices.ContainsFunc(other.States, func(p place) bool { return !slices.Contains(m.States, p) })
+}
+
 // use notes when a session was used.
 func (s *Store) use(m *manifest, at time.Time) {
 	if at.After(m.used) {
@@ -134,8 +177,8 @@ func (s *Store) use(m *manifest, at time.Time) {
 	}
 }
 
-// writeSegment writes a segment that is not there; first is its first page's number.
-func (s *Store) writeSegment(ctx context.Context, h *header, name hash, first int, export func(page int, dst []byte) error) error {
+// writeSegment writes a segment that is not there.
+func (s *Store) writeSegment(ctx context.Context, h *header, name hash, export func(page int, dst []byte) error) error {
 	s.mutex.Lock()
 	x := s.segments[name] // reserved: it stays
 	there := x.there
@@ -148,7 +191,7 @@ func (s *Store) writeSegment(ctx context.Context, h *header, name hash, first in
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return export(first+page, dst)
+			return export(page, dst)
 		})
 	})
 	if err != nil && ctx.Err() != nil {
@@ -180,7 +223,7 @@ func (s *Store) sync(folder string) error {
 func (s *Store) giveUp(m *manifest) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.release(m.Segments)
+	s.release(m.files())
 }
 
 // replace makes a session that is on disk the one of its name, and drops those that it
@@ -196,7 +239,7 @@ func (s *Store) replace(m *manifest) Info {
 	s.bytes += m.bytes
 	if old != nil {
 		s.bytes -= old.bytes
-		s.release(old.Segments)
+		s.release(old.files())
 	}
 	for k, other := range s.sessions {
 		if other != m && !other.Named && k.fingerprint == s.o.Fingerprint && begins(other, m) {

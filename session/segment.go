@@ -18,7 +18,7 @@ import (
 //	          header: JSON
 //	32        SHA-256 of all before
 //	          pages: their bytes, and 4 of the CRC-32C of the SHA-256, the number of the
-//	          page and its bytes
+//	          page and its bytes; or, of a segment of states, one, of all of these
 //	8         length of the file
 //	8         segmentEnd
 const (
@@ -27,6 +27,7 @@ const (
 	segmentVersion = 1
 	segmentPages   = 16
 	maxHeader      = 1 << 20
+	maxStates      = 1 << 30
 )
 
 // header is what a segment says of itself.
@@ -36,6 +37,15 @@ type header struct {
 	PageTokens  int     `json:"page_tokens"`
 	PageBytes   int     `json:"page_bytes"`
 	Tokens      []int32 `json:"tokens"`
+	// State, where not nil, makes it a segment of states, behind its last token.
+	State *stateHeader `json:"state,omitempty"`
+}
+
+// stateHeader is what a segment of states says of them.
+type stateHeader struct {
+	// From is the first number of tokens of the whole session that they go back to.
+	From  int `json:"from"`
+	Bytes int `json:"bytes"`
 }
 
 // check refuses headers that are of no segment.
@@ -43,21 +53,41 @@ func (h *header) check() error {
 	switch n := len(h.Tokens); {
 	case h.PageTokens < 1 || h.PageTokens > 1<<16 || h.PageBytes < 1 || h.PageBytes > 1<<30:
 		return fmt.Errorf("pages of %d tokens and %d bytes", h.PageTokens, h.PageBytes)
-	case n == 0 || n%h.PageTokens != 0 || n/h.PageTokens > segmentPages:
+	case n == 0 || n > segmentPages*h.PageTokens:
 		return fmt.Errorf("%d tokens: want 1 to %d pages of %d", n, segmentPages, h.PageTokens)
+	case h.State != nil && (h.State.From < 0 || h.State.Bytes < 1 || h.State.Bytes > maxStates):
+		return fmt.Errorf("states of %d bytes from token %d on", h.State.Bytes, h.State.From)
 	}
 	return nil
 }
 
-func (h *header) pages() int { return len(h.Tokens) / h.PageTokens }
+// pages is how many it has; the last may be of fewer tokens.
+func (h *header) pages() int {
+	if h.State != nil {
+		return 1
+	}
+	return (len(h.Tokens) + h.PageTokens - 1) / h.PageTokens
+}
+
+// pageSize is what each of them has.
+func (h *header) pageSize() int {
+	if h.State != nil {
+		return h.State.Bytes
+	}
+	return h.PageBytes
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // pageCRC is the check of a page.
 func pageCRC(sum *hash, page int, data []byte) uint32 {
+	return crc32.Update(pageSeed(sum, page), castagnoli, data)
+}
+
+// pageSeed is that of a page without bytes.
+func pageSeed(sum *hash, page int) uint32 {
 	c := crc32.Update(0, castagnoli, sum[:])
-	c = crc32.Update(c, castagnoli, binary.LittleEndian.AppendUint32(nil, uint32(page)))
-	return crc32.Update(c, castagnoli, data)
+	return crc32.Update(c, castagnoli, binary.LittleEndian.AppendUint32(nil, uint32(page)))
 }
 
 // encode is a header as a file begins with it, hash and all.
@@ -74,7 +104,7 @@ func (h *header) encode() ([]byte, hash) {
 // size is how long a segment's file is.
 func (h *header) size() int64 {
 	head, _ := h.encode()
-	return int64(len(head)) + int64(h.pages())*int64(h.PageBytes+4) + 16
+	return int64(len(head)) + int64(h.pages())*int64(h.pageSize()+4) + 16
 }
 
 // write writes a segment; export gives its pages.
@@ -83,12 +113,13 @@ func (h *header) write(w io.Writer, export func(page int, dst []byte) error) err
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	page := make([]byte, h.PageBytes+4)
+	n := h.pageSize()
+	page := make([]byte, n+4)
 	for i := range h.pages() {
-		if err := export(i, page[:h.PageBytes]); err != nil {
+		if err := export(i, page[:n]); err != nil {
 			return err
 		}
-		binary.LittleEndian.PutUint32(page[h.PageBytes:], pageCRC(&sum, i, page[:h.PageBytes]))
+		binary.LittleEndian.PutUint32(page[n:], pageCRC(&sum, i, page[:n]))
 		if _, err := w.Write(page); err != nil {
 			return err
 		}
@@ -135,7 +166,7 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	want := f.first + int64(f.pages())*int64(f.PageBytes+4) + 16
+	want := f.first + int64(f.pages())*int64(f.pageSize()+4) + 16
 	var foot [16]byte
 	if size != want {
 		return nil, fmt.Errorf("it has %d bytes: want %d", size, want)
@@ -149,17 +180,27 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 	return f, nil
 }
 
+// pieceBytes is how much is read at once: it is checked while it is in the cache.
+const pieceBytes = 256 << 10
+
 // page reads and checks a page into buffer, which has room for 4 bytes more.
 func (f *segmentFile) page(i int, buffer []byte) ([]byte, error) {
-	buffer = buffer[:f.PageBytes+4]
-	if _, err := f.r.ReadAt(buffer, f.first+int64(i)*int64(len(buffer))); err != nil {
-		return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
+	n := f.pageSize()
+	buffer = buffer[:n+4]
+	first, c := f.first+int64(i)*int64(len(buffer)), pageSeed(&f.sum, i)
+	for at := 0; at < len(buffer); at += pieceBytes {
+		piece := buffer[at:min(len(buffer), at+pieceBytes)]
+		if _, err := f.r.ReadAt(piece, first+int64(at)); err != nil {
+			return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
+		}
+		if left := n - at; left > 0 {
+			c = crc32.Update(c, castagnoli, piece[:min(len(piece), left)])
+		}
 	}
-	data := buffer[:f.PageBytes]
-	if binary.LittleEndian.Uint32(buffer[f.PageBytes:]) != pageCRC(&f.sum, i, data) {
+	if binary.LittleEndian.Uint32(buffer[n:]) != c {
 		return nil, fmt.Errorf("page %d is not what was written", i)
 	}
-	return data, nil
+	return buffer[:n], nil
 }
 
 // noEOF names the end of a file that should go on.

@@ -24,6 +24,10 @@ type Options struct {
 	Fingerprint string
 	// PageTokens and PageBytes are what a page holds.
 	PageTokens, PageBytes int
+	// States says that keys are not all that the model keeps: there are states, which can
+	// be had behind some numbers of tokens alone. Then sessions need not end with a whole
+	// page, and only what has states is found.
+	States bool
 	// Limit is how many bytes the folder may have; the oldest sessions go first. 0: no
 	// limit.
 	Limit int64
@@ -230,7 +234,7 @@ func (s *Store) take(path string, info fs.FileInfo, sizes map[hash]int64) error 
 	if ours && m.PageTokens != s.o.PageTokens {
 		return fmt.Errorf("its pages have %d tokens: want %d", m.PageTokens, s.o.PageTokens)
 	}
-	for i, name := range m.Segments {
+	for i, name := range m.files() {
 		size, there := sizes[name]
 		if !there {
 			return fmt.Errorf("segment %s is not there", name)
@@ -240,7 +244,7 @@ func (s *Store) take(path string, info fs.FileInfo, sizes map[hash]int64) error 
 		}
 	}
 	m.bytes, m.used = info.Size(), info.ModTime()
-	for i, name := range m.Segments {
+	for i, name := range m.files() {
 		s.refer(name, headers[i], sizes[name]).there = true
 	}
 	s.sessions[m.key()] = m
@@ -293,7 +297,7 @@ func (s *Store) drop(m *manifest) error {
 	err := atomicfile.SyncFolder(s.sessionFolder())
 	delete(s.sessions, m.key())
 	s.bytes -= m.bytes
-	s.release(m.Segments)
+	s.release(m.files())
 	return err
 }
 
@@ -312,7 +316,7 @@ func (s *Store) dropOldest(but key) bool {
 // info is a session as others see it.
 func (s *Store) info(m *manifest) Info {
 	i := Info{Owner: m.Owner, Name: m.Name, Named: m.Named, Tokens: len(m.Tokens), Bytes: m.bytes, Used: m.used}
-	for _, name := range m.Segments {
+	for _, name := range m.files() {
 		if x := s.segments[name]; x != nil {
 			i.Bytes += x.bytes
 		}
@@ -345,6 +349,9 @@ func (s *Store) Get(owner, name string) (Info, error) {
 	}
 	return s.info(m), nil
 }
+
+// States reports whether there are states beside keys (Options.States).
+func (s *Store) States() bool { return s.o.States }
 
 // Bytes is what all files have.
 func (s *Store) Bytes() int64 {

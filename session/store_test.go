@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,6 +48,10 @@ func open(t testing.TB, dir string, o Options) *Store {
 // save saves tokens, and returns how many pages were asked for.
 func save(t testing.TB, s *Store, x Session) (info Info, asked int, err error) {
 	t.Helper()
+	if s.o.States && x.States == nil {
+		n := len(x.Tokens)
+		x.States = []States{statesOf(x.Tokens, n/2, n/2+2), statesOf(x.Tokens, n-3, n)}
+	}
 	info, err = s.Save(t.Context(), x, func(page int, dst []byte) error {
 		asked++
 		copy(dst, pageOf(x.Salt, x.Tokens, page))
@@ -69,7 +74,16 @@ func load(t testing.TB, s *Store, salt string, tokens []int32, from int) (n int,
 		}
 		page++
 		return nil
+	}, func(data []byte) error {
+		if !isStates(data, tokens, h) {
+			t.Errorf("states of %d tokens are others: % x", h.Tokens, data)
+		}
+		page++
+		return nil
 	})
+	if s.o.States && h != nil {
+		page--
+	}
 	if err == nil && page != max(from, h.Tokens/pageTokens) {
 		t.Errorf("%d pages came, want %d", page, h.Tokens/pageTokens)
 	}
@@ -266,10 +280,17 @@ func TestLimit(t *testing.T) {
 // TestDamage: whatever byte of whatever file is another, or missing, what is loaded is
 // what was saved, or nothing; a line says so.
 func TestDamage(t *testing.T) {
+	t.Run("keys", func(t *testing.T) { testDamage(t, options(), 3) })
+	o := options()
+	o.States = true
+	t.Run("states", func(t *testing.T) { testDamage(t, o, 4) })
+}
+
+func testDamage(t *testing.T, o Options, count int) {
 	dir := t.TempDir()
-	s := open(t, dir, options())
+	s := open(t, dir, o)
 	tokens := ids(100, 3)
-	if _, _, err := save(t, s, Session{Name: "x", Tokens: tokens}); err != nil {
+	if _, _, err := save(t, s, Session{Name: "x", Tokens: tokens, States: []States{statesOf(tokens, 97, 100)}[:count-3]}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -277,14 +298,14 @@ func TestDamage(t *testing.T) {
 	for _, folder := range []string{s.sessionFolder(), s.segmentFolder()} {
 		each(folder, "", func(path, stem string, info fs.FileInfo) { files = append(files, path) })
 	}
-	if len(files) != 3 {
+	if len(files) != count {
 		t.Fatal(files)
 	}
 	keep := map[string][]byte{}
 	for _, path := range files {
 		keep[path], _ = os.ReadFile(path)
 	}
-	stride := 7
+	stride := 19
 	if os.Getenv("CI") != "" && !testing.Short() {
 		stride = 1
 	}
@@ -300,7 +321,6 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		notes := 0
-		o := options()
 		o.Note = func(line string) {
 			notes++
 			if strings.Contains(line, "\n") {
@@ -367,10 +387,12 @@ func TestForeign(t *testing.T) {
 
 // Parsers of files: nothing panics, and what is taken is what is written.
 func FuzzSegment(f *testing.F) {
-	h := header{"f", hashOf("x"), pageTokens, pageBytes, ids(8, 1)}
-	var b bytes.Buffer
-	h.write(&b, func(page int, dst []byte) error { return nil })
-	f.Add(b.Bytes())
+	for _, state := range []*stateHeader{nil, {3, 100}} {
+		h := header{"f", hashOf("x"), pageTokens, pageBytes, ids(7, 1), state}
+		var b bytes.Buffer
+		h.write(&b, func(page int, dst []byte) error { return nil })
+		f.Add(b.Bytes())
+	}
 	f.Add([]byte(segmentMagic))
 	f.Add(binary.LittleEndian.AppendUint32([]byte(segmentMagic+"\x01\x00\x00\x00"), 1<<31))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -378,11 +400,11 @@ func FuzzSegment(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if x.PageBytes > len(data) {
-			t.Fatalf("pages of %d bytes in a file of %d", x.PageBytes, len(data))
+		if x.pageSize() > len(data) {
+			t.Fatalf("pages of %d bytes in a file of %d", x.pageSize(), len(data))
 		}
 		for i := range x.pages() {
-			x.page(i, make([]byte, x.PageBytes+4))
+			x.page(i, make([]byte, x.pageSize()+4))
 		}
 	})
 }
@@ -390,9 +412,38 @@ func FuzzSegment(f *testing.F) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"version":1,"page_tokens":4,"tokens":[1,2,3,4],"segments":["` + strings.Repeat("0", 64) + `"]}`))
 	f.Add([]byte(`{"version":1,"page_tokens":-4,"tokens":[1,2,3,4]}`))
+	m := &manifest{Version: manifestVersion, Fingerprint: "f", PageTokens: pageTokens, Tokens: ids(70, 1), States: []place{{From: 65, End: 66, Bytes: 9}, {From: 2, End: 70, Bytes: 8}}}
+	headers := cut(m.Root, m.Fingerprint, m.PageTokens, 0, m.Tokens)
+	for i := range headers {
+		m.Segments = append(m.Segments, headers[i].name())
+	}
+	for i := range m.States {
+		h := m.States[i].cut(headers)
+		m.States[i].Name = h.name()
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, _, err := parseManifest(data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(bytes.Replace(data, []byte(`"from":2`), []byte(`"from":-2`), 1))
+	f.Add(bytes.Replace(data, []byte(`"end":70`), []byte(`"end":9999999999`), 1))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if m, headers, err := parseManifest(data); err == nil && len(m.Segments) != len(headers) {
-			t.Fatal("segments without headers")
+		m, headers, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		files := m.files()
+		if len(files) != len(headers) {
+			t.Fatal("files without headers")
+		}
+		for i := range files {
+			if headers[i].name() != files[i] {
+				t.Fatalf("file %d is another's", i)
+			}
 		}
 	})
 }

@@ -65,8 +65,12 @@ func (x sessionPlan) open(p *servePlan, model string, e *engine.Engine, o *sched
 		return sessions{}, nil
 	}
 	folder, limit, log := x.folder, x.limit, p.options.Log
-	if e.Config().Delta != nil {
-		log.Warn("session", "what", fmt.Sprintf("%s has recurrent layers, whose states are not saved yet: its conversations are computed again after a restart", model))
+	states, copies, err := e.KeepsStates(context.Background())
+	if err != nil {
+		return sessions{}, err
+	}
+	if !copies {
+		log.Warn("session", "what", fmt.Sprintf("%s has recurrent layers, whose states this device does not copy: its conversations are computed again after a restart", model))
 		return sessions{}, nil
 	}
 	if n := int64(len(p.models)); n > 1 {
@@ -75,7 +79,7 @@ func (x sessionPlan) open(p *servePlan, model string, e *engine.Engine, o *sched
 	note := func(line string) { log.Warn("session", "what", line) }
 	store, err := session.Open(folder, session.Options{
 		Fingerprint: server.SessionFingerprint(e, versionLine()),
-		PageTokens:  backend.PageTokens, PageBytes: int(e.KVPageBytes()), Limit: limit, Note: note,
+		PageTokens:  backend.PageTokens, PageBytes: int(e.KVPageBytes()), States: states, Limit: limit, Note: note,
 	})
 	if err != nil {
 		return sessions{}, fmt.Errorf("--session-dir: %w", err)

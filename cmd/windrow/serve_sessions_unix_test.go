@@ -58,8 +58,17 @@ func say(role, text string) map[string]string {
 // TestServeSessions: a conversation goes on after each restart of the program from
 // disk, with the text that it has without; named, and by itself at the program's end.
 func TestServeSessions(t *testing.T) {
+	for name, model := range sessionModels {
+		t.Run(name, func(t *testing.T) { testServeSessions(t, model) })
+	}
+}
+
+// sessionModels are the embedded one, and a hybrid, whose states are saved, too.
+var sessionModels = map[string][]string{"dense": nil, "hybrid": {"--model", "../../models/tinygsmnext"}}
+
+func testServeSessions(t *testing.T, model []string) {
 	dir := filepath.Join(t.TempDir(), "sessions")
-	plain := startServe(t, "--listen", "127.0.0.1:0", "--seal=false")
+	plain := startServe(t, append([]string{"--listen", "127.0.0.1:0", "--seal=false"}, model...)...)
 	for _, name := range []string{"talk", ""} {
 		messages := []map[string]string{say("user", name+strings.Repeat("The hall is large. ", 20))}
 		for turn := range 3 {
@@ -67,7 +76,7 @@ func TestServeSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := startServe(t, "--listen", "127.0.0.1:0", "--session-dir", dir)
+			s := startServe(t, append([]string{"--listen", "127.0.0.1:0", "--session-dir", dir}, model...)...)
 			got, cached, err := talk(t, s, name, messages)
 			if err != nil {
 				t.Fatal(err)
@@ -86,13 +95,19 @@ func TestServeSessions(t *testing.T) {
 // TestServeKilled: the program is killed while it saves; what was said to be saved is
 // there, and the conversation's text is what it is without sessions.
 func TestServeKilled(t *testing.T) {
+	for name, model := range sessionModels {
+		t.Run(name, func(t *testing.T) { testServeKilled(t, model) })
+	}
+}
+
+func testServeKilled(t *testing.T, model []string) {
 	rounds := 4
 	if os.Getenv("CI") != "" && !testing.Short() {
 		rounds = 20
 	}
 	dir := filepath.Join(t.TempDir(), "sessions")
 	r := rand.New(rand.NewPCG(5, 5))
-	plain := startServe(t, "--listen", "127.0.0.1:0", "--seal=false")
+	plain := startServe(t, append([]string{"--listen", "127.0.0.1:0", "--seal=false"}, model...)...)
 	messages := []map[string]string{say("user", strings.Repeat("The hall is large. ", 40))}
 	saved := 0
 	for round := range rounds {
@@ -100,7 +115,7 @@ func TestServeKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := startServe(t, "--listen", "127.0.0.1:0", "--session-dir", dir)
+		s := startServe(t, append([]string{"--listen", "127.0.0.1:0", "--session-dir", dir}, model...)...)
 		got, cached, err := talk(t, s, "talk", messages)
 		if err != nil || got != want || saved > 0 && cached < 64 {
 			t.Fatalf("round %d: %q, %d tokens from disk, %v; want %q", round, got, cached, err, want)

@@ -55,8 +55,8 @@ func startServe(t *testing.T, args ...string) *served {
 	t.Cleanup(func() { s.Process.Kill() })
 	s.stderr = bufio.NewReader(stderr)
 	line, err := s.stderr.ReadString('\n')
-	at, ok := strings.CutPrefix(strings.TrimSpace(line), "windrow: tiny-gsm listens at ")
-	if err != nil || !ok {
+	model, at, ok := strings.Cut(strings.TrimSpace(line), " listens at ")
+	if err != nil || !ok || !strings.HasPrefix(model, "windrow: tiny") {
 		t.Fatalf("%q, %v", line, err)
 	}
 	s.url, s.where = at, at
