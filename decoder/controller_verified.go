@@ -143,7 +143,7 @@ func (v *verifiedControl) pays(sure float64, forwards, drafts int, seconds float
 	})
 	took := seconds / v.second
 	if p != nil {
-		return sure > p.Row+took
+		return sure > p.Row+took*max(1, p.Forward)
 	}
 	rows := 2 + drafts // that token, the drafts, and this one
 	return rows < len(v.cost) && sure > max(v.rate, v.recent())*(took+v.cost[rows]-v.cost[rows-1]) &&

@@ -143,8 +143,8 @@ func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Option
 		o.Window = min(adaptiveWindow, max(1, e.Features().BatchInvariantRows/2))
 		e.Calibration() // what experience begins with
 		o.Experience = e.experience
+		e.measureHead(ctx)
 		if o.Head != nil {
-			e.measureHead(ctx)
 			o.Head = e.headDrafts()
 		}
 	}
