@@ -110,5 +110,6 @@ func (e *Engine) measureHead(ctx context.Context) {
 			e.head.seconds = t
 		}
 	}
+	e.head.seconds += e.head.chain.Seconds(e.Config().HiddenSize)
 	e.head.known = true
 }
