@@ -61,6 +61,11 @@ func setDraft(c *cli.Context, o *decoder.Options) (err error) {
 	return noDraftBackend(c, path)
 }
 
+// mayUseHead reports whether a generation may draft with the model's own head.
+func mayUseHead(o decoder.Options) bool {
+	return (o.Mode == "" || o.Mode == decoder.Verified) && (o.Draft == "" || o.Draft == decoder.DraftAuto || o.Draft == decoder.DraftMTP)
+}
+
 // setDrafts reads --drafts.
 func setDrafts(c *cli.Context, o *decoder.Options) error {
 	if n := c.Int("drafts"); c.IsSet("drafts") && (n < 1 || n > decoder.MaxWindow) {
