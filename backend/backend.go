@@ -60,6 +60,8 @@ type Features struct {
 	// BatchInvariantRows is the largest row count for which a row's result is
 	// bit-identical whatever other rows ride along.
 	BatchInvariantRows int
+	// HiddenRows is true where results may bring rows' hidden states (Wanted.Hidden).
+	HiddenRows bool
 	// Devices is over how many devices tensors with a Split are cut (0: one).
 	Devices int
 }
@@ -121,6 +123,8 @@ type Result struct {
 	Top []Candidate
 	// Logits holds the raw logits, [vocabulary], or nil.
 	Logits []float32
+	// Hidden holds the state behind the final norm, [width], or nil.
+	Hidden []float32
 }
 
 // Candidate is a token id with its raw logit.

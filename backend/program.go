@@ -25,11 +25,13 @@ const (
 	OpRoute
 	OpExpertsAdd
 	OpDelta
+	OpInput
+	OpJoin
 
 	opEnd // one past the last
 )
 
-var opNames = [...]string{"", "embed", "rms norm", "project", "project add", "gated project", "rotate and store", "attend", "tap", "head", "route", "experts add", "delta"}
+var opNames = [...]string{"", "embed", "rms norm", "project", "project add", "gated project", "rotate and store", "attend", "tap", "head", "route", "experts add", "delta", "input", "join"}
 
 // Known reports whether k is one of the operations.
 func (k OpKind) Known() bool { return k > 0 && k < opEnd }
@@ -123,6 +125,7 @@ type Program struct {
 	Ops    []Op
 
 	ids       int          // that every table of Embed has
+	input     int          // width of Values.Input; 0: nothing is taken
 	heads     Heads        // whose shape all layers have
 	stores    []LayerStore // by layer
 	positions int          // that every rotation has
@@ -193,6 +196,30 @@ func (p *Program) Embed(dst Buffer, table Matrix) {
 		p.ids = table.Out()
 	}
 	p.add(Op{Kind: OpEmbed, Dst: []Buffer{dst}, Weights: []Linear{{Weight: table}}})
+}
+
+// Input sets dst row r to row r of Values.Input. A program takes one input at most.
+func (p *Program) Input(dst Buffer) {
+	w := p.width(dst)
+	if p.input > 0 {
+		p.fail("input: rows of width %d are taken already", p.input)
+	}
+	p.input = w
+	p.add(Op{Kind: OpInput, Dst: []Buffer{dst}})
+}
+
+// Join sets each row of dst to those of the parts, one behind the other.
+func (p *Program) Join(dst Buffer, parts ...Buffer) {
+	width := 0
+	for _, b := range parts {
+		if width += p.width(b); b == dst {
+			p.fail("join: buffer %d is read and written", b)
+		}
+	}
+	if d := p.width(dst); d != width || width == 0 {
+		p.fail("join: parts of width %d in all into width %d", width, d)
+	}
+	p.add(Op{Kind: OpJoin, Dst: []Buffer{dst}, Src: slices.Clone(parts)})
 }
 
 // RMSNorm sets dst = x / sqrt(mean(x²) + eps) · weight, per row. dst may be x.
@@ -359,6 +386,28 @@ func (p *Program) store(layer int, s LayerStore) {
 // Stores is what each layer keeps: the Layers of the storage that the program takes.
 // They must not be changed.
 func (p *Program) Stores() []LayerStore { return p.stores }
+
+// Beside says what programs that run over the same storage keep in it: layers in which
+// this one stores nothing. It comes after what the program itself stores.
+func (p *Program) Beside(layers []LayerStore) {
+	for layer, s := range layers {
+		switch own := p.stored(layer); {
+		case s.Kind == StoreNone:
+		case own != StoreNone:
+			p.fail("storage: layer %d is stored by two programs", layer)
+		case s.Kind == StoreKeys && p.heads.Rotation != nil && (s.KVHeads != p.heads.KVHeads || s.HeadDim != p.heads.HeadDim):
+			p.fail("storage: layer %d has %d heads of %d, another %d of %d", layer, s.KVHeads, s.HeadDim, p.heads.KVHeads, p.heads.HeadDim)
+		default:
+			p.store(layer, s)
+		}
+	}
+}
+
+// Recurs reports whether an operation of the program works on states: forwards of one
+// that does not leave those of its storage alone.
+func (p *Program) Recurs() bool {
+	return slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Kind == OpDelta })
+}
 
 // KeyLayer is the number of a layer among those with keys: its place in a page.
 func (p *Program) KeyLayer(layer int) int { return layerOf(StoreKeys, p.stores, layer) }

@@ -28,6 +28,9 @@ type Values struct {
 	Tokens, Positions []int32
 	// Spans cover the rows, in order. Their storage has the program's shape.
 	Spans []Span
+	// Input has the rows [rows × width] that the program's Input takes; nil where it
+	// has none.
+	Input []float32
 	// Want says of which rows results are wanted; rows ascend. Where there is none
 	// the head does not run.
 	Want []Wanted
@@ -49,6 +52,10 @@ type Wanted struct {
 	// them those that the program bars are not. A device looks among its best
 	// candidates for them first (Candidates).
 	Allowed IDSet
+	// Hidden asks for the row's state behind the final norm, as the head takes it; only
+	// where Features says that a backend has it. Bare rows want nothing else: the head
+	// does not run on them, and their Argmax is -1.
+	Hidden, Bare bool
 }
 
 // MaxRows bounds a forward, so that sizes in bytes stay far from overflow.
@@ -65,6 +72,9 @@ func (p *Program) CheckValues(v *Values) error {
 		if id < 0 || int(id) >= p.ids {
 			return fmt.Errorf("embed: token %d in row %d, want 0 to %d", id, r, p.ids-1)
 		}
+	}
+	if len(v.Input) != rows*p.input {
+		return fmt.Errorf("input: %d numbers for %d rows, want %d a row", len(v.Input), rows, p.input)
 	}
 	if err := p.checkStorage(v, rows); err != nil {
 		return err
@@ -114,6 +124,9 @@ func (p *Program) checkWanted(want []Wanted, rows int) error {
 		}
 		if w.TopK < 0 {
 			return fmt.Errorf("results: %d candidates of row %d", w.TopK, w.Row)
+		}
+		if w.Bare && (!w.Hidden || w.Logits || w.TopK > 0 || w.Allowed != nil) {
+			return fmt.Errorf("results: a bare row %d, of which more than its hidden state is wanted, or less", w.Row)
 		}
 		if w.Allowed != nil && !w.Allowed.any(head.Bars, head.Weights[0].Weight.Out()) {
 			return fmt.Errorf("results: row %d allows no id that may be chosen", w.Row)

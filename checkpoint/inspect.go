@@ -36,6 +36,8 @@ type Inspection struct {
 	Delta *DeltaUse `json:"delta,omitempty"`
 	// Drafts says that there is a head for drafts, whose tensors count below.
 	Drafts bool `json:"drafts,omitempty"`
+	// DraftHead is what it has of its own; nil: there is none.
+	DraftHead *DraftUse `json:"draft_head,omitempty"`
 	// Quantization names the form of weights that are converted when they are
 	// loaded; what follows counts what they become.
 	Quantization string `json:"quantization,omitempty"`
@@ -72,6 +74,13 @@ type DeltaUse struct {
 	// StateBytes is what one sequence takes in all of them, however long it is: what
 	// decoding may take back comes on top.
 	StateBytes int64 `json:"state_bytes"`
+}
+
+// DraftUse is what a head for drafts has of its own: weights beside the embedding and the
+// head, which are the model's, and keys and values in bf16.
+type DraftUse struct {
+	Bytes           int64 `json:"bytes"`
+	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
 }
 
 // DTypeUse counts the tensors of one dtype; affine types by their group, too:
@@ -126,7 +135,9 @@ func Inspect(src Source) Inspection {
 	if d := c.Delta; d != nil {
 		in.Delta = &DeltaUse{c.RecurrentLayers(), d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim, c.StateBytes()}
 	}
-	in.Drafts = c.MTPLayers > 0
+	if in.Drafts = c.MTPLayers > 0; in.Drafts {
+		in.DraftHead = &DraftUse{Bytes: draftBytes(src), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(c.Layers-c.RecurrentLayers()) * int64(c.MTPLayers)}
+	}
 	for _, t := range kvTypes {
 		in.KV = append(in.KV, KVUse{t.String(), c.KVBytesPerToken(t)})
 	}
@@ -153,6 +164,19 @@ func ReadBytes(src Source) (n int64) {
 		p, known := a.Find(c, name)
 		if t, ok := src.Tensor(name); ok && known {
 			n += p.ReadBytes(c, int64(t.Bytes()))
+		}
+	}
+	return n
+}
+
+// draftBytes is what the weights of the head for drafts take.
+func draftBytes(src Source) (n int64) {
+	c := src.Config()
+	a := architecture.Of(c)
+	for _, name := range src.Names() {
+		if p, known := a.Find(c, name); known && p.Layer >= c.Layers {
+			t, _ := src.Tensor(name)
+			n += int64(t.Bytes())
 		}
 	}
 	return n

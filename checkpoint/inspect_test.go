@@ -46,16 +46,20 @@ func TestInspectHybrid(t *testing.T) {
 	}
 	// A token reads the head that its embedding is, two of eight experts of the trunk, and
 	// nothing of the head for drafts. Norms take 4 bytes an element, all else 2.
-	var want int64
+	var want, drafts int64
 	for _, name := range c.Names() {
 		x, _ := c.Tensor(name)
 		switch {
 		case strings.HasPrefix(name, "mtp."):
+			drafts += int64(x.Bytes())
 		case strings.Contains(name, ".experts."):
 			want += int64(x.Bytes()) / 4
 		default:
 			want += int64(x.Bytes())
 		}
+	}
+	if d := in.DraftHead; d == nil || d.Bytes != drafts || d.KVBytesPerToken != in.KV[1].BytesPerToken {
+		t.Errorf("a head for drafts of %d bytes: %+v", drafts, d)
 	}
 	if in.Experts.ReadBytes != want {
 		t.Errorf("a token reads %d bytes, want %d", in.Experts.ReadBytes, want)

@@ -105,6 +105,7 @@ func (b *Backend) Features() backend.Features {
 		Quantized:          quantized,
 		Exact:              b.exact || !b.k.Rounds(),
 		KVF16:              true,
+		HiddenRows:         true,
 		Threads:            b.pool.workers,
 		PrefillRows:        prefillRows,
 		BatchInvariantRows: 1 << 20,

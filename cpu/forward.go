@@ -26,6 +26,7 @@ type forward struct {
 	normed  buffer    // the wanted rows, for the head
 	targets []target  // of the last projection
 	results []backend.Result
+	recurs  bool    // it works on states
 	mixture mixture // of the experts at work
 	delta   deltaWork
 	started bool
@@ -62,7 +63,7 @@ func (b *Backend) Compile(p *backend.Program) (backend.Forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	f := &forward{b: b, program: p, buffers: make([]buffer, len(p.Widths)), delta: deltaWork{weights: map[*backend.Delta]*deltaWeights{}}}
+	f := &forward{b: b, program: p, recurs: p.Recurs(), buffers: make([]buffer, len(p.Widths)), delta: deltaWork{weights: map[*backend.Delta]*deltaWeights{}}}
 	for i := range p.Ops {
 		if err := f.takes(&p.Ops[i]); err != nil {
 			return nil, err
@@ -155,7 +156,7 @@ func (f *forward) ready(v *backend.Values) error {
 		}
 	}
 	for i, s := range v.Spans {
-		if err := s.Storage.(*storage).begin(s.Base, s.Rows); err != nil {
+		if err := s.Storage.(*storage).begin(s.Base, s.Rows, f.recurs); err != nil {
 			return backend.InSpan(i, err)
 		}
 	}
@@ -198,6 +199,10 @@ func (f *forward) run(o *backend.Op) (err error) {
 	switch o.Kind {
 	case backend.OpEmbed:
 		f.embed(buf(o.Dst, 0), o.Weights[0].Weight.(*matrix))
+	case backend.OpInput:
+		copy(buf(o.Dst, 0).data, f.values.Input)
+	case backend.OpJoin:
+		f.join(buf(o.Dst, 0), o.Src)
 	case backend.OpRMSNorm:
 		f.rmsNorm(buf(o.Dst, 0), buf(o.Src, 0), o.Norm.(vector), o.Eps)
 	case backend.OpProject:
@@ -245,6 +250,18 @@ func (f *forward) rowsEach(work int, body func(worker, row int)) {
 func (f *forward) embed(d *buffer, t *matrix) {
 	for r, id := range f.values.Tokens {
 		f.b.k.WidenRow(d.data[r*d.width:(r+1)*d.width], &t.Weight, int(id))
+	}
+}
+
+// join puts rows of the parts behind each other.
+func (f *forward) join(d *buffer, parts []backend.Buffer) {
+	at := 0
+	for _, part := range parts {
+		s := &f.buffers[part]
+		for r := range f.rows {
+			copy(d.data[r*d.width+at:], s.data[r*s.width:(r+1)*s.width])
+		}
+		at += s.width
 	}
 }
 

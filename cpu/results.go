@@ -26,10 +26,18 @@ type partial struct{ peak, s0, s1 float32 }
 // are stored only where they are asked for.
 func (f *forward) head(x *buffer, o *backend.Op) ([]backend.Result, error) {
 	want := f.values.Want
+	hidden := f.hidden(x, o, want)
 	results := make([]backend.Result, 0, len(want))
 	for len(want) > 0 {
-		n := len(want)
-		logits := slices.ContainsFunc(want, func(w backend.Wanted) bool { return w.Logits })
+		n := slices.IndexFunc(want, func(w backend.Wanted) bool { return w.Bare })
+		if n == 0 {
+			results, want = append(results, backend.Result{Argmax: -1}), want[1:]
+			continue
+		}
+		if n < 0 {
+			n = len(want)
+		}
+		logits := slices.ContainsFunc(want[:n], func(w backend.Wanted) bool { return w.Logits })
 		if !logits {
 			n = min(n, headRows)
 		}
@@ -39,7 +47,32 @@ func (f *forward) head(x *buffer, o *backend.Op) ([]backend.Result, error) {
 		}
 		results, want = append(results, rs...), want[n:]
 	}
+	for i, h := range hidden {
+		results[i].Hidden = h
+	}
 	return results, nil
+}
+
+// hidden are the normed states of the rows of which they are wanted; nil: of none.
+func (f *forward) hidden(x *buffer, o *backend.Op, want []backend.Wanted) [][]float32 {
+	n := 0
+	for _, w := range want {
+		if w.Hidden {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	room, list := make([]float32, n*x.width), make([][]float32, len(want))
+	for i, w := range want {
+		if w.Hidden {
+			r := int(w.Row)
+			list[i], room = room[:x.width:x.width], room[x.width:]
+			f.b.k.RMSNorm(list[i], x.data[r*x.width:(r+1)*x.width], o.Norm.(vector), o.Eps)
+		}
+	}
+	return list
 }
 
 // headRows is head for rows of which logits are stored for all, or for none.

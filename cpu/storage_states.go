@@ -57,12 +57,12 @@ func stateBlock(s *backend.StateShape, head, block int) (from, to, columns int) 
 	return from, from + s.KeyDim*columns, columns
 }
 
-// begin sees to pages and states for some rows behind base indices. Marks go where there
-// is no memory.
-func (c *storage) begin(base, rows int) error {
+// begin sees to pages, and to states where the program has some, for some rows behind
+// base indices. Marks go where there is no memory.
+func (c *storage) begin(base, rows int, recurs bool) error {
 	for {
 		err := c.Writable(base, base+rows)
-		if err == nil && c.states != nil {
+		if err == nil && recurs && c.states != nil {
 			err = c.states.Begin(base, rows)
 		}
 		if lacks := (*backend.MemoryError)(nil); c.states == nil || !errors.As(err, &lacks) || !c.b.marks.Evict() {

@@ -5,7 +5,8 @@ package decoder
 type class int
 
 // The classes of masks' drafts are by the entropy of their rows, in nats; so are those
-// of a smaller model. Those of lookups are by how many tokens before a draft have
+// of a smaller model, and those of a head for drafts, the first ones and those behind
+// apart. Those of lookups are by how many tokens before a draft have
 // occurred before it where it was found.
 var (
 	trustBelow  = []float32{.05, .2, .4, .8, 1.6, 3}
@@ -16,7 +17,8 @@ const (
 	maskClasses   = 7
 	lookupClasses = 7
 	modelClasses  = 7
-	allClasses    = maskClasses + lookupClasses + modelClasses
+	headClasses   = 14
+	allClasses    = maskClasses + lookupClasses + modelClasses + headClasses
 )
 
 // trustPrior are the chances assumed where nothing was seen.
@@ -24,6 +26,8 @@ var trustPrior = []float64{
 	.97, .93, .88, .7, .5, .3, .1,
 	.15, .3, .5, .7, .85, .92, .96,
 	.97, .93, .88, .7, .5, .3, .1,
+	.97, .93, .88, .7, .5, .3, .1,
+	.93, .88, .8, .6, .4, .25, .1,
 }
 
 func entropyClass(h float32) class {
@@ -43,6 +47,15 @@ func lookupClass(match int) class {
 }
 
 func modelClass(h float32) class { return maskClasses + lookupClasses + entropyClass(h) }
+
+// headClass is that of the draft of a head behind so many others.
+func headClass(behind int, h float32) class {
+	c := maskClasses + lookupClasses + modelClasses + entropyClass(h)
+	if behind > 0 {
+		c += headClasses / 2
+	}
+	return c
+}
 
 // ofMask reports whether a mask proposed the draft.
 func (c class) ofMask() bool { return c < maskClasses }

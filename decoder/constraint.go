@@ -54,7 +54,7 @@ func (r *rows) allow(c *constrained, at Constraint, ended bool) {
 	}
 	var set model.IDSet
 	if !ended {
-		set = c.after(r.wanted-1, at)
+		set = c.after(len(r.allowed), at)
 	}
 	r.batch.Want[len(r.batch.Want)-1].Allowed = set
 	r.allowed = append(r.allowed, set)

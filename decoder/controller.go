@@ -24,10 +24,13 @@ type control interface {
 	// masks'.
 	prefers(others, masks []class) bool
 	// pays reports whether one more draft is worth a forward of a drafter that takes so
-	// many seconds, behind so many which all stand with a chance.
-	pays(sure float64, drafts int, seconds float64, p *Price) bool
-	// proposed tells of a draft that took a drafter's forward.
-	proposed(c class, seconds float64)
+	// many seconds: behind so many of its forwards, and drafts, which all stand with a
+	// chance.
+	pays(sure float64, forwards, drafts int, seconds float64, p *Price) bool
+	// proposed tells of a draft that took a drafter's forward, behind so many others.
+	proposed(forwards int, c class, seconds float64)
+	// hope is how many drafts of a drafter's, so many at most, are expected to stand.
+	hope(most int) float64
 }
 
 // observation is what a verified step showed.
@@ -41,10 +44,19 @@ type observation struct {
 // fixedControl feeds every draft and the whole window.
 type fixedControl struct{}
 
-func (fixedControl) drafted([]class)         {}
-func (fixedControl) observe(observation)     {}
-func (fixedControl) chance(c class) float64  { return trustPrior[c] }
-func (fixedControl) proposed(class, float64) {}
+func (fixedControl) drafted([]class)              {}
+func (fixedControl) observe(observation)          {}
+func (fixedControl) chance(c class) float64       { return trustPrior[c] }
+func (fixedControl) proposed(int, class, float64) {}
+
+func (fixedControl) hope(most int) (n float64) {
+	sure := 1.0
+	for range most {
+		sure *= prior
+		n += sure
+	}
+	return n
+}
 
 // mostBlind is how many drafts of others than masks are fed where nothing is known of
 // what rows cost, and leastBlind the chance from which on.
@@ -65,7 +77,7 @@ func (f fixedControl) prefers(others, masks []class) bool {
 	return len(others) > 0 && f.chance(others[0]) >= leastBlind && expected(f, others) >= expected(f, masks)
 }
 
-func (fixedControl) pays(sure float64, drafts int, _ float64, _ *Price) bool {
+func (fixedControl) pays(sure float64, _, drafts int, _ float64, _ *Price) bool {
 	return drafts < mostBlind && sure >= leastBlind
 }
 

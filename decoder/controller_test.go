@@ -59,12 +59,13 @@ func (c *randomControl) choose(drafts []class, most int, _ *Price) (int, int) {
 	return feed, c.r.IntN(most + 1)
 }
 
-func (c *randomControl) observe(observation)                     {}
-func (c *randomControl) drafted([]class)                         {}
-func (c *randomControl) chance(class) float64                    { return .5 }
-func (c *randomControl) prefers(others, _ []class) bool          { return len(others) > 0 && c.r.IntN(2) == 0 }
-func (c *randomControl) pays(float64, int, float64, *Price) bool { return c.r.IntN(4) > 0 }
-func (c *randomControl) proposed(class, float64)                 {}
+func (c *randomControl) observe(observation)                          {}
+func (c *randomControl) drafted([]class)                              {}
+func (c *randomControl) chance(class) float64                         { return .5 }
+func (c *randomControl) prefers(others, _ []class) bool               { return len(others) > 0 && c.r.IntN(2) == 0 }
+func (c *randomControl) pays(float64, int, int, float64, *Price) bool { return c.r.IntN(4) > 0 }
+func (c *randomControl) proposed(int, class, float64)                 {}
+func (c *randomControl) hope(int) float64                             { return 2 * c.r.Float64() }
 
 // TestAdaptiveOnToy: the real controls, on many cost tables: verified says what
 // ar says, wedlm keeps to its contract, both twice the same.

@@ -27,14 +27,15 @@ type verifiedControl struct {
 	known  *Experience // of the model; nil: none is kept
 	// expected are the chances of drafts, by class of entropy and by mask, where
 	// this text has shown nothing.
-	expected struct{ trust, promise []float64 }
+	expected struct{ trust, promise, next []float64 }
 	lean     float64   // how much they weigh
 	since    int       // tokens since the last solution; negative: never
 	present  prospect  // of the drafts at hand
 	found    []float64 // what they were expected to earn, where no mask made them
 	hopes    []float64
 	// second is the time of a one-row forward. Of drafters that run forwards: spent is
-	// what they took since the last step, in those; next the chance of their next draft.
+	// what they took since the last step, in those; next the chances of their drafts, in
+	// order.
 	second, spent float64
 	next          rates
 	// pace is what the last steps brought, and took: with drafts that no mask made, more
@@ -61,7 +62,7 @@ func newVerifiedControl(c *CostModel, window, rows int, known *Experience) *veri
 	k := max(0, window-1)
 	v := &verifiedControl{
 		policy: newPolicy(k, c.ratios(max(2*window, rows+1))), lessons: newLessons(k, memory, halfLife),
-		since: -1, present: newProspect(max(k, rows-1)), second: c.Seconds(1), next: newRates(1),
+		since: -1, present: newProspect(max(k, rows-1)), second: c.Seconds(1), next: newRates(mostBlind),
 	}
 	dearest := 0.0
 	steps := v.cost
@@ -77,6 +78,7 @@ func newVerifiedControl(c *CostModel, window, rows int, known *Experience) *veri
 	}
 	v.expected.trust, v.expected.promise = make([]float64, len(trustPrior)), make([]float64, k)
 	known.chances(v.expected.trust, v.expected.promise)
+	v.expected.next = known.hopes()
 	return v
 }
 
@@ -118,16 +120,32 @@ func (v *verifiedControl) prefers(others, masks []class) bool {
 	return len(others) > 0 && expected(v, others) >= expected(v, masks)+clearly
 }
 
-func (v *verifiedControl) proposed(c class, seconds float64) {
+func (v *verifiedControl) proposed(forwards int, c class, seconds float64) {
 	v.spent += seconds / v.second
-	v.next.observe(0, v.chance(c))
+	v.next.observe(min(forwards, mostBlind-1), v.chance(c))
+	v.known.proposed(forwards, v.chance(c))
 }
 
-func (v *verifiedControl) pays(sure float64, drafts int, seconds float64, p *Price) bool {
-	v.next.each(nil, func(_ int, chance float64) { sure *= chance })
+func (v *verifiedControl) hope(most int) (n float64) {
+	sure := 1.0
+	v.next.each(v.expected.next, func(i int, chance float64) {
+		if i < most {
+			sure *= chance
+			n += sure
+		}
+	})
+	return n
+}
+
+func (v *verifiedControl) pays(sure float64, forwards, drafts int, seconds float64, p *Price) bool {
+	v.next.each(v.expected.next, func(i int, chance float64) {
+		if i == min(forwards, mostBlind-1) {
+			sure *= chance
+		}
+	})
 	took := seconds / v.second
 	if p != nil {
-		return sure > p.Row+took
+		return sure > p.Row+took*max(1, p.Forward)
 	}
 	rows := 2 + drafts // that token, the drafts, and this one
 	return rows < len(v.cost) && sure > max(v.rate, v.recent())*(took+v.cost[rows]-v.cost[rows-1]) &&
@@ -190,6 +208,7 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 	// Without news the chances drift slowly; solving takes some microseconds.
 	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
 		v.known.chances(v.expected.trust, v.expected.promise)
+		v.expected.next = v.known.hopes()
 		v.expect(p)
 		v.solve(p)
 		v.since = 0

@@ -35,10 +35,11 @@ const (
 	ConstraintDrafter                    // text that a constraint forces
 	LookupDrafter                        // what followed the same tokens before
 	ModelDrafter                         // a smaller model
+	HeadDrafter                          // the model's own head for drafts
 	drafterKinds
 )
 
-var drafterNames = [drafterKinds]string{"mask", "forced", "lookup", "model"}
+var drafterNames = [drafterKinds]string{"mask", "forced", "lookup", "model", "mtp"}
 
 // String is the name in reports.
 func (k DrafterKind) String() string {
@@ -53,13 +54,15 @@ type DraftChoice string
 
 // The choices. "" is DraftMask.
 const (
-	// DraftAuto is all that cost nothing to have: masks where the model has them, and
-	// lookups. Each step takes of them what promises the most; where Options.Cost does not
-	// say what rows cost, a model with masks drafts with these alone.
+	// DraftAuto is all that is there: masks where the model has them, else its head for
+	// drafts (Options.Head), and lookups. Each step takes of them what promises the most;
+	// where Options.Cost does not say what rows cost, a model with masks drafts with these
+	// alone. Where it does, a model with both drafts with what is expected to bring more.
 	DraftAuto   DraftChoice = "auto"
 	DraftMask   DraftChoice = "mask"   // the window's masks
 	DraftLookup DraftChoice = "lookup" // what followed the same tokens before
 	DraftModel  DraftChoice = "model"  // Options.NewDrafter's
+	DraftMTP    DraftChoice = "mtp"    // the model's own head: Options.Head
 	DraftNone   DraftChoice = "none"   // nobody: the rows of ar
 )
 
@@ -89,6 +92,9 @@ type Proposal struct {
 	sure     float64 // the chance that all of it stands
 	open     bool    // there may be more
 	made     int     // rows that it took to propose, in so many forwards
+	drawn    int     // drafts of forwards
+	most     int     // drafts that are of use; 0: any number
+	always   bool    // they are, whatever is expected of them
 	forwards int
 }
 
@@ -158,7 +164,10 @@ func (p *Proposal) add(token int32, c class) bool {
 // Pays reports whether one more draft is expected to be worth its row, and a forward of
 // the drafter's that proposes it.
 func (p *Proposal) Pays() bool {
-	return p.open && !p.full() && p.v.control.pays(p.sure, len(p.list), p.seconds, p.v.price)
+	if !p.open || p.full() || p.most > 0 && len(p.list) >= p.most {
+		return false
+	}
+	return p.always || p.v.control.pays(p.sure, p.drawn, len(p.list), p.seconds, p.v.price)
 }
 
 // Wants is what a row must bring for Draw.
@@ -185,7 +194,11 @@ func (p *Proposal) Draw(r model.Result, rows int) (more bool, err error) {
 		return false, err
 	}
 	c := modelClass(r.Entropy)
-	p.v.control.proposed(c, p.seconds)
+	if p.by == HeadDrafter {
+		c = headClass(p.drawn, r.Entropy)
+	}
+	p.v.control.proposed(p.drawn, c, p.seconds)
+	p.drawn++
 	return p.add(token, c), nil
 }
 

@@ -11,6 +11,7 @@ type Experience struct {
 	mutex   sync.Mutex
 	lessons lessons
 	found   found
+	next    rates // the chances of the drafts of drafters that run forwards, in order
 	ledger  *ledger
 	tokens  int
 }
@@ -25,7 +26,7 @@ const (
 
 // NewExperience has seen nothing.
 func NewExperience() *Experience {
-	return &Experience{lessons: newLessons(maxAdaptive, longMemory, longHalfLife), ledger: newLedger(0)}
+	return &Experience{lessons: newLessons(maxAdaptive, longMemory, longHalfLife), ledger: newLedger(0), next: newRates(mostBlind)}
 }
 
 // observe counts what a step showed of its drafts, and what drafters other than masks
@@ -58,6 +59,28 @@ func (e *Experience) drafted(chances []float64) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.lessons.drafted(chances)
+}
+
+// proposed counts the chance of a draft of a drafter that runs forwards, behind so many.
+func (e *Experience) proposed(behind int, chance float64) {
+	if e == nil || behind >= mostBlind {
+		return
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.next.weigh(behind, chance, longMemory)
+}
+
+// hopes are the chances of such drafts, in order, before a text has shown anything; nil:
+// nothing is known.
+func (e *Experience) hopes() (list []float64) {
+	if e == nil {
+		return nil
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.next.each(nil, func(_ int, chance float64) { list = append(list, chance) })
+	return list
 }
 
 // chances are what a draft of each class of entropy, and the draft of each mask, are

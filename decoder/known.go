@@ -32,7 +32,7 @@ const mostSaved = 1000
 
 // NewRecord is an Experience that forgets nothing: for measuring.
 func NewRecord() *Experience {
-	return &Experience{lessons: newLessons(maxAdaptive, 1, math.Inf(1)), ledger: newLedger(0)}
+	return &Experience{lessons: newLessons(maxAdaptive, 1, math.Inf(1)), ledger: newLedger(0), next: newRates(mostBlind)}
 }
 
 // Known is what was seen so far.
@@ -103,7 +103,13 @@ func ClassName(i int) string {
 		}
 		return fmt.Sprintf("lookup, match of %d tokens", low)
 	}
-	return "model, " + entropyName(i-maskClasses-lookupClasses)
+	if i -= maskClasses + lookupClasses; i < modelClasses {
+		return "model, " + entropyName(i)
+	}
+	if i -= modelClasses; i < headClasses/2 {
+		return "mtp, first, " + entropyName(i)
+	}
+	return "mtp, later, " + entropyName(i-headClasses/2)
 }
 
 func entropyName(i int) string {

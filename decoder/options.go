@@ -43,6 +43,11 @@ type Options struct {
 	// NewDrafter makes the drafter of a sequence where Draft is DraftModel. It is closed
 	// with the sequence ([Sequence.Close]).
 	NewDrafter func() (Drafter, error) `json:"-"`
+	// Head is the model's own head for drafts: for DraftMTP and DraftAuto. nil: none.
+	Head *HeadDrafts `json:"-"`
+	// Drafts is how many drafts of the head a step is fed at most; 0: as many as pay, or 3
+	// where Cost does not say what that is.
+	Drafts int
 	// EntropyThreshold is τ in nats; nil fills one token per step (in verified:
 	// drafts nothing). +Inf is allowed: it drafts or fills every mask.
 	EntropyThreshold *float32

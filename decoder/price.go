@@ -8,13 +8,16 @@ type Price struct {
 	Row float64
 	// Masks is how many are weighed at most.
 	Masks int
+	// Forward is the cost, in tokens, of a forward of one row that runs beside them: of a
+	// head that drafts for one sequence.
+	Forward float64
 }
 
 func (p *Price) equal(q *Price) bool {
 	if p == nil || q == nil {
 		return p == q
 	}
-	return *p == *q
+	return p.Row == q.Row && p.Masks == q.Masks // the rest is not solved for
 }
 
 // Offer is what sequences do at a price: tokens and rows of a step, on average.

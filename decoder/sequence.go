@@ -102,6 +102,9 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 			return nil, err
 		}
 		s.stepper = v
+		if v.head != nil {
+			v.head.cache = cache
+		}
 	default:
 		s.stepper = &autoregressive{s: s.sampler}
 	}
@@ -134,6 +137,17 @@ func (s *Sequence) Move(cache *model.Cache) error {
 	}
 	s.need = max(s.need, s.held())
 	s.cache = cache
+	if h := s.head(); h != nil {
+		h.cache = cache
+	}
+	return nil
+}
+
+// head is the drafter that is the model's own head; nil: there is none.
+func (s *Sequence) head() *headDrafter {
+	if v, ok := s.stepper.(*verified); ok {
+		return v.head
+	}
 	return nil
 }
 
@@ -235,8 +249,16 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	if !s.started && s.stepper.needsPrompt() {
 		last = len(s.prompt) - 1
 	}
+	drafts := s.head() != nil
 	for i, token := range s.tokens(from, from+n) {
-		s.rows.add(i, Slot{Token: token, Filled: true}, from+i == last)
+		s.rows.add(i, Slot{Token: token, Filled: true}, drafts || from+i == last)
+		if drafts {
+			w := &b.Want[len(b.Want)-1]
+			if w.Hidden = true; from+i != last {
+				w.Bare, w.Logits = true, false
+				s.rows.bare++
+			}
+		}
 		if from+i == last {
 			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
 			s.rows.wantLogprobs(s.sampler)
@@ -298,8 +320,12 @@ const markEvery = 2048
 
 // absorbPrompt makes a chunk of the prompt permanent.
 func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err error) {
+	from := s.cache.Base()
 	if err := s.cache.Commit(len(s.rows.slots)); err != nil {
 		return nil, err
+	}
+	if h := s.head(); h != nil {
+		h.prompted(from, results)
 	}
 	if base := s.cache.Base(); base/markEvery > (base-len(s.rows.slots))/markEvery {
 		s.cache.Mark()
@@ -318,7 +344,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	s.cache.Mark()
 	var last model.Result
 	if len(results) > 0 {
-		last = results[0]
+		last = results[len(results)-1]
 	}
 	return events, s.stepper.start(last, allowedOf(s.rows.allowed, 0), s.emit)
 }
@@ -369,16 +395,23 @@ func (s *Sequence) charge(by *Drafters) {
 	s.sum.Stats.Drafters.Add(by)
 }
 
-// Draft has a drafter that runs forwards of its own (Options.NewDrafter) propose tokens
-// for the next step. It comes before Plan, and may run any number of forwards, so long
+// Draft has a drafter that runs forwards of its own (Options.NewDrafter, Options.Head)
+// propose tokens for the next step. It comes before Plan, and may run any number of forwards, so long
 // as ctx lasts; where there is no such drafter, or nothing to draft, it does nothing.
 // After an error it may be called again, or the step be planned without it.
 func (s *Sequence) Draft(ctx context.Context) error {
 	v, ok := s.stepper.(*verified)
-	if !ok || s.Done() || s.Prefilling() {
+	if !ok || s.Done() {
 		return nil
 	}
-	if err := v.draft(ctx); err != nil {
+	draft := v.draft
+	if s.Prefilling() {
+		if v.head == nil {
+			return nil
+		}
+		draft = v.head.follow
+	}
+	if err := draft(ctx); err != nil {
 		return fmt.Errorf("draft at %d: %w", s.cache.Base(), err)
 	}
 	return nil
@@ -419,6 +452,12 @@ func (s *Sequence) usable(results []model.Result) error {
 		return fmt.Errorf("forward of %d rows at %d: %d results, want %d", len(s.rows.slots), s.cache.Base(), len(results), s.rows.wanted)
 	}
 	for i, r := range results {
+		if s.head() != nil && len(r.Hidden) != s.head().Width {
+			return fmt.Errorf("position %d: a hidden state of %d, want %d", s.rows.wantedAt[i], len(r.Hidden), s.head().Width)
+		}
+		if i < s.rows.bare {
+			continue
+		}
 		if math.IsNaN(float64(r.Entropy)) || r.Argmax < 0 {
 			return fmt.Errorf("position %d: the model's logits are not numbers (entropy %v, argmax %d)", s.rows.wantedAt[i], r.Entropy, r.Argmax)
 		}

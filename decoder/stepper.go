@@ -49,6 +49,7 @@ type rows struct {
 	allowed  []model.IDSet // of each want, where there is a constraint
 	wanted   int
 	wantedAt []int32 // logical positions
+	bare     int     // of the first wanted rows: of those nothing but hidden states is wanted
 }
 
 // reset begins another forward in the memory of the one before.

@@ -66,14 +66,14 @@ func ParseMode(s string) (Mode, error) {
 	return "", &OptionError{"mode", fmt.Sprintf("%q", s), "ar, wedlm or verified"}
 }
 
-// ParseDraft reads "auto", "mask", "lookup", "model" or "none", and "" for what is the
+// ParseDraft reads "auto", "mask", "lookup", "mtp", "model" or "none", and "" for what is the
 // default; its error is an *OptionError.
 func ParseDraft(s string) (DraftChoice, error) {
 	switch c := DraftChoice(s); c {
-	case "", DraftAuto, DraftMask, DraftLookup, DraftModel, DraftNone:
+	case "", DraftAuto, DraftMask, DraftLookup, DraftModel, DraftMTP, DraftNone:
 		return c, nil
 	}
-	return "", &OptionError{"draft", fmt.Sprintf("%q", s), "auto, mask, lookup, model or none"}
+	return "", &OptionError{"draft", fmt.Sprintf("%q", s), "auto, mask, lookup, mtp, model or none"}
 }
 
 // LacksMask reports whether the mode takes a mask token, and there is none. Without one
@@ -122,6 +122,12 @@ func (o Options) Validate() error {
 	}
 	if o.Draft == DraftModel && o.Mode == Verified && o.NewDrafter == nil {
 		return &OptionError{"draft", string(o.Draft), "a drafter beside it"}
+	}
+	if o.Draft == DraftMTP && o.Mode == Verified && o.Head == nil {
+		return &OptionError{"draft", string(o.Draft), "a model with a head for drafts, and loaded with it"}
+	}
+	if o.Drafts < 0 || o.Drafts > MaxWindow {
+		return optionRange("drafts", o.Drafts, 0, MaxWindow)
 	}
 	if o.LacksMask() {
 		return &OptionError{"mask-id", "none", fmt.Sprintf("an id: mode %s needs a mask token (mode ar does not)", o.Mode)}

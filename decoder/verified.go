@@ -55,9 +55,12 @@ type verified struct {
 	// no forward; beside does in draft, before the next plan. Either may be nil.
 	prompt         []int32
 	lookup, beside Drafter
-	undrafted      bool    // beside has not drafted for the next plan
-	made           int     // rows that beside has run for it
-	seconds        float64 // and what they took, by its own account
+	head           *headDrafter // beside, where it is the model's own head
+	atMost         int          // drafts of beside's that are of use; 0: any number
+	always         bool         // they are, whatever is expected of them
+	undrafted      bool         // beside has not drafted for the next plan
+	made           int          // rows that beside has run for it
+	seconds        float64      // and what they took, by its own account
 	// allowed are the ids that each checked row of the last plan may choose.
 	allowed []model.IDSet
 }
@@ -77,6 +80,15 @@ func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, er
 			return nil, err
 		}
 		v.beside = d
+	}
+	if o.headDrafts() {
+		v.head = newHeadDrafter(*o.Head, prompt)
+		v.beside = v.head
+		o.Window, v.atMost = 0, o.Drafts
+		if o.Cost == nil && v.atMost == 0 {
+			v.atMost = headDrafts
+		}
+		v.always = o.Cost == nil
 	}
 	if o.Vocabulary.MaskID < 0 || !o.Draft.masks() {
 		o.Window = 0
@@ -173,6 +185,7 @@ func (v *verified) plan(r *rows) {
 	for i, d := range v.fill[:v.fed] {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
 		ended := at != nil && (v.stop(d.token) || !at.Advance(d.token))
+		r.batch.Want[len(r.batch.Want)-1].Hidden = v.head != nil
 		r.allow(&v.s.constrained, at, ended)
 		r.wantLogprobs(v.s)
 	}
@@ -285,17 +298,80 @@ func (v *verified) draft(ctx context.Context) error {
 	if !v.undrafted {
 		return nil
 	}
-	v.fill = v.fill[:1]
+	// What a lookup has found costs nothing.
+	found := v.fill[1:]
+	if most := v.atMost; len(found) > 0 {
+		if most == 0 {
+			most = mostBlind
+		}
+		if expected(v.control, classes(found)) >= v.control.hope(most) {
+			v.undrafted = false
+			return nil
+		}
+	}
 	p := v.propose(v.beside.Kind(), v.beside.Seconds())
+	p.most, p.always = v.atMost, v.always
 	err := v.beside.Propose(ctx, p)
 	v.made += p.made
 	v.seconds += p.seconds * float64(p.forwards)
 	if err != nil {
 		return err
 	}
-	v.fill = append(v.fill, p.list...)
+	if len(found) == 0 || expected(v.control, classes(p.list)) > expected(v.control, classes(found)) {
+		v.fill = append(v.fill[:1], p.list...)
+	}
 	v.undrafted = false
 	return nil
+}
+
+// headDrafts is how many drafts of a head are fed where nothing is known of costs: of
+// published models some two of them stand.
+const headDrafts = 3
+
+// headDrafts reports whether the model's head drafts: where it is asked for, or where
+// anybody may and the masks, if there are some, are expected to bring less.
+func (o Options) headDrafts() bool {
+	switch {
+	case o.Head == nil:
+		return false
+	case o.Draft != DraftAuto:
+		return o.Draft == DraftMTP
+	case o.Vocabulary.MaskID < 0:
+		return true
+	}
+	return o.Cost != nil && o.headRate() > o.maskRate()
+}
+
+// headRate and maskRate are the tokens that a one-row forward's time is expected to bring
+// with drafts of the head, and of masks: by c(rows) and what was seen of the model.
+func (o Options) headRate() (best float64) {
+	hopes := o.Experience.hopes()
+	took := o.Head.Seconds / o.Cost.Seconds(1)
+	earned, sure := 1.0, 1.0
+	for d := 1; d <= mostBlind && (o.Drafts == 0 || d <= o.Drafts); d++ {
+		chance := prior
+		if d <= len(hopes) {
+			chance = hopes[d-1]
+		}
+		sure *= chance
+		earned += sure
+		best = max(best, earned/(o.Cost.Ratio(1+d)+float64(d)*took))
+	}
+	return best
+}
+
+func (o Options) maskRate() float64 {
+	k := min(o.Window, maxAdaptive) - 1
+	if k < 1 {
+		return 1
+	}
+	p := newPolicy(k, o.Cost.ratios(2*(k+1)))
+	expected := make([]float64, k)
+	o.Experience.chances(nil, expected)
+	r := newRates(k)
+	r.each(expected, p.typical.set)
+	p.solve(nil)
+	return p.rate
 }
 
 // drawDraft is what a drafter's row says for the place j behind the next token, where

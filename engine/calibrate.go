@@ -71,6 +71,9 @@ func (e *Engine) Calibrate(ctx context.Context, data string, prompts [][]int32, 
 	}
 	masks := e.Defaults(decoder.Options{}).Vocabulary.MaskID >= 0
 	total := 1 // a run for each choice of who drafts, and for each trial
+	if e.model.Drafts() {
+		total++
+	}
 	if masks {
 		total += 1 + len(trialThresholds) + len(trialPenalties) - 1
 	}
@@ -80,6 +83,9 @@ func (e *Engine) Calibrate(ctx context.Context, data string, prompts [][]int32, 
 	drafts := []decoder.DraftChoice{decoder.DraftLookup}
 	if masks {
 		drafts = append(drafts, decoder.DraftMask)
+	}
+	if e.model.Drafts() {
+		drafts = append(drafts, decoder.DraftMTP)
 	}
 	for _, d := range drafts {
 		tokens, _, err := c.run(ctx, Trial{EntropyThreshold: takeEverything}, d, record)

@@ -21,8 +21,8 @@ var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
 // Complete fills in what the model decides, and checks the rest against it and
 // against a prompt of so many tokens. What it returns it would return unchanged.
 //
-//   - Mode "" is verified for a model that was trained to fill masks, where Draft says
-//     who else drafts, and under a constraint, whose forced text it drafts; ar for any
+//   - Mode "" is verified for a model that was trained to fill masks or has a head for
+//     drafts, where Draft says who else drafts, and under a constraint, whose forced text it drafts; ar for any
 //     other.
 //   - Draft "" is decoder.DraftAuto in mode verified. DraftModel is what DraftWith said.
 //   - Window 0 stands for the window, threshold and penalty of
@@ -58,7 +58,7 @@ func (e *Engine) Defaults(o decoder.Options) decoder.Options {
 		o.Mode = decoder.AR
 		// A WeDLM that was converted to qwen3 says what it is by its mask
 		// alone: in a GGUF's metadata, or in Options.MaskID.
-		if o.Vocabulary.MaskID >= 0 || o.Constraint != nil || !o.Draft.NeedsMask() && o.Draft != decoder.DraftNone {
+		if o.Vocabulary.MaskID >= 0 || e.model.Drafts() && o.Draft != decoder.DraftNone || o.Constraint != nil || !o.Draft.NeedsMask() && o.Draft != decoder.DraftNone {
 			o.Mode = decoder.Verified
 		}
 	}
@@ -67,6 +67,9 @@ func (e *Engine) Defaults(o decoder.Options) decoder.Options {
 	}
 	if o.Draft == decoder.DraftModel && o.NewDrafter == nil && e.drafter != nil {
 		o.NewDrafter = e.drafter.draft
+	}
+	if o.Mode == decoder.Verified && o.Head == nil && (o.Draft == decoder.DraftMTP || o.Draft == decoder.DraftAuto) {
+		o.Head = e.headDrafts()
 	}
 	if o.Window == 0 {
 		d := decoder.DefaultOptions()
@@ -98,7 +101,7 @@ func (e *Engine) vocabulary(config *checkpoint.Config) decoder.Vocabulary {
 // load hands weights to the device. What may never be chosen is said here, once.
 func (e *Engine) load(ctx context.Context, src checkpoint.Source) (*model.Model, error) {
 	v := e.vocabulary(src.Config())
-	return model.LoadContext(ctx, e.device.backend, src, model.Barring(v.Size, v.MaskID))
+	return model.LoadContext(ctx, e.device.backend, src, append(e.headOptions(), model.Barring(v.Size, v.MaskID))...)
 }
 
 // Check refuses options that are out of range, ids that the model does not have,
@@ -110,6 +113,9 @@ func (e *Engine) Check(o decoder.Options) error {
 		if int(id) >= vocabulary {
 			return &BiasError{e.name, id, o.Sampling.LogitBias[id], vocabulary}
 		}
+	}
+	if o.Draft == decoder.DraftMTP && o.Mode == decoder.Verified && o.Head == nil {
+		return e.lacksHead()
 	}
 	if o.LacksMask() {
 		return &ModeError{Model: e.name, Mode: o.Mode}

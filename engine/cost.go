@@ -163,6 +163,10 @@ func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Option
 		o.Window = min(adaptiveWindow, max(1, e.Features().BatchInvariantRows/2))
 		e.keep(learnedRest)
 		o.Experience = e.experience
+		e.measureHead(ctx)
+		if o.Head != nil {
+			o.Head = e.headDrafts()
+		}
 	}
 	return o
 }

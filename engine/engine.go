@@ -30,6 +30,7 @@ type Engine struct {
 	// experience is what windows learn of the model.
 	experience *decoder.Experience
 	drafter    *smallerModel // nil: none
+	head       ownHead
 	closing    sync.Once
 
 	remembered remembered
@@ -52,7 +53,7 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := &Engine{name: ModelName(path), source: files, files: files, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}
+		e := &Engine{name: ModelName(path), source: files, files: files, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
 		if e.tokens, err = tokenizer.Load(files); err != nil {
 			files.Close()
 			return nil, err
@@ -66,7 +67,7 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 // open as long as the engine, and is not closed with it.
 func OpenSource(ctx context.Context, name string, src checkpoint.Source, o Options) (*Engine, error) {
 	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
-		e := &Engine{name: name, source: src, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}
+		e := &Engine{name: name, source: src, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
 		return e, e.start(ctx)
 	})
 }
@@ -121,7 +122,7 @@ func (e *Engine) With(ctx context.Context, src checkpoint.Source) (*Engine, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}}, nil
+	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}, nil
 }
 
 // Close waits for the forward that runs, if one does, and frees the model, the

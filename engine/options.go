@@ -50,6 +50,9 @@ type Options struct {
 	// kept, of models with recurrent layers: 0 is 8, negative none. Each takes what a
 	// sequence's states take; they go before a forward lacks memory.
 	StateCache int
+	// NoHead leaves the model's own head for drafts alone, where it has one: else its keys
+	// and values are kept beside those of the model's layers.
+	NoHead bool
 	// MaskID is the mask token's id; nil: the config's.
 	MaskID *int32
 	// NoThink asks the chat template for an answer without a thinking part.

@@ -134,7 +134,7 @@ func (e *Engine) ImportStates(ctx context.Context, c *model.Cache, p backend.Pla
 
 // KVPageBytes is what a page of 64 tokens' keys and values takes of the Budget.
 func (e *Engine) KVPageBytes() int64 {
-	return backend.PageTokens * e.Config().KVBytesPerToken(e.options.KV)
+	return backend.PageTokens * e.model.KVBytesPerToken(e.options.KV)
 }
 
 // KVRoom is how many bytes keys and values may well take on this device: most of what a

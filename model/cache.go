@@ -13,6 +13,7 @@ import (
 type Cache struct {
 	storage  backend.Storage // nil: a cache that only counts, for planners under test
 	base     int
+	drafted  int // tokens for which the head for drafts has what it keeps
 	pending  int // rows of the last forward, not yet committed
 	capacity int
 	maxRows  int
@@ -89,6 +90,7 @@ func (c *Cache) Truncate(n int) (int, error) {
 		c.storage.Truncate(n)
 	}
 	c.base, c.pending = n, 0
+	c.drafted = min(c.drafted, n)
 	return n, nil
 }
 
@@ -137,6 +139,7 @@ func (c *Cache) Fork(n, capacity, maxRows int) (*Cache, error) {
 	if c.logRows > 0 {
 		y.base = c.storage.Reach(n, c.base)
 	}
+	y.drafted = min(c.drafted, y.base)
 	var err error
 	y.storage, err = c.storage.Fork(y.base, capacity+maxRows)
 	if err != nil {

@@ -40,7 +40,28 @@ func (m *Model) compile(rotation backend.Rotation, bars backend.Bars) (err error
 	}
 	p.TapNormed(s.x, s.normed, m.norm, c.RMSNormEps)
 	p.Head(s.x, m.norm, c.RMSNormEps, m.head, bars)
+	if m.drafts == nil {
+		m.stores = p.Stores()
+		m.forward, err = m.backend.Compile(p)
+		return err
+	}
+	// Both programs run over one storage, which has the layers of both.
+	if !m.backend.Features().HiddenRows {
+		return &backend.UnsupportedError{Backend: m.backend.Name(), What: "hidden states in results, which a head for drafts takes"}
+	}
+	d := m.drafts
+	d.rotation, d.bars = rotation, bars
+	q := d.list(m, m.head)
+	p.Beside(q.Stores())
 	m.stores = p.Stores()
-	m.forward, err = m.backend.Compile(p)
+	if q.Beside(m.stores[:c.Layers]); q.Err() != nil {
+		return q.Err()
+	}
+	if d.forward, err = m.backend.Compile(q); err != nil {
+		return err
+	}
+	if m.forward, err = m.backend.Compile(p); err != nil {
+		d.forward.Close()
+	}
 	return err
 }

@@ -20,6 +20,7 @@ type Model struct {
 	blocks []block        // of each layer
 	norm   backend.Vector
 	head   backend.Matrix // [vocabulary, hidden]; the embedding's where tied
+	drafts *draftHead     // nil: none, or not loaded
 
 	forward backend.Forward
 	stores  []backend.LayerStore // of each layer
@@ -38,7 +39,11 @@ func Load(b backend.Backend, src checkpoint.Source, o ...Option) (*Model, error)
 // Option is a choice made when a model is loaded.
 type Option func(*options)
 
-type options struct{ bars backend.Bars }
+type options struct {
+	bars      backend.Bars
+	drafts    bool
+	draftBits int
+}
 
 // Barring bars ids from every Argmax and Top of the model: those from limit on (0: no
 // limit), as a vocabulary has that is padded past the tokenizer's size, and except, the
@@ -80,6 +85,9 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if m.head = m.embed; !c.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
 		m.head = l.matrix(architecture.Head, architecture.ClassHead)
 	}
+	if chosen.drafts && c.MTPLayers > 0 && l.err == nil {
+		m.drafts = l.draftsOf(chosen.draftBits)
+	}
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -94,13 +102,24 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 }
 
 // Close frees what the model holds besides its weights, which are the backend's.
-func (m *Model) Close() { m.forward.Close() }
+func (m *Model) Close() {
+	m.forward.Close()
+	if m.drafts != nil {
+		m.drafts.forward.Close()
+	}
+}
 
 // Config is the model's configuration.
 func (m *Model) Config() *checkpoint.Config { return m.config }
 
 // Backend is the backend that holds the weights.
 func (m *Model) Backend() backend.Backend { return m.backend }
+
+// KVBytesPerToken is what one token's keys and values take, those of a head for drafts
+// that was loaded among them.
+func (m *Model) KVBytesPerToken(t backend.KVType) int64 {
+	return backend.Layout{Layers: m.stores, DType: t}.BytesPerToken()
+}
 
 // WeightBytes is how many bytes of weights a forward of one row reads.
 func (m *Model) WeightBytes(src checkpoint.Source) int64 { return checkpoint.ReadBytes(src) }

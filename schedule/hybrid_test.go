@@ -38,6 +38,9 @@ func hybridRequests(t *testing.T, e *engine.Engine, n int) (list []schedule.Requ
 			prompt = slices.Concat(prompt, p.AR[:r.IntN(len(p.AR))], problems[r.IntN(8)].Prompt)
 		}
 		o := decoder.Options{Mode: []decoder.Mode{decoder.AR, decoder.Verified}[r.IntN(2)], MaxTokens: 5 + r.IntN(30)}
+		if o.Mode == decoder.Verified {
+			o.Draft = []decoder.DraftChoice{decoder.DraftAuto, decoder.DraftMTP, decoder.DraftMTP}[r.IntN(3)]
+		}
 		if r.IntN(3) == 0 {
 			o.Sampling = decoder.Sampling{Temperature: 0.8, TopP: 0.95, Seed: r.Uint64()}
 		}

@@ -267,7 +267,13 @@ func (s *Scheduler) roomToGoOn(c *model.Cache) error {
 // pass runs one forward, and reports whether there was one to run.
 func (s *Scheduler) pass(ctx context.Context) bool {
 	for {
-		b, in, prompts := s.plan(s.choose())
+		list := s.choose()
+		for _, c := range list {
+			// A head for drafts has forwards of its own. Who lacks the memory for one, or whose
+			// request has ended, goes on without.
+			_ = c.job.sequence.Draft(c.job.ctx)
+		}
+		b, in, prompts := s.plan(list)
 		if len(in) == 0 {
 			return false
 		}

@@ -133,6 +133,11 @@ func compare(t *testing.T, what string, got, want answer) {
 	t.Helper()
 	// What was cached, and how it was cut, is not the answer.
 	got.sum.Stats.CachedTokens, want.sum.Stats.CachedTokens = 0, 0
+	if got.sum.Stats.Drafters[decoder.HeadDrafter].Rows > 0 {
+		// What the model's own head drafts depends on what it has learned of other texts, and
+		// on whether it has seen the beginning.
+		got.sum.Stats, want.sum.Stats = decoder.Stats{}, decoder.Stats{}
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: %+v, alone %+v", what, got, want)
 	}

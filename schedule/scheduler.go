@@ -92,7 +92,7 @@ func idle(e Engine, o Options, now func() time.Time) *Scheduler {
 func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 	s.cut(&r.Options)
 	if r.Options.Draft == decoder.DraftModel {
-		return nil, &decoder.OptionError{Option: "draft", Got: string(r.Options.Draft), Want: "auto, mask, lookup or none: a smaller model drafts for one generation at a time"}
+		return nil, &decoder.OptionError{Option: "draft", Got: string(r.Options.Draft), Want: "auto, mask, lookup, mtp or none: a smaller model drafts for one generation at a time"}
 	}
 	if err := r.Options.Validate(); err != nil {
 		return nil, err

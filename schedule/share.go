@@ -91,11 +91,12 @@ func (x *shares) settle() {
 	}
 	// A prompt that rides along is there anyway: what steps may take beside it is what
 	// brings as much as a forward without it.
-	best, rate := x.best(0, 0)
+	best, rate := x.best(0, 0) // tokens a second, without prompts
 	if p.prompts > 0 {
 		best, _ = x.best(p.prompts, rate)
 	}
 	price := x.offers[best].Price
+	price.Forward = rate * x.cost.Seconds(1)
 	if x.balance < 0 {
 		price.Masks = 0
 		if x.masks == 0 { // nothing is worth a row until it is made up for

@@ -140,9 +140,9 @@ func readDraft(f *fields, mode decoder.Mode) decoder.DraftChoice {
 	d, err := decoder.ParseDraft(s)
 	switch {
 	case s == string(decoder.DraftModel) || strings.HasPrefix(s, string(decoder.DraftModel)+":"):
-		f.bad("draft", "%.40q: a smaller model drafts for one generation at a time, and a server has many: want auto, mask, lookup or none", s)
+		f.bad("draft", "%.40q: a smaller model drafts for one generation at a time, and a server has many: want auto, mask, lookup, mtp or none", s)
 	case err != nil:
-		f.bad("draft", "%.40q: want auto, mask, lookup or none", s)
+		f.bad("draft", "%.40q: want auto, mask, lookup, mtp or none", s)
 	case d != "" && mode != "" && mode != decoder.Verified:
 		f.bad("draft", "want mode verified beside it: %s has no drafts", mode)
 	}

@@ -25,6 +25,7 @@ func advised(err error) error {
 		option   *decoder.OptionError
 		fit      *bench.FitError
 		missing  *hub.MissingError
+		head     *engine.HeadError
 	)
 	switch {
 	case err == nil, errors.As(err, &usage):
@@ -48,6 +49,8 @@ func advised(err error) error {
 			name = "--" + name
 		}
 		return &usageError{reworded(err, option, "%s %s: want %s", name, option.Got, option.Want)}
+	case errors.As(err, &head):
+		return &usageError{reworded(err, head, "--%v", head)}
 	case errors.As(err, &missing):
 		return reworded(err, missing, "%v: windrow pull %s fetches it", missing, missing.Name)
 	case errors.As(err, &fit), errors.Is(err, engine.ErrEmptyPrompt), errors.Is(err, engine.ErrNoEmbeddedModel):

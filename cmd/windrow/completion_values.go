@@ -33,7 +33,7 @@ var wordsOfFlags = map[string][]string{
 	"server":            {"unix:"},
 	"listen":            {"unix:", "fd:"},
 	"session-dir":       {"none"},
-	"draft":             {"auto", "mask", "lookup", draftModel, "none"},
+	"draft":             {"auto", "mask", "lookup", string(decoder.DraftMTP), draftModel, "none"},
 	"draft-backend":     {engine.Auto, engine.CPU, engine.CUDA, engine.Metal},
 }
 

@@ -13,12 +13,13 @@ import (
 // draftModel begins a --draft that names a model.
 const draftModel = string(decoder.DraftModel) + ":"
 
-const draftUsage = "who drafts in verified, `WHO`: auto (masks where the model has them, and lookups), mask, lookup (what followed the same text before; any model), model:PATH (a small model with the same vocabulary), or none; the text stays the same"
+const draftUsage = "who drafts in verified, `WHO`: auto (masks or the model's own head where it has them, and lookups), mask, lookup (what followed the same text before; any model), mtp (the model's own head for drafts), model:PATH (a small model with the same vocabulary), or none; the text stays the same"
 
 // draftFlags say who drafts; draft is the flag itself, which eval can repeat.
 func draftFlags(draft cli.Flag) []cli.Flag {
 	return []cli.Flag{
 		draft,
+		&cli.IntFlag{Name: "drafts", Category: categoryDecoding, DefaultText: "as many as pay; 3 with --window N", Usage: "the most `N` drafts a step takes of the model's own head (--draft mtp, auto)"},
 		&cli.StringFlag{Name: "draft-backend", Category: categoryDecoding, DefaultText: "that of --backend", Usage: "`DEVICE` of --draft model:PATH: auto, cpu, cuda or metal"},
 	}
 }
@@ -37,14 +38,17 @@ func parseDraft(s string) (decoder.DraftChoice, string, error) {
 	}
 	d, err := decoder.ParseDraft(s)
 	if err != nil || d == decoder.DraftModel || s == "" {
-		return "", "", usagef("--draft %q: want auto, mask, lookup, model:PATH or none", s)
+		return "", "", usagef("--draft %q: want auto, mask, lookup, mtp, model:PATH or none", s)
 	}
 	return d, "", nil
 }
 
 // setDraft reads --draft of a command that takes one.
 func setDraft(c *cli.Context, o *decoder.Options) (err error) {
-	if !c.IsSet("draft") {
+	if err := setDrafts(c, o); err != nil || !c.IsSet("draft") {
+		if err != nil {
+			return err
+		}
 		return noDraftBackend(c, "")
 	}
 	var path string
@@ -55,6 +59,20 @@ func setDraft(c *cli.Context, o *decoder.Options) (err error) {
 		return usagef("--draft %s: --mode %s has no drafts, want verified", c.String("draft"), o.Mode)
 	}
 	return noDraftBackend(c, path)
+}
+
+// mayUseHead reports whether a generation may draft with the model's own head.
+func mayUseHead(o decoder.Options) bool {
+	return (o.Mode == "" || o.Mode == decoder.Verified) && (o.Draft == "" || o.Draft == decoder.DraftAuto || o.Draft == decoder.DraftMTP)
+}
+
+// setDrafts reads --drafts.
+func setDrafts(c *cli.Context, o *decoder.Options) error {
+	if n := c.Int("drafts"); c.IsSet("drafts") && (n < 1 || n > decoder.MaxWindow) {
+		return usagef("--drafts %d: want 1 to %d", n, decoder.MaxWindow)
+	}
+	o.Drafts = c.Int("drafts")
+	return nil
 }
 
 func noDraftBackend(c *cli.Context, path string) error {

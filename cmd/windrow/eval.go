@@ -179,6 +179,9 @@ func openEvaluation(c *cli.Context) (*evaluation, decoder.Options, []eval.Settin
 		return fail(err)
 	}
 	drafts, err := parseDrafts(c, modes)
+	if err == nil {
+		err = setDrafts(c, &o)
+	}
 	if err != nil {
 		return fail(err)
 	}

@@ -155,6 +155,9 @@ func (in inspection) table(out io.Writer) error {
 		}
 	}
 	row("attention", "%d heads of %d over %d KV heads; %s", in.Heads, in.HeadDim, in.KVHeads, strings.Join(with, ", "))
+	if d := in.DraftHead; d != nil {
+		row("drafts", "--draft mtp: a head for them, %s of weights, %s of keys and values a token in bf16 beside those below", units.Bytes(d.Bytes), units.Bytes(d.KVBytesPerToken))
+	}
 	factor := ""
 	if in.RopeFactor != 0 && in.RopeFactor != 1 {
 		factor = fmt.Sprintf(", factor %g", in.RopeFactor)

@@ -85,7 +85,7 @@ func needsModel(c *cli.Context, o decoder.Options, w windowChoice) string {
 			return "--" + name
 		}
 	}
-	for _, name := range []string{"entropy-threshold", "pos-penalty", "threads", "kernels", "kv-window", "kv-keep", "mask-id", "draft", "draft-backend"} {
+	for _, name := range []string{"entropy-threshold", "pos-penalty", "threads", "kernels", "kv-window", "kv-keep", "mask-id", "draft", "drafts", "draft-backend"} {
 		if c.IsSet(name) {
 			return "--" + name
 		}

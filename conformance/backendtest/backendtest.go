@@ -69,6 +69,7 @@ func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 	part("values", testValues)
 	part("partial rotation", testPartialRotation)
 	part("gates", testGates)
+	part("input", testInput)
 	part("fork", testFork)
 	part("export", testExport)
 	part("budget", testBudget)

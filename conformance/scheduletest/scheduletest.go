@@ -77,6 +77,18 @@ func (d *device) ImportCache(_ context.Context, c *model.Cache, src []byte) erro
 	return c.Import(src)
 }
 
+func (d *device) ExportStates(_ context.Context, c *model.Cache, p backend.Place, dst []byte) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.ExportStates(p, dst)
+}
+
+func (d *device) ImportStates(_ context.Context, c *model.Cache, p backend.Place, end int, src []byte) error {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.ImportStates(p, end, src)
+}
+
 func (d *device) Features() backend.Features { return d.model.Backend().Features() }
 func (d *device) Budget() *backend.Budget    { return d.model.Backend().Budget() }
 func (d *device) KVPageBytes() int64 {

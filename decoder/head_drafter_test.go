@@ -1,0 +1,366 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"windrow/model"
+)
+
+// head is a toy model and its head for drafts, scripted: a hidden state is its position
+// and the token there. It knows what ar says, lies at times, and fails at times; it
+// checks each pair that it is fed.
+type head struct {
+	*toy
+	cache *model.Cache
+	text  []int32 // prompt and output
+	lies  float64
+	fails float64
+	r     *rand.Rand
+	// gap is how many tokens of the prompt were in the cache before: their states are
+	// not known.
+	gap int
+	fed int // pairs that were certain
+	// mapped: behind a draft states may be mapped ones.
+	mapped bool
+}
+
+// certainState marks a state of the toy's, and ownState one of the head's.
+const (
+	headWidth    = 4
+	certainState = 1
+	ownState     = 2
+)
+
+func (h *head) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	bare := slices.Clone(b.Want)
+	b.Want = slices.DeleteFunc(b.Want, func(w model.Wanted) bool { return w.Bare })
+	told, err := h.toy.Forward(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	var results []model.Result
+	for _, w := range bare {
+		r := model.Result{Argmax: -1}
+		if !w.Bare {
+			r, told = told[0], told[1:]
+		}
+		if w.Hidden {
+			r.Hidden = []float32{float32(b.Positions[w.Row]), float32(b.Tokens[w.Row]), certainState, 0}
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (h *head) Draft(_ context.Context, b *model.DraftBatch) ([]model.Result, error) {
+	if h.r.Float64() < h.fails {
+		return nil, errOracle
+	}
+	if len(b.Spans) != 1 || b.Spans[0].Cache != h.cache || b.Spans[0].Rows != len(b.Tokens) || len(b.Hidden) != headWidth*len(b.Tokens) {
+		h.t.Fatalf("drafts: %+v", b)
+	}
+	base, at := h.cache.Base(), b.Spans[0].At
+	if h.cache.Drafted() < min(at, base) {
+		h.t.Fatalf("pairs from %d on, the head has %d", at, h.cache.Drafted())
+	}
+	for i, token := range b.Tokens {
+		state, p := b.Hidden[i*headWidth:(i+1)*headWidth], at+i
+		switch {
+		case p < h.gap && slices.Equal(state, make([]float32, headWidth)): // not known
+		case p >= base: // behind a draft
+			if !h.mapped && (state[2] != ownState || int(state[0]) != p-1) {
+				h.t.Fatalf("position %d behind %d tokens: state %v", p, base, state)
+			}
+			continue
+		case state[2] != certainState || int(state[0]) != p || int32(state[1]) != h.text[p]:
+			h.t.Fatalf("position %d of %d: state %v, want that of %d", p, base, state, h.text[p])
+		}
+		if token != h.text[p+1] {
+			h.t.Fatalf("position %d of %d: token %d behind it, want %d", p, base, token, h.text[p+1])
+		}
+		h.fed++
+	}
+	var results []model.Result
+	for _, w := range b.Want {
+		p := at + int(w.Row)
+		r := model.Result{Argmax: -1, Hidden: []float32{float32(p), 0, ownState, 0}}
+		if !w.Bare {
+			token := int32(h.r.IntN(15))
+			if p+2 < len(h.text) && h.r.Float64() >= h.lies {
+				token = h.text[p+2]
+			}
+			r.Argmax, r.Entropy = token, h.r.Float32()
+			if w.TopK > 0 {
+				r.Top = []model.Candidate{{ID: token}}
+			}
+			if w.Logits {
+				r.Logits = make([]float32, 17)
+				for i := range r.Logits {
+					r.Logits[i] = -3 * h.r.Float32()
+				}
+				r.Logits[token] = 5
+			}
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// TestHeadDrafts: whatever a model's own head drafts, verified says what ar says: greedy
+// and sampled, under constraints, with lookups beside it, where its forwards fail and
+// where the sequence loses its cache. The head is fed each pair of a state and the token
+// behind it once, from the first one whose state is known on.
+func TestHeadDrafts(t *testing.T) {
+	t.Parallel()
+	var all Drafters
+	moved, chain := 0, NewChain()
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 83))
+		m := newToy(t, seed)
+		o := randomOptions(r, Verified, m)
+		o.MaxTokens, o.PrefillRows = 1+r.IntN(60), 1+r.IntN(20)
+		prompt := randomPrompt(r)
+		if seed%2 == 0 {
+			prompt = slices.Repeat(prompt, 3)
+			m.agree, m.period = []float64{.8, 1}[r.IntN(2)], 1+uint64(r.IntN(9))
+		}
+		if seed%3 == 0 {
+			o.Sampling = Sampling{Temperature: .5 + r.Float32(), TopP: .9, Seed: seed}
+		}
+		ar := o
+		ar.Mode = AR
+		want := generate(t, m, prompt, ar, Hooks{})
+		if seed%5 == 0 {
+			rules := newMachine(r, m.vocab-2)
+			ar.Constraint, ar.StopIDs = rules, []int32{machineEnd}
+			want = generate(t, m, prompt, ar, Hooks{})
+			o.StopIDs = ar.StopIDs
+			o.Constraint = &prophet{machine: *rules, text: want.Tokens, lies: .2, seed: seed, most: 1 + r.IntN(9)}
+		}
+		o.Draft = []DraftChoice{DraftMTP, DraftAuto}[r.IntN(2)]
+		if o.Draft == DraftAuto {
+			o.Vocabulary = Vocabulary{Size: 15, MaskID: -1}
+		}
+		if r.IntN(3) > 0 {
+			o.Window = 1 + r.IntN(24)
+			o.Cost = costs(t, CostPoint{1, 1}, CostPoint{2 + r.IntN(6), .8 + r.Float64()}, CostPoint{8 + r.IntN(30), 1 + 4*r.Float64()})
+			o.Experience = NewExperience()
+		}
+		o.Drafts = []int{0, 0, 1, 3}[r.IntN(4)]
+		h := &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), lies: r.Float64(), r: r}
+		if seed%4 == 0 {
+			h.fails = .15
+		}
+		o.Head = &HeadDrafts{Engine: h, Width: headWidth, Seconds: .05, PrefillRows: 1 + r.IntN(30)}
+		if h.mapped = seed%2 == 0; h.mapped {
+			o.Head.Chain = chain
+		}
+		got, moves := h.generate(prompt, o, r, seed%6 == 0)
+		moved += moves
+		what := fmt.Sprintf("seed %d, options %+v", seed, o)
+		if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
+			t.Fatalf("%s:\nverified %v %s\nar       %v %s", what, got.Tokens, got.FinishReason, want.Tokens, want.FinishReason)
+		}
+		if o.Drafts > 0 && o.Constraint == nil && o.Draft == DraftMTP && got.Stats.Rows > got.Stats.Forwards*(1+o.Drafts) {
+			t.Fatalf("%s: %d rows in %d forwards", what, got.Stats.Rows, got.Stats.Forwards)
+		}
+		// Without failures and moves each pair is fed once, but the last one of a proposal
+		// that is begun anew.
+		if h.fails == 0 && moves == 0 && h.fed > len(prompt)+len(got.Tokens) {
+			t.Fatalf("%s: %d pairs of %d tokens", what, h.fed, len(prompt)+len(got.Tokens))
+		}
+		all.Add(&got.Stats.Drafters)
+	}
+	for _, kind := range []DrafterKind{HeadDrafter, LookupDrafter, ConstraintDrafter} {
+		if d := all[kind]; d.Accepted < 300 || d.Drafts-d.Accepted < 300 {
+			t.Errorf("%s: %+v: nothing is shown", kind, d)
+		}
+	}
+	if moved < 50 {
+		t.Errorf("%d caches were lost: nothing is shown", moved)
+	}
+}
+
+// generate drives a sequence; its cache is taken away at times.
+func (h *head) generate(prompt []int32, o Options, r *rand.Rand, moves bool) (Summary, int) {
+	h.t.Helper()
+	m, moved := h.toy, 0
+	capacity, maxRows := CacheSize(len(prompt), o)
+	h.cache = model.NewCountingCache(capacity)
+	m.keys, m.forwards, m.maxRows, m.rows = nil, 0, 0, 0
+	s, err := NewSequence(h.cache, prompt, o, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer s.Close()
+	for !s.Done() {
+		if moves && r.IntN(6) == 0 {
+			c := model.NewCountingCache(capacity)
+			n := r.IntN(h.cache.Base() + 1)
+			c.Stage(n)
+			if err := c.Commit(n); err != nil {
+				h.t.Fatal(err)
+			}
+			if err := s.Move(c); err != nil {
+				h.t.Fatal(err)
+			}
+			h.cache, h.gap = c, max(h.gap, n)
+			moved++
+		}
+		for s.Draft(h.t.Context()) != nil {
+			if r.IntN(4) == 0 {
+				break // without it, then
+			}
+		}
+		b := new(model.Batch)
+		s.Plan(b, 0)
+		if n := len(b.Tokens); n > maxRows && !s.Prefilling() {
+			h.t.Fatalf("a forward of %d rows, CacheSize says at most %d", n, maxRows)
+		}
+		results, err := h.Forward(h.t.Context(), b)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if _, err := s.Absorb(results); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	sum := s.Summary()
+	m.verifyEnd(h.cache, prompt, sum.Tokens)
+	return sum, moved
+}
+
+// TestHeadBesideCached: a prompt whose beginning is cached is drafted for, too; of the
+// states that nobody knows any more the head is fed zeros, once.
+func TestHeadBesideCached(t *testing.T) {
+	m := newToy(t, 5)
+	prompt := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}
+	o := toyOptions(Verified, m)
+	o.Draft, o.Vocabulary.MaskID = DraftMTP, -1
+	ar := o
+	ar.Mode, ar.Draft = AR, ""
+	want := generate(t, m, prompt, ar, Hooks{})
+	h := &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), r: rand.New(rand.NewPCG(1, 1)), gap: 7}
+	o.Head = &HeadDrafts{Engine: h, Width: headWidth}
+	h.cache = model.NewCountingCache(100)
+	m.keys = m.run(prompt[:7], []int32{0, 1, 2, 3, 4, 5, 6})
+	h.cache.Stage(7)
+	if err := h.cache.Commit(7); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := Generate(t.Context(), h, h.cache, prompt, o, nil, Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(sum.Tokens, want.Tokens) {
+		t.Errorf("verified %v\nar       %v", sum.Tokens, want.Tokens)
+	}
+	if d := sum.Stats.Drafters[HeadDrafter]; sum.Stats.TokensPerForward() < 3 || d.Accepted != d.Drafts {
+		t.Errorf("%.2f tokens per forward of a head that is always right: %+v", sum.Stats.TokensPerForward(), d)
+	}
+	if h.fed < h.cache.Drafted() {
+		t.Errorf("%d pairs were fed, the head is said to have %d", h.fed, h.cache.Drafted())
+	}
+}
+
+// TestHeadChoices: choices of who drafts, where there is a head and where there is
+// none.
+func TestHeadChoices(t *testing.T) {
+	m := newToy(t, 6)
+	o := toyOptions(Verified, m)
+	o.Draft = DraftMTP
+	if err := o.Validate(); err == nil {
+		t.Error("a head drafts that is not there")
+	}
+	o.Head = &HeadDrafts{Seconds: .1}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+	o.Draft = DraftAuto
+	if o.headDrafts() {
+		t.Error("the head drafts in the masks' place where nothing is known of costs")
+	}
+	flat := costs(t, CostPoint{1, 1}, CostPoint{48, 1.1})
+	steep := costs(t, CostPoint{1, 1}, CostPoint{4, 1.2}, CostPoint{6, 6}, CostPoint{48, 48})
+	for _, c := range []struct {
+		name string
+		cost *CostModel
+		took float64
+		want bool
+	}{
+		{"masks are nearly free", flat, .3, false},
+		{"more than four rows are dear", steep, .05, true},
+		{"more than four rows are dear, and so is the head", steep, 3, false},
+	} {
+		o.Cost, o.Experience, o.Window = c.cost, NewExperience(), 16
+		o.Head.Seconds = c.took
+		if got := o.headDrafts(); got != c.want {
+			t.Errorf("%s: the head drafts: %t, rates %.2f and %.2f of masks", c.name, got, o.headRate(), o.maskRate())
+		}
+	}
+}
+
+// TestChain: a chain learns a linear map from outputs to states, and feeds what is mapped
+// where drafts then stand more often.
+func TestChain(t *testing.T) {
+	const width = 24
+	r := rand.New(rand.NewPCG(9, 9))
+	to := r.Perm(width) // and every other one with another sign
+	pair := func() (output, state []float32) {
+		output, state = make([]float32, width), make([]float32, width)
+		for i := range output {
+			output[i] = float32(r.NormFloat64())
+		}
+		normed(output, output)
+		for i, v := range output {
+			state[to[i]] = v * float32(1-2*(i%2))
+		}
+		return output, state
+	}
+	c := NewChain()
+	off := func() (worst float64) {
+		for range 50 {
+			x, y := pair()
+			for i, v := range c.mapped(x) {
+				worst = max(worst, abs(float64(v-y[i])))
+			}
+		}
+		return worst
+	}
+	if c.choose(width) {
+		t.Error("nothing was learned, and states are mapped")
+	}
+	c.learn(pair())
+	before := off()
+	for c.learning(width) {
+		c.learn(pair())
+	}
+	if after := off(); after > before/10 {
+		t.Errorf("off by %.3f, before it was learned %.3f", after, before)
+	}
+	for _, best := range []bool{true, false} {
+		mapped := 0
+		for range 2000 {
+			way := c.choose(width)
+			c.observe(way, way == best || r.IntN(4) == 0)
+			if way {
+				mapped++
+			}
+		}
+		if best && mapped < 1800 || !best && mapped > 300 {
+			t.Errorf("mapped is best: %t, and was fed in %d of 2000 steps", best, mapped)
+		}
+	}
+	if c.choose(mappedWidth+1) || c.learning(mappedWidth+1) {
+		t.Error("a wide state is mapped")
+	}
+	var none *Chain
+	if none.choose(width) || none.learning(width) {
+		t.Error("no chain is fed with mapped states")
+	}
+	none.observe(true, true)
+}
