@@ -204,6 +204,16 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
   const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
   dependency_wait();
   UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
+  // What a row gives, its query times the state behind it, is summed up beside the next
+  // row's key times the same state: two sums whose steps do not wait for each other.
+  f32x4 asked[N]; // the query of the row before
+  UNROLL for (u32 j = 0; j < N; j++) asked[j] = {0, 0, 0, 0};
+  auto dot = [&](const f32x4 *x) {
+    f32x4 sum = {0, 0, 0, 0};
+    UNROLL for (u32 j = 0; j < N; j++) sum = {fma(s[j].x, x[j].x, sum.x), fma(s[j].y, x[j].y, sum.y), fma(s[j].z, x[j].z, sum.z), fma(s[j].w, x[j].w, sum.w)};
+    return (sum.x + sum.y) + (sum.z + sum.w);
+  };
+  float *given = out + (u64)span.first * shape.value_line() + mine + column; // of the row before
   for (u32 item = 0; item < items; item++) {
     if (item % CHUNK == 0) {
       copy_wait<STAGES - 2>();
@@ -211,40 +221,32 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
       start(item / CHUNK + STAGES - 1);
     }
     const float *line = ring + item % (STAGES * CHUNK) * LINE<DIM>;
-    const f32x4 *key = (const f32x4 *)line + slice, *query = (const f32x4 *)(line + DIM) + slice;
+    f32x4 key[N];
+    UNROLL for (u32 j = 0; j < N; j++) key[j] = ((const f32x4 *)line)[slice + j * 4];
     const float decay = line[2 * DIM + COLUMNS], beta = line[2 * DIM + COLUMNS + 1];
-    const u32 index = folded + item;
     float delta = line[2 * DIM + column];
     if (item >= folds) {
+      const u32 index = folded + item;
       if (index == states.settle && !kept) UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + j * 16) = s[j];
-      f32x4 sum = {0, 0, 0, 0};
-      UNROLL for (u32 j = 0; j < N; j++) {
-        const f32x4 x = key[j * 4];
-        sum = {fma(s[j].x, x.x, sum.x), fma(s[j].y, x.y, sum.y), fma(s[j].z, x.z, sum.z), fma(s[j].w, x.w, sum.w)};
-      }
-      float kv = (sum.x + sum.y) + (sum.z + sum.w);
-      kv += shfl_xor(kv, 1);
-      kv += shfl_xor(kv, 2);
+      float kv = dot(key), o = dot(asked);
+      UNROLL for (u32 j = 0; j < N; j++) asked[j] = ((const f32x4 *)(line + DIM))[slice + j * 4];
+      kv += shfl_xor(kv, 1), o += shfl_xor(o, 1);
+      kv += shfl_xor(kv, 2), o += shfl_xor(o, 2);
       delta = beta * fma(-decay, kv, delta);
+      if (slice == 0) {
+        if (item > folds) *given = o, given += shape.value_line();
+        if (index >= states.settle) states.to[place.deltas + index % states.log * shape.value_line() + mine + column] = delta;
+      }
     }
     UNROLL for (u32 j = 0; j < N; j++) {
-      const f32x4 x = key[j * 4];
+      const f32x4 x = key[j];
       s[j] = {fma(x.x, delta, decay * s[j].x), fma(x.y, delta, decay * s[j].y), fma(x.z, delta, decay * s[j].z), fma(x.w, delta, decay * s[j].w)};
     }
-    if (item < folds) continue;
-    f32x4 sum = {0, 0, 0, 0};
-    UNROLL for (u32 j = 0; j < N; j++) {
-      const f32x4 x = query[j * 4];
-      sum = {fma(s[j].x, x.x, sum.x), fma(s[j].y, x.y, sum.y), fma(s[j].z, x.z, sum.z), fma(s[j].w, x.w, sum.w)};
-    }
-    float o = (sum.x + sum.y) + (sum.z + sum.w);
-    o += shfl_xor(o, 1);
-    o += shfl_xor(o, 2);
-    if (slice == 0) {
-      out[(u64)(span.first + item - folds) * shape.value_line() + mine + column] = o;
-      if (index >= states.settle) states.to[place.deltas + index % states.log * shape.value_line() + mine + column] = delta;
-    }
   }
+  float o = dot(asked);
+  o += shfl_xor(o, 1);
+  o += shfl_xor(o, 2);
+  if (slice == 0) *given = o;
 }
 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's

@@ -78,37 +78,65 @@ type Delta struct {
 	Room                           driver.Ptr
 }
 
-// Delta sets the step's rows of out32 and out16 (0: not wanted), [bucket, values] in f32
-// and bf16, as backend.Delta says, over the states that the step block names. Room is
-// of bucket · DeltaShape.Room elements. A row's bits depend on it and those before alone.
-func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucket, spans int) {
+// deltaStep is a layer's launches over a step: where they hand on what they make.
+type deltaStep struct {
+	*Delta
+	q, k, v, gates, o uint64
+	place             []uint64
+	bucket, spans     int
+	out32, out16      driver.Ptr
+}
+
+func (x *Delta) over(out32, out16, step driver.Ptr, bucket, spans int) deltaStep {
 	at := x.Room
 	take := func(n int) uint64 {
 		here := at
 		at += driver.Ptr(4 * bucket * n)
 		return uint64(here)
 	}
-	q, k, v, gates, o := take(x.keys()), take(x.keys()), take(x.values()), take(4*x.ValueHeads), take(x.values())
-	place := []uint64{uint64(step), uint64(x.Fixed), uint64(x.ByLog), uint64(x.KeyHeads), uint64(x.ValueHeads)}
+	return deltaStep{
+		Delta: x, q: take(x.keys()), k: take(x.keys()), v: take(x.values()), gates: take(4 * x.ValueHeads), o: take(x.values()),
+		place:  []uint64{uint64(step), uint64(x.Fixed), uint64(x.ByLog), uint64(x.KeyHeads), uint64(x.ValueHeads)},
+		bucket: bucket, spans: spans, out32: out32, out16: out16,
+	}
+}
+
+// Delta sets the step's rows of out32 and out16 (0: not wanted), [bucket, values] in f32
+// and bf16, as backend.Delta says, over the states that the step block names. Room is
+// of bucket · DeltaShape.Room elements. A row's bits depend on it and those before alone.
+func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucket, spans int) {
+	y := x.over(out32, out16, step, bucket, spans)
+	d.deltaRows(y)
+	d.deltaColumns(y)
+	d.deltaNorm(y)
+}
+
+// deltaRows makes what rows need by themselves.
+func (d *Device) deltaRows(x deltaStep) {
 	run := 1
-	if bucket > 128 {
+	if x.bucket > 128 {
 		run = deltaRun
 	}
-	args := []uint64{q, k, v, gates}
+	args := []uint64{x.q, x.k, x.v, x.gates}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
 		args = append(args, r.args()...)
 	}
 	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep))
-	args = append(append(args, place...), uint64(x.KeyDim), uint64(x.ValueDim), uint64(x.Conv), uint64(x.lines()), uint64(run))
-	heads := Ceil(bucket, run) * (2*x.KeyHeads + x.ValueHeads)
+	args = append(append(args, x.place...), uint64(x.KeyDim), uint64(x.ValueDim), uint64(x.Conv), uint64(x.lines()), uint64(run))
+	heads := Ceil(x.bucket, run) * (2*x.KeyHeads + x.ValueHeads)
 	d.launch(kernelDeltaRows, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
+}
 
-	columns := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
-	d.launch(columns, dim{x: x.values() / deltaColumns, y: spans}, deltaThreads,
-		o, q, k, v, gates, uint64(step), uint64(x.Layer), uint64(x.Fixed), uint64(x.ByLog),
-		uint64(x.KeyHeads), uint64(x.ValueHeads), uint64(x.ValueDim), flag(x.Tiled))
+// deltaColumns is the recurrence.
+func (d *Device) deltaColumns(x deltaStep) {
+	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
+	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, deltaThreads,
+		x.o, x.q, x.k, x.v, x.gates, x.place[0], uint64(x.Layer), x.place[1], x.place[2], x.place[3], x.place[4], uint64(x.ValueDim), flag(x.Tiled))
+}
 
-	args = append([]uint64{uint64(out32), uint64(out16), o}, x.Z.args()...)
-	args = append(append(args, uint64(x.Norm), f32(x.Eps), k, gates), place...)
-	d.launch(kernelDeltaNorm, dim{x: Ceil(bucket*x.ValueHeads, deltaWarps)}, deltaWarps*32, append(args, uint64(x.ValueDim), uint64(x.lines()))...)
+// deltaNorm norms and gates what the recurrence made, and logs rows.
+func (d *Device) deltaNorm(x deltaStep) {
+	args := append([]uint64{uint64(x.out32), uint64(x.out16), x.o}, x.Z.args()...)
+	args = append(append(args, uint64(x.Norm), f32(x.Eps), x.k, x.gates), x.place...)
+	d.launch(kernelDeltaNorm, dim{x: Ceil(x.bucket*x.ValueHeads, deltaWarps)}, deltaWarps*32, append(args, uint64(x.ValueDim), uint64(x.lines()))...)
 }

@@ -28,6 +28,17 @@ var projectShapes = []projectShape{
 	{"head", []int{151936}, 4096, false},
 }
 
+// hybridShapes are those of Qwen3.5-27B, and of a mixture's layers with 2,048 inputs.
+var hybridShapes = []projectShape{
+	{"27b-qkv-z", []int{10240, 6144}, 5120, false},
+	{"27b-out", []int{5120}, 6144, false},
+	{"27b-gate-up", []int{17408, 17408}, 5120, true},
+	{"27b-down", []int{5120}, 17408, false},
+	{"a3b-qkv-z", []int{8192, 4096}, 2048, false},
+	{"a3b-out", []int{2048}, 4096, false},
+	{"a3b-shared", []int{512, 512}, 2048, true},
+}
+
 // tinyProjectShapes are those of [TestBenchmarks].
 var tinyProjectShapes = []projectShape{
 	{"qkv", []int{256, 64, 64}, 256, false}, {"gate-up", []int{128, 128}, 256, true}, {"head", []int{300}, 256, false},
@@ -245,6 +256,15 @@ func BenchmarkTiledForms(b *testing.B) {
 	projectSweep{
 		shapes: projectShapes[:4], types: benchTypes[1:], rows: []int{8, 16, 24, 32, 48, 64, 128}, forms: tiledTunings,
 		noise: 6 << 30, launches: 20,
+	}.run(m)
+}
+
+// BenchmarkHybridForms does the same for hybridShapes, of few rows.
+func BenchmarkHybridForms(b *testing.B) {
+	m := benchDevice(b)
+	needsHopper(m)
+	projectSweep{
+		shapes: hybridShapes, types: benchTypes[1:], rows: []int{1, 4, 8, 16, 32}, forms: tiledTunings, noise: 6 << 30, launches: 20,
 	}.run(m)
 }
 
