@@ -203,7 +203,7 @@ func (s *Scheduler) states(x *prefix, disk *session.Hit, n int) (list []session.
 			}})
 		}
 	}
-	if disk != nil && disk.End <= n {
+	if disk != nil && disk.Tokens == disk.End && disk.End <= n { // of these tokens, not of others that begin alike
 		add(session.States{From: disk.From, End: disk.End, Bytes: disk.StatesBytes(), Export: func([]byte) error {
 			return errors.New("its states are in memory no more")
 		}})

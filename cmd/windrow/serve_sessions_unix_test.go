@@ -122,10 +122,14 @@ func testServeKilled(t *testing.T, model []string) {
 		}
 		if round%2 == 0 {
 			w, err := http.Post(s.url+"/sessions/talk/save", "", nil)
-			if err != nil || w.StatusCode != 200 {
-				t.Fatal(w, err)
+			if err != nil {
+				t.Fatal(err)
 			}
+			said, _ := io.ReadAll(w.Body)
 			w.Body.Close()
+			if w.StatusCode != 200 {
+				t.Fatalf("round %d: %s: %s", round, w.Status, said)
+			}
 			saved++
 		} else {
 			time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
