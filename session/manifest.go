@@ -1,9 +1,11 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -98,8 +100,14 @@ func (h *header) name() hash {
 // parseManifest reads and checks a session's file; headers are those of its files().
 func parseManifest(data []byte) (*manifest, []header, error) {
 	m := new(manifest)
-	if err := json.Unmarshal(data, m); err != nil {
+	// A member under another name is damage: without its states a session is of no use.
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(m); err != nil {
 		return nil, nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, nil, errors.New("there is more behind its end")
 	}
 	switch {
 	case m.Version != manifestVersion:

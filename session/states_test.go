@@ -133,7 +133,12 @@ func TestStates(t *testing.T) {
 			if err != nil || info.Tokens != len(x.tokens) {
 				t.Fatal(info, err)
 			}
-			all[name] = x
+			// The same text again, with places that are there, changes nothing.
+			if old, ok := all[name]; !ok || !slices.Equal(old.tokens, x.tokens) || slices.ContainsFunc(x.list, func(y States) bool {
+				return !slices.ContainsFunc(old.list, func(z States) bool { return z.From == y.From && z.End == y.End })
+			}) {
+				all[name] = x
+			}
 			if r.IntN(5) == 0 {
 				if _, err := s.Delete("", name); err != nil {
 					t.Fatal(err)
