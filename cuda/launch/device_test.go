@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"windrow/cuda/driver"
@@ -84,6 +85,9 @@ func TestSelfTestsChecked(t *testing.T) {
 	t.Setenv("WINDROW_EMULATED_SEED", "1") // another order than that of the plain runs
 	for _, s := range SelfTests {
 		t.Run(s.Name, func(t *testing.T) {
+			if strings.Contains(s.Name, "experts") && os.Getenv("WINDROW_SLOW") == "" {
+				t.Skip("experts in all formats, minutes on the emulator (TestExpertsChecked has one): set WINDROW_SLOW=1")
+			}
 			d := openDevice(t, driver.Options{Library: library}, 0)
 			d.withoutHopper()
 			if err := s.try(d); err != nil {
