@@ -17,7 +17,7 @@ import (
 // cannot be is as none.
 func TestCalibrate(t *testing.T) {
 	m := Measurements{Folder: t.TempDir(), Build: "test"}
-	e := openTiny(t, Options{Threads: 1, Measurements: m})
+	e := priced(t, openTiny(t, Options{Threads: 1, Measurements: m}))
 	if e.Calibration() != nil {
 		t.Fatal("there is a calibration before the first")
 	}
@@ -89,7 +89,7 @@ func TestLearned(t *testing.T) {
 	m := Measurements{Folder: t.TempDir(), Build: "test"}
 	open := func(o Options) *Engine {
 		o.Measurements = m
-		return openTiny(t, o)
+		return priced(t, openTiny(t, o))
 	}
 	e := open(Options{Threads: 1})
 	prompt, err := e.Encode(t.Context(), Prompt{Messages: []tokenizer.Message{{Role: "user", Content: "A hall has 5 rows with 9 chairs in each row. How many chairs are there?"}}})

@@ -15,7 +15,7 @@ import (
 // TestDrafts: whoever drafts for a real model, greedy and sampled, alone and in a
 // conversation, its text is ar's; a model that drafts for itself is nearly always right.
 func TestDrafts(t *testing.T) {
-	e, small := openTiny(t, Options{Threads: 1}), openTiny(t, Options{Threads: 1, Exact: true})
+	e, small := priced(t, openTiny(t, Options{Threads: 1})), priced(t, openTiny(t, Options{Threads: 1, Exact: true}))
 	if err := e.DraftWith(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,18 @@ func openTiny(t *testing.T, o Options) *Engine {
 	return e
 }
 
+// priced is an engine whose c(rows) is that of a quiet machine: what windows and drafts
+// then do does not depend on what else runs here.
+func priced(t *testing.T, e *Engine) *Engine {
+	t.Helper()
+	c, err := decoder.NewCostModel([]decoder.CostPoint{{Rows: 1, Seconds: .001}, {Rows: 4, Seconds: .0013}, {Rows: 8, Seconds: .0017}, {Rows: 16, Seconds: .0026}, {Rows: 32, Seconds: .005}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.rowCost.known, e.rowCost.table = true, c
+	return e
+}
+
 func ask(text string) []tokenizer.Message {
 	return []tokenizer.Message{{Role: "user", Content: text}}
 }
