@@ -95,7 +95,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 // moveRaw copies the rows before the convolution that a forward does not bring itself to
 // where it writes.
 func moveRaw(c *storage, layer int, s *backend.StateShape) {
-	step := c.states.Step()
+	step := c.States.Step()
 	if step.InPlace() || step.From == nil {
 		return
 	}
@@ -111,7 +111,7 @@ func moveRaw(c *storage, layer int, s *backend.StateShape) {
 // raw projections where a later row needs them.
 func (f *forward) deltaRow(d *backend.Delta, w *deltaWeights, span *backend.Span, layer, row, g int) {
 	c := span.Storage.(*storage)
-	step, k, m := c.states.Step(), f.b.k, &f.delta
+	step, k, m := c.States.Step(), f.b.k, &f.delta
 	var before []float32
 	if step.From != nil {
 		before = (*step.From).layers[layer].raw
@@ -174,7 +174,7 @@ func softplus(x float64) float64 {
 // logged, on a copy that is dropped.
 func (f *forward) deltaColumns(s *scratch, dst *buffer, d *backend.Delta, span *backend.Span, layer, head, block int) {
 	c := span.Storage.(*storage)
-	step, k, m := c.states.Step(), f.b.k, &f.delta
+	step, k, m := c.States.Step(), f.b.k, &f.delta
 	from, to, columns := stateBlock(&d.StateShape, head, block)
 	log, g := c.layout.LogRows, d.KeyHead(head)
 	first := head*d.ValueDim + block*stateColumns // column of a row of values
@@ -216,12 +216,12 @@ func (f *forward) deltaColumns(s *scratch, dst *buffer, d *backend.Delta, span *
 // have folded in those that were logged before. Deltas are there.
 func (f *forward) deltaLog(span *backend.Span, layer int, d *backend.Delta) {
 	c := span.Storage.(*storage)
-	step, m := c.states.Step(), &f.delta
+	step, m := c.States.Step(), &f.delta
 	y := &(*step.To).layers[layer]
 	for index := step.Settle; index < span.Base+span.Rows; index++ {
 		at, r := index%c.layout.LogRows, span.First+index-span.Base
 		copy(y.keys[at*d.Keys():(at+1)*d.Keys()], m.k.data[r*d.Keys():])
 		copy(y.decays[at*d.ValueHeads:(at+1)*d.ValueHeads], m.decay.data[r*d.ValueHeads:])
 	}
-	c.states.Done(layer)
+	c.States.Done(layer)
 }

@@ -156,7 +156,7 @@ func (f *forward) ready(v *backend.Values) error {
 		}
 	}
 	for i, s := range v.Spans {
-		if err := s.Storage.(*storage).begin(s.Base, s.Rows, f.recurs); err != nil {
+		if err := s.Storage.(*storage).Begin(s.Base, s.Rows, f.recurs, s.Storage.(*storage).Writable); err != nil {
 			return backend.InSpan(i, err)
 		}
 	}

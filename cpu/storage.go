@@ -27,8 +27,7 @@ const maxF16 = 65504
 // A page holds, for each layer with keys and each KV head, pageSlots keys and then
 // pageSlots values, so that attention reads runs of pageSlots · head bytes.
 type storage struct {
-	*paging.Table[[]byte]
-	states *paging.States[*states] // nil: no layer has some
+	paging.Sequence[[]byte, *states]
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
@@ -62,15 +61,16 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	var s *paging.States[*states]
+	var s paging.Sequence[[]byte, *states]
 	if l.Recurrent() {
-		s = paging.NewStates(l, &statePool{l}, b.marks, &b.budget)
+		s.States = paging.NewStates(l, &statePool{l}, b.marks, &b.budget)
 	}
-	return b.storageOf(paging.New(l, pages(l.Keys().PageBytes()), &b.budget), s), nil
+	s.Table = paging.New(l, pages(l.Keys().PageBytes()), &b.budget)
+	return b.storageOf(s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[[]byte], s *paging.States[*states]) *storage {
-	c := &storage{Table: t, states: s, b: b, layout: t.Layout()}
+func (b *Backend) storageOf(s paging.Sequence[[]byte, *states]) *storage {
+	c := &storage{Sequence: s, b: b, layout: s.Layout()}
 	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
 	if b.transposes(&c.layout) {
@@ -84,18 +84,11 @@ func (b *Backend) Budget() *backend.Budget { return &b.budget }
 
 // Fork shares the full pages of the first n indices, and copies the last.
 func (c *storage) Fork(n, slots int) (backend.Storage, error) {
-	t, err := c.Table.Fork(n, slots)
+	s, err := c.Sequence.Fork(n, slots)
 	if err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	var s *paging.States[*states]
-	if c.states != nil {
-		if s, err = c.states.Fork(t.Layout(), n); err != nil {
-			t.Close()
-			return nil, fmt.Errorf("cpu: %w", err)
-		}
-	}
-	y := c.b.storageOf(t, s)
+	y := c.b.storageOf(s)
 	for i := range y.written {
 		y.written[i] = min(c.written[i], (n+pageSlots-1)/pageSlots*pageSlots)
 	}

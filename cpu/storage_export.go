@@ -10,10 +10,10 @@ import (
 
 // Places lists where states can be had.
 func (c *storage) Places(base int) []backend.Place {
-	if c.states == nil {
+	if c.States == nil {
 		return nil
 	}
-	return c.states.Places(base)
+	return c.States.Places(base)
 }
 
 // ExportStates copies the states of a place, their columns brought in order.
@@ -21,7 +21,7 @@ func (c *storage) ExportStates(p backend.Place, dst []byte) error {
 	if err := c.checkStates(p, dst); err != nil {
 		return fmt.Errorf("cpu: export: %w", err)
 	}
-	return c.states.Export(p, func(v **states) { c.carryStates(*v, p, dst, false) })
+	return c.States.Export(p, func(v **states) { c.carryStates(*v, p, dst, false) })
 }
 
 // ImportStates writes states.
@@ -29,12 +29,12 @@ func (c *storage) ImportStates(p backend.Place, src []byte) error {
 	if err := c.checkStates(p, src); err != nil {
 		return fmt.Errorf("cpu: import: %w", err)
 	}
-	return c.states.Import(p, func(v **states) { c.carryStates(*v, p, src, true) })
+	return c.States.Import(p, func(v **states) { c.carryStates(*v, p, src, true) })
 }
 
 // checkStates refuses what is not a place's states.
 func (c *storage) checkStates(p backend.Place, data []byte) error {
-	if c.states == nil {
+	if c.States == nil {
 		return errors.New("no layer has a state")
 	}
 	if err := p.Check(c.layout); err != nil {

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"errors"
 	"unsafe"
 
 	"windrow/backend"
@@ -55,75 +54,4 @@ func stateBlock(s *backend.StateShape, head, block int) (from, to, columns int) 
 	columns = min(stateColumns, s.ValueDim-block*stateColumns)
 	from = head*s.KeyDim*s.ValueDim + s.KeyDim*block*stateColumns
 	return from, from + s.KeyDim*columns, columns
-}
-
-// begin sees to pages, and to states where the program has some, for some rows behind
-// base indices. Marks go where there is no memory.
-func (c *storage) begin(base, rows int, recurs bool) error {
-	for {
-		err := c.Writable(base, base+rows)
-		if err == nil && recurs && c.states != nil {
-			err = c.states.Begin(base, rows)
-		}
-		if lacks := (*backend.MemoryError)(nil); c.states == nil || !errors.As(err, &lacks) || !c.b.marks.Evict() {
-			return err
-		}
-	}
-}
-
-// Bytes is what pages and states take.
-func (c *storage) Bytes() int64 {
-	n := c.Table.Bytes()
-	if c.states != nil {
-		n += c.states.Bytes()
-	}
-	return n
-}
-
-// Reserve makes room for the first indices, or takes nothing.
-func (c *storage) Reserve(tokens int) error {
-	if c.states == nil {
-		return c.Table.Reserve(tokens)
-	}
-	// Pages last: what is refused must take nothing.
-	undo, err := c.states.Reserve(tokens)
-	if err != nil {
-		return err
-	}
-	if err := c.Table.Reserve(tokens); err != nil {
-		undo()
-		return err
-	}
-	return nil
-}
-
-// Reach is how far pages and states go back, both.
-func (c *storage) Reach(n, base int) int {
-	n = c.Table.Reach(n, base)
-	if c.states == nil {
-		return n
-	}
-	return c.Table.Reach(c.states.Reach(n), base)
-}
-
-// Truncate holds the states behind n indices until the next forward.
-func (c *storage) Truncate(n int) {
-	if c.states != nil {
-		c.states.Truncate(n)
-	}
-}
-
-// Mark keeps the states behind base indices.
-func (c *storage) Mark(base int) {
-	if c.states != nil {
-		c.states.Mark(base)
-	}
-}
-
-// Close gives pages and states up.
-func (c *storage) Close() {
-	c.Table.Close()
-	if c.states != nil {
-		c.states.Close()
-	}
 }

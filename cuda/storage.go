@@ -14,8 +14,7 @@ import (
 // first written: for each layer with keys K and V, for each KV head a tile of 64
 // vectors, in int8 all of their scales behind them.
 type storage struct {
-	*paging.Table[driver.Ptr]
-	states *paging.States[driver.Ptr] // nil: no layer has some
+	paging.Sequence[driver.Ptr, driver.Ptr]
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
@@ -30,16 +29,17 @@ func (b *Backend) newStorage(l backend.Layout, from *backend.Budget) (*storage, 
 	if err := checkLayout(l); err != nil {
 		return nil, err
 	}
-	var s *paging.States[driver.Ptr]
+	var s paging.Sequence[driver.Ptr, driver.Ptr]
 	if l.Recurrent() {
-		s = paging.NewStates(l, statePool{b, stateBytes(l)}, b.marks, from)
+		s.States = paging.NewStates(l, statePool{b, stateBytes(l)}, b.marks, from)
 	}
-	return b.storageOf(paging.New(l, pages{b, int(l.Keys().PageBytes())}, from), s), nil
+	s.Table = paging.New(l, pages{b, int(l.Keys().PageBytes())}, from)
+	return b.storageOf(s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[driver.Ptr], s *paging.States[driver.Ptr]) *storage {
-	l := t.Layout()
-	return &storage{Table: t, states: s, b: b, layout: l, keys: l.Keys()}
+func (b *Backend) storageOf(s paging.Sequence[driver.Ptr, driver.Ptr]) *storage {
+	l := s.Layout()
+	return &storage{Sequence: s, b: b, layout: l, keys: l.Keys()}
 }
 
 // Budget is what all storage is taken from.
@@ -76,18 +76,11 @@ func checkLayout(l backend.Layout) error {
 func (c *storage) Fork(n, slots int) (backend.Storage, error) { return c.fork(n, slots) }
 
 func (c *storage) fork(n, slots int) (*storage, error) {
-	t, err := c.Table.Fork(n, slots)
+	s, err := c.Sequence.Fork(n, slots)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	var s *paging.States[driver.Ptr]
-	if c.states != nil {
-		if s, err = c.states.Fork(t.Layout(), n); err != nil {
-			t.Close()
-			return nil, fmt.Errorf("cuda: %w", err)
-		}
-	}
-	return c.b.storageOf(t, s), nil
+	return c.b.storageOf(s), nil
 }
 
 // Export copies a page from the device.

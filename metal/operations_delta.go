@@ -26,7 +26,7 @@ func (f *forward) delta(o *backend.Op) error {
 	width := d.Values()
 	f.add(o, op{dst: o.Dst, src: o.Src, reads: asF32, writes: asF32 | asBF16, encode: func(e encoder, r *run, dst, src []view) {
 		for _, s := range r.spans {
-			y, step := common, s.storage.states.Step()
+			y, step := common, s.storage.States.Step()
 			y.logRows, y.base, y.rows, y.settle, y.folded = s.storage.layout.LogRows, s.base, s.rows, step.Settle, step.Folded(layer)
 			for i, in := range []struct {
 				to   *deltaInput
@@ -50,15 +50,15 @@ func (f *forward) delta(o *backend.Op) error {
 // error, that nobody knows what the states are: there are none then.
 func (r *run) statesRan(err error) {
 	for _, s := range r.spans {
-		if len(r.stated) == 0 || s.storage.states == nil || !s.storage.Open() {
+		if len(r.stated) == 0 || s.storage.States == nil || !s.storage.Open() {
 			continue
 		}
 		if err != nil {
-			s.storage.states.Truncate(0)
+			s.storage.States.Truncate(0)
 			continue
 		}
 		for _, layer := range r.stated {
-			s.storage.states.Done(layer)
+			s.storage.States.Done(layer)
 		}
 	}
 	r.stated = r.stated[:0]

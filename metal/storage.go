@@ -10,14 +10,13 @@ import (
 
 // storage is one sequence's keys and values.
 type storage struct {
-	*paging.Table[int32]                         // numbers of pages of the pool
-	states               *paging.States[*states] // nil: no layer has some
-	b                    *Backend
-	layout               backend.Layout
-	keys                 backend.Keys
-	plan                 kvPlan
-	pool                 *pool
-	numbers              []int32 // table's, kept between forwards
+	paging.Sequence[int32, *states] // pages by their numbers in the pool
+	b                               *Backend
+	layout                          backend.Layout
+	keys                            backend.Keys
+	plan                            kvPlan
+	pool                            *pool
+	numbers                         []int32 // table's, kept between forwards
 }
 
 // NewStorage makes storage that takes its pages as they are reserved or written.
@@ -32,15 +31,16 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if page > math.MaxUint32 {
 		return nil, fmt.Errorf("metal: storage of %+v: %d tokens take %d bytes, want at most %d", l.Keys(), pageSlots, page, math.MaxUint32)
 	}
-	var s *paging.States[*states]
+	var s paging.Sequence[int32, *states]
 	if l.Recurrent() {
-		s = paging.NewStates(l, &statePool{b, l}, b.marks, &b.budget)
+		s.States = paging.NewStates(l, &statePool{b, l}, b.marks, &b.budget)
 	}
-	return b.storageOf(paging.New(l, b.poolOf(page), &b.budget), s), nil
+	s.Table = paging.New(l, b.poolOf(page), &b.budget)
+	return b.storageOf(s), nil
 }
 
-func (b *Backend) storageOf(t *paging.Table[int32], s *paging.States[*states]) *storage {
-	c := &storage{Table: t, states: s, b: b, layout: t.Layout()}
+func (b *Backend) storageOf(s paging.Sequence[int32, *states]) *storage {
+	c := &storage{Sequence: s, b: b, layout: s.Layout()}
 	c.keys = c.layout.Keys()
 	c.plan = planKV(c.keys)
 	c.pool = b.poolOf(c.plan.page)
@@ -53,26 +53,19 @@ func (b *Backend) Budget() *backend.Budget { return &b.budget }
 
 // Close gives pages and states up.
 func (c *storage) Close() {
-	c.Table.Close()
-	if c.states != nil {
-		c.states.Close()
-	}
+	c.Sequence.Close()
 	delete(c.b.stored, c)
 }
 
 // Reserve takes the states, and the pages of the first indices, or nothing.
-func (c *storage) Reserve(tokens int) (err error) {
-	undo := func() {}
-	if c.states != nil {
-		if undo, err = c.states.Reserve(tokens); err != nil {
-			return fmt.Errorf("metal: %w", err)
+func (c *storage) Reserve(tokens int) error {
+	err := c.ReserveBy(tokens, func(tokens int) error {
+		if err := c.ahead(0, tokens); err != nil {
+			return err
 		}
-	}
-	if err = c.ahead(0, tokens); err == nil {
-		err = c.Table.Reserve(tokens)
-	}
+		return c.Table.Reserve(tokens)
+	})
 	if err != nil {
-		undo()
 		return fmt.Errorf("metal: %w", err)
 	}
 	return nil
@@ -123,18 +116,11 @@ func (c *storage) table(tokens int) []int32 {
 
 // Fork shares the states and the full pages of the first n indices, and copies the last.
 func (c *storage) Fork(n, slots int) (backend.Storage, error) {
-	t, err := c.Table.Fork(n, slots)
+	s, err := c.Sequence.Fork(n, slots)
 	if err != nil {
 		return nil, fmt.Errorf("metal: %w", err)
 	}
-	var s *paging.States[*states]
-	if c.states != nil {
-		if s, err = c.states.Fork(t.Layout(), n); err != nil {
-			t.Close()
-			return nil, fmt.Errorf("metal: %w", err)
-		}
-	}
-	return c.b.storageOf(t, s), nil
+	return c.b.storageOf(s), nil
 }
 
 // Export copies a page; heads' parts are brought together, and int8 rows with their

@@ -1,7 +1,6 @@
 package metal
 
 import (
-	"errors"
 	"fmt"
 
 	"windrow/backend"
@@ -56,51 +55,5 @@ func (p *statePool) Take() (*states, error) {
 func (p *statePool) Give(s *states) {
 	if p.b.memory != nil {
 		p.b.memory.free(s.view)
-	}
-}
-
-// begin sees to pages and states for some rows behind base indices. Marks go where there
-// is no memory.
-func (c *storage) begin(base, rows int) error {
-	for {
-		err := c.Writable(base, base+rows)
-		if err == nil && c.states != nil {
-			err = c.states.Begin(base, rows)
-		}
-		if lacks := (*backend.MemoryError)(nil); c.states == nil || !errors.As(err, &lacks) || !c.b.marks.Evict() {
-			return err
-		}
-	}
-}
-
-// Bytes is what pages and states take.
-func (c *storage) Bytes() int64 {
-	n := c.Table.Bytes()
-	if c.states != nil {
-		n += c.states.Bytes()
-	}
-	return n
-}
-
-// Reach is how far pages and states go back, both.
-func (c *storage) Reach(n, base int) int {
-	n = c.Table.Reach(n, base)
-	if c.states == nil {
-		return n
-	}
-	return c.Table.Reach(c.states.Reach(n), base)
-}
-
-// Truncate holds the states behind n indices until the next forward.
-func (c *storage) Truncate(n int) {
-	if c.states != nil {
-		c.states.Truncate(n)
-	}
-}
-
-// Mark keeps the states behind base indices.
-func (c *storage) Mark(base int) {
-	if c.states != nil {
-		c.states.Mark(base)
 	}
 }
