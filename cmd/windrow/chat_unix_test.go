@@ -5,39 +5,16 @@ package main
 import (
 	"io"
 	"os/exec"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 
+	"windrow/internal/testhelp"
 	"windrow/models/tinygsm"
 )
 
 const hint = "(ctrl-D or /exit leaves)"
-
-// screen is what a terminal shows.
-type screen struct {
-	mutex sync.Mutex
-	text  strings.Builder
-}
-
-// Write implements io.Writer. An endless loop of hints must not eat the memory.
-func (s *screen) Write(p []byte) (int, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.text.Len() < 1<<20 {
-		s.text.Write(p)
-	}
-	return len(p), nil
-}
-
-func (s *screen) count(text string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return strings.Count(s.text.String(), text)
-}
 
 // TestChatCtrlC presses ctrl-C in the program itself, in its own terminal.
 func TestChatCtrlC(t *testing.T) {
@@ -50,15 +27,15 @@ func TestChatCtrlC(t *testing.T) {
 		if err != nil {
 			t.Skipf("no pseudo-terminals here: %v", err)
 		}
-		var shown screen
+		var shown testhelp.Screen
 		done := make(chan struct{})
 		go func() { io.Copy(&shown, keys); close(done) }()
 		await := func(text string, n int) {
 			t.Helper()
-			for end := time.Now().Add(20 * time.Second); shown.count(text) < n; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(20 * time.Second); shown.Count(text) < n; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					cmd.Process.Kill()
-					t.Fatalf("no %q after 20 s; the terminal shows %.300q", text, shown.text.String())
+					t.Fatalf("no %q after 20 s; the terminal shows %.300q", text, shown.String())
 				}
 			}
 		}
@@ -71,7 +48,7 @@ func TestChatCtrlC(t *testing.T) {
 		io.WriteString(keys, "/help\r")
 		await("/reset forgets", 1)
 		await("> ", 3)
-		if n := shown.count(hint); n != 1 {
+		if n := shown.Count(hint); n != 1 {
 			t.Errorf("%q and ctrl-C: %d hints, want 1", before, n)
 		}
 		io.WriteString(keys, "\x04")

@@ -7,37 +7,16 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/term"
+
+	"windrow/internal/testhelp"
 )
 
 const hint = "(ctrl-D or /exit leaves)"
-
-// screen is what a terminal shows.
-type screen struct {
-	mutex sync.Mutex
-	text  strings.Builder
-}
-
-// Write implements io.Writer. An endless loop of hints must not eat the memory.
-func (s *screen) Write(p []byte) (int, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.text.Len() < 1<<20 {
-		s.text.Write(p)
-	}
-	return len(p), nil
-}
-
-func (s *screen) count(text string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return strings.Count(s.text.String(), text)
-}
 
 func openTerminal(t *testing.T) (keys, terminal *os.File) {
 	t.Helper()
@@ -85,7 +64,7 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 				if _, err := term.MakeRaw(int(terminal.Fd())); err != nil {
 					t.Fatal(err)
 				}
-				var shown screen
+				var shown testhelp.Screen
 				lines := newTerminalLines(terminal, &shown)
 				got := make(chan []string, 1)
 				go func() {
@@ -110,9 +89,9 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 						t.Errorf("read %q, want %q", list, want)
 					}
 				case <-time.After(10 * time.Second):
-					t.Errorf("hangs after %d hints", shown.count(hint))
+					t.Errorf("hangs after %d hints", shown.Count(hint))
 				}
-				if n := shown.count(hint); n != test.hints {
+				if n := shown.Count(hint); n != test.hints {
 					t.Errorf("%d hints, want %d", n, test.hints)
 				}
 			})
