@@ -156,7 +156,8 @@ func (f *forward) ready(v *backend.Values) error {
 		}
 	}
 	for i, s := range v.Spans {
-		if err := s.Storage.(*storage).Begin(s.Base, s.Rows, f.recurs, s.Storage.(*storage).Writable); err != nil {
+		c := s.Storage.(*storage)
+		if err := c.Begin(c, s.Base, s.Rows, f.recurs); err != nil {
 			return backend.InSpan(i, err)
 		}
 	}

@@ -106,7 +106,8 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 	f.setWant(v.Want)
 	f.look(v.Tokens)
 	for i, s := range spans {
-		if err := s.Storage.(*storage).Begin(s.Base, s.Rows, true, s.Storage.(*storage).Writable); err != nil {
+		c := s.Storage.(*storage)
+		if err := c.Begin(c, s.Base, s.Rows, true); err != nil {
 			return fmt.Errorf("cuda: %w", backend.InSpan(i, err))
 		}
 	}

@@ -77,7 +77,7 @@ func (r *run) takeSpans(spans []backend.Span) error {
 		r.spans = append(r.spans, span{storage: c, base: s.Base, first: s.First, rows: s.Rows})
 	}
 	for i, s := range r.spans {
-		if err := s.storage.Begin(s.base, s.rows, true, s.storage.Writable); err != nil {
+		if err := s.storage.Begin(s.storage, s.base, s.rows, true); err != nil {
 			return fmt.Errorf("metal: %w", backend.InSpan(i, err))
 		}
 	}

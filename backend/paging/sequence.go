@@ -29,18 +29,29 @@ func (s Sequence[P, V]) Fork(n, slots int) (y Sequence[P, V], err error) {
 	return y, nil
 }
 
-// Begin sees to pages by writable, and with states to these, for some rows behind base
-// indices. Marks go where there is no memory.
-func (s Sequence[P, V]) Begin(base, rows int, states bool, writable func(from, to int) error) error {
+// Writer makes the pages of indices writable: a Table, or what does more than one.
+type Writer interface {
+	Writable(from, to int) error
+}
+
+// Begin sees to pages by w, and with states to these, for some rows behind base indices.
+// Marks go where there is no memory.
+func (s Sequence[P, V]) Begin(w Writer, base, rows int, states bool) error {
 	for {
-		err := writable(base, base+rows)
+		err := w.Writable(base, base+rows)
 		if err == nil && states && s.States != nil {
 			err = s.States.Begin(base, rows)
 		}
-		if lacks := (*backend.MemoryError)(nil); s.States == nil || !errors.As(err, &lacks) || !s.States.marks.Evict() {
+		if err == nil || s.States == nil || !lacksMemory(err) || !s.States.marks.Evict() {
 			return err
 		}
 	}
+}
+
+// lacksMemory stands apart because what errors.As sets is allocated.
+func lacksMemory(err error) bool {
+	lacks := (*backend.MemoryError)(nil)
+	return errors.As(err, &lacks)
 }
 
 // Bytes is what pages and states take.

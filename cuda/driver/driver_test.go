@@ -5,10 +5,8 @@ import (
 	"errors"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"windrow/cuda/emulator"
@@ -46,17 +44,8 @@ func testContext(t *testing.T) *Context {
 // in this process would not reach it. It returns true in that process.
 func emulated(t *testing.T, env ...string) bool {
 	t.Helper()
-	const child = "WINDROW_DRIVER_TEST"
-	if os.Getenv(child) == t.Name() {
-		return true
-	}
 	emulator.Library(t, false)
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), append(env, child+"="+t.Name())...)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("%s: %v\n%s", strings.Join(env, " "), err, out)
-	}
-	return false
+	return testhelp.Alone(t, env...)
 }
 
 func TestNoDriver(t *testing.T) {
