@@ -30,6 +30,9 @@ type Options struct {
 	Marks int
 	// Preload loads kernels in the background while weights arrive (Preview).
 	Preload bool
+	// Code is a folder where kernels are kept as the driver has translated them; "": they
+	// are translated in every process.
+	Code string
 	// Library is the driver's library; "" searches for it.
 	Library string
 	// Progress is told of the bytes of each weight that has been taken.
@@ -80,6 +83,8 @@ func New(o Options) (*Backend, error) {
 	if o.Marks != 0 {
 		b.marks.Limit(o.Marks)
 	}
+	dev.Code = launch.CodeCache(o.Code)
+	go dev.Code.Prune()
 	dev.Context.Enter()
 	defer dev.Context.Leave()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {

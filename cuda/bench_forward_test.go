@@ -39,7 +39,7 @@ func TestForwardBenchmarks(t *testing.T) {
 	t.Run("first", func(t *testing.T) {
 		config := small(true)
 		config.MaxPositions = 4096
-		firsts(t, synthetic.RandomSource(config, backend.Affine4, 1), true)
+		firsts(t, synthetic.RandomSource(config, backend.Affine4, 1), Options{Preload: true})
 	})
 	t.Run("group exchange", func(t *testing.T) { exchanges(t, openGroup(t, false), 1, 64, 2) })
 }

@@ -13,23 +13,28 @@ import (
 )
 
 // BenchmarkFirst measures the first prompt of 512 rows and the first step on a GPU, and the
-// second ones. With CUDA_CACHE_DISABLE=1 in the environment each is that of a machine which
-// has never run the kernels.
+// second ones. Without a preview kernels are translated when they are asked for; "cold"
+// is a process on a machine that has never run them, "warm" the next one there.
 func BenchmarkFirst(b *testing.B) {
 	needsGPU(b)
 	config, _ := synthetic.ShapeConfig("qwen3-8b")
 	for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
-		for _, preload := range []bool{false, true} {
-			b.Run(fmt.Sprintf("dtype=%v/preload=%v", dt, preload), func(b *testing.B) {
+		code := b.TempDir()
+		for _, c := range []struct {
+			name string
+			o    Options
+		}{{"no preview", Options{}}, {"cold", Options{Preload: true, Code: code}}, {"warm", Options{Preload: true, Code: code}}} {
+			b.Run(fmt.Sprintf("dtype=%v/machine=%s", dt, c.name), func(b *testing.B) {
 				for b.Loop() {
-					firsts(b, synthetic.RandomSource(config, dt, 1), preload)
+					firsts(b, synthetic.RandomSource(config, dt, 1), c.o)
 				}
 			})
 		}
 	}
 }
 
-func firsts(t testing.TB, src checkpoint.Source, preload bool) {
+func firsts(t testing.TB, src checkpoint.Source, o Options) {
+	o.Library = emulator.Driver(t)
 	start := time.Now()
 	took := func(what string) {
 		if b, ok := t.(*testing.B); ok {
@@ -37,7 +42,7 @@ func firsts(t testing.TB, src checkpoint.Source, preload bool) {
 		}
 		start = time.Now()
 	}
-	b, err := New(Options{Library: emulator.Driver(t), Preload: preload})
+	b, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type Device struct {
 	loaders   chan struct{}      // so many at a time
 	gathered  map[kernel]bool    // while launches are gathered, what they would load
 	err       error
+	Code      CodeCache
 	Tuning    Tuning  // of decode projections
 	brief     bool    // self-tests take few shapes: an emulated device is slow
 	dry       bool    // load what launches need, and enqueue nothing
@@ -106,7 +107,7 @@ func (d *Device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Context.Load(image)
+	m, err := d.Code.load(d.Context, image)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}

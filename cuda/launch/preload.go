@@ -28,9 +28,9 @@ type loading struct {
 // maxLoaders bounds the kernels that are loaded in the background at the same time.
 const maxLoaders = 16
 
-// Preload begins to load kernels in the background: a driver that has not translated one
-// before takes up to half a second. Who launches one waits for it; what cannot be loaded
-// is tried again, and reported, then.
+// Preload begins to load kernels in the background: to translate one takes a driver up to
+// half a second. Who launches one waits for it; what cannot be loaded is tried again, and
+// reported, then.
 func (d *Device) Preload(w Wanted) {
 	if d.loading == nil {
 		d.loading, d.loaders = map[entry]*loading{}, make(chan struct{}, min(runtime.GOMAXPROCS(0), maxLoaders))
@@ -42,7 +42,7 @@ func (d *Device) Preload(w Wanted) {
 		}
 		l := &loading{done: make(chan struct{})}
 		d.loading[e] = l
-		by := &Device{Context: d.Context, Info: d.Info}
+		by := &Device{Context: d.Context, Info: d.Info, Code: d.Code}
 		go func() {
 			defer close(l.done)
 			d.loaders <- struct{}{}
