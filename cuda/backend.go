@@ -28,6 +28,11 @@ type Options struct {
 	// Marks is how many marks of states are kept (backend.Storage's Mark); 0:
 	// paging.DefaultMarks, negative: none.
 	Marks int
+	// Preload loads kernels in the background while weights arrive (Preview).
+	Preload bool
+	// Code is a folder where kernels are kept as the driver has translated them; "": they
+	// are translated in every process.
+	Code string
 	// Library is the driver's library; "" searches for it.
 	Library string
 	// Progress is told of the bytes of each weight that has been taken.
@@ -39,7 +44,9 @@ type Backend struct {
 	device   *launch.Device
 	uploader *driver.Uploader
 	exact    bool
-	variant  bool // Options.BatchVariant
+	variant  bool                   // Options.BatchVariant
+	preload  bool                   // Options.Preload
+	packs    map[backend.DType]bool // whose kernel has been asked for (previewPack)
 	notify   func(int64)
 
 	owned     []driver.Ptr // weights, angles and slabs of KV pages
@@ -72,10 +79,12 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
+	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, preload: o.Preload, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
 	if o.Marks != 0 {
 		b.marks.Limit(o.Marks)
 	}
+	dev.Code = launch.CodeCache(o.Code)
+	go dev.Code.Prune()
 	dev.Context.Enter()
 	defer dev.Context.Leave()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {

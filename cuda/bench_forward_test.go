@@ -36,5 +36,10 @@ func TestForwardBenchmarks(t *testing.T) {
 		config.MaxPositions = 4096
 		hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), []int{1}, 2)
 	})
+	t.Run("first", func(t *testing.T) {
+		config := small(true)
+		config.MaxPositions = 4096
+		firsts(t, synthetic.RandomSource(config, backend.Affine4, 1), Options{Preload: true})
+	})
 	t.Run("group exchange", func(t *testing.T) { exchanges(t, openGroup(t, false), 1, 64, 2) })
 }

@@ -71,6 +71,7 @@ func (b *Backend) take(n int) (driver.Ptr, error) {
 // latest before a forward.
 func (b *Backend) pack(t backend.Tensor) (launch.Packing, error) {
 	to, _ := launch.PackedShape(t.DType, t.Group, t.Shape[0], t.Shape[1])
+	b.previewPack(t.DType, to)
 	var err error
 	if to.Data, err = b.take(to.Bytes); err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ const NoFolder = "off"
 // model, what its drafts are worth, and which of two kernels is the faster. They change speed, and nothing
 // else but wedlm's text where its window adapts.
 type Measurements struct {
-	// Folder is where the files lie; "" is windrow in the user's cache folder,
-	// NoFolder nowhere.
+	// Folder is where the files lie, and in its folder kernels those that a GPU's driver
+	// has translated; "" is windrow in the user's cache folder, NoFolder nowhere.
 	Folder string
 	// Build names the program: another build measures anew. "" is what the Go
 	// tool has recorded of it.
@@ -116,19 +116,35 @@ func (m Measurements) path(kind, key string) (path, full string) {
 		build = recordedBuild()
 	}
 	full = build + "; " + key
-	folder := m.Folder
-	switch folder {
-	case NoFolder:
+	folder := m.folder()
+	if folder == "" {
 		return "", full
-	case "":
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", full
-		}
-		folder = filepath.Join(user, "windrow")
 	}
 	sum := sha256.Sum256([]byte(full))
 	return filepath.Join(folder, fmt.Sprintf("%s-%x.json", kind, sum[:8])), full
+}
+
+// folder is where the files lie, "" is nowhere.
+func (m Measurements) folder() string {
+	switch m.Folder {
+	case NoFolder:
+		return ""
+	case "":
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		return filepath.Join(user, "windrow")
+	}
+	return m.Folder
+}
+
+// kernels is where GPU kernels are kept as a driver has translated them.
+func (m Measurements) kernels() string {
+	if folder := m.folder(); folder != "" {
+		return filepath.Join(folder, "kernels")
+	}
+	return ""
 }
 
 // recordedBuild names the program by what the Go tool has recorded: its main

@@ -24,12 +24,17 @@ func (s *stream) buffer(p *backend.Program, what string, width int) backend.Buff
 	return b
 }
 
+// begin is an empty program.
+func (m *Model) begin(rotation backend.Rotation) (*backend.Program, *stream) {
+	c, p := m.config, new(backend.Program)
+	return p, &stream{config: c, rotation: rotation, x: p.Buffer(c.HiddenSize), normed: p.Buffer(c.HiddenSize), buffers: map[string]backend.Buffer{}}
+}
+
 // compile lists the operations of a forward, once for all forwards, and hands
 // them to the backend.
 func (m *Model) compile(rotation backend.Rotation, bars backend.Bars) (err error) {
 	c := m.config
-	p := new(backend.Program)
-	s := &stream{config: c, rotation: rotation, x: p.Buffer(c.HiddenSize), normed: p.Buffer(c.HiddenSize), buffers: map[string]backend.Buffer{}}
+	p, s := m.begin(rotation)
 	p.Embed(s.x, m.embed)
 	p.Tap(s.x)
 	for i, b := range m.blocks {

@@ -71,29 +71,33 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if err := checkDevices(src, b.Features().Devices); err != nil {
 		return nil, err
 	}
-	m := &Model{config: c, backend: b}
+	rotation, err := b.Rotation(table, c.MaxPositions)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{config: c, backend: b, blocks: make([]block, c.Layers)}
 	l := &loader{ctx: ctx, b: b, src: src, config: c, table: parameters, layer: architecture.Model}
 	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	m.blocks = make([]block, c.Layers)
-	for i := range m.blocks {
-		m.blocks[i] = newLayer(c, i)
-		if err := l.block(i, m.blocks[i]); err != nil {
-			return nil, err
-		}
+	early := layersOfAllKinds(c)
+	if err := m.loadLayers(l, 0, early); err != nil {
+		return nil, err
 	}
+	m.previewLayers(rotation, early)
 	m.norm = l.vector(architecture.FinalNorm, architecture.ClassNorm)
 	if m.head = m.embed; !c.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
 		m.head = l.matrix(architecture.Head, architecture.ClassHead)
+	}
+	if l.err == nil {
+		m.previewHead(chosen.bars)
+	}
+	if err := m.loadLayers(l, early, c.Layers); err != nil {
+		return nil, err
 	}
 	if chosen.drafts && c.MTPLayers > 0 && l.err == nil {
 		m.drafts = l.draftsOf(chosen.draftBits)
 	}
 	if l.err != nil {
 		return nil, l.err
-	}
-	rotation, err := b.Rotation(table, c.MaxPositions)
-	if err != nil {
-		return nil, err
 	}
 	if err := m.compile(rotation, chosen.bars); err != nil {
 		return nil, err

@@ -34,6 +34,7 @@ type api struct {
 	eventCreate, eventDestroy, eventRecord, eventSynchronize proc
 	eventElapsed                                             proc
 	launchExtended, graphNodes                               proc // may be absent
+	linkCreate, linkAdd, linkComplete, linkDestroy           proc // may be absent
 }
 
 // symbols lists the functions; the optional ones stay nil when absent.
@@ -91,6 +92,10 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 		}, map[string]*proc{
 			"cuLaunchKernelEx": &a.launchExtended,
 			"cuGraphGetNodes":  &a.graphNodes,
+			"cuLinkCreate_v2":  &a.linkCreate,
+			"cuLinkAddData_v2": &a.linkAdd,
+			"cuLinkComplete":   &a.linkComplete,
+			"cuLinkDestroy":    &a.linkDestroy,
 		}
 }
 

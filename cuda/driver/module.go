@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -38,12 +39,22 @@ const (
 // defaultShared is the dynamic shared memory that every kernel may ask for.
 const defaultShared = 48 << 10
 
-// Load translates PTX for the device. An error carries the translator's log.
-func (c *Context) Load(ptx []byte) (*Module, error) {
+// Load translates PTX for the device, and keeps everybody waiting who uses the context
+// meanwhile: Translate does not. An error carries the translator's log.
+func (c *Context) Load(ptx []byte) (*Module, error) { return c.load(append(bytes.Clone(ptx), 0), ptx) }
+
+// LoadCode loads what Translate made of PTX.
+func (c *Context) LoadCode(code, ptx []byte) (*Module, error) {
+	if len(code) == 0 {
+		return nil, errors.New("cuda: no code to load")
+	}
+	return c.load(bytes.Clone(code), ptx)
+}
+
+func (c *Context) load(image, ptx []byte) (*Module, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	image := append(bytes.Clone(ptx), 0)
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	info, failure := make([]byte, 4<<10), make([]byte, 16<<10)

@@ -19,7 +19,11 @@ type Device struct {
 	Stream    *driver.Stream
 	blas      *cublas // nil where cuBLASLt is not found
 	functions map[entry]*function
+	loading   map[entry]*loading // in the background (Preload),
+	loaders   chan struct{}      // so many at a time
+	gathered  map[kernel]bool    // while launches are gathered, what they would load
 	err       error
+	Code      CodeCache
 	Tuning    Tuning  // of decode projections
 	brief     bool    // self-tests take few shapes: an emulated device is slow
 	dry       bool    // load what launches need, and enqueue nothing
@@ -73,12 +77,18 @@ type function struct {
 
 // function finds a kernel, and loads it when it is first asked for.
 func (d *Device) function(k kernel) (*driver.Function, error) {
+	if d.gathered != nil {
+		d.gathered[k] = true
+		return nil, nil
+	}
 	e := entry{k.file, k.name}
 	f, ok := d.functions[e]
 	if !ok {
-		var err error
-		if f, err = d.translate(k); err != nil {
-			return nil, err
+		if f = d.preloaded(e); f == nil {
+			var err error
+			if f, err = d.translate(k); err != nil {
+				return nil, err
+			}
 		}
 		d.functions[e] = f
 	}
@@ -97,7 +107,7 @@ func (d *Device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Context.Load(image)
+	m, err := d.Code.load(d.Context, image)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}
@@ -170,6 +180,7 @@ func (d *Device) Take() error {
 
 // Close frees the stream and the context with all that was allocated in it.
 func (d *Device) Close() error {
+	d.awaitLoading()
 	d.Context.Enter()
 	defer d.Context.Leave()
 	return errors.Join(d.blas.close(), d.Stream.Close(), d.Context.Close())

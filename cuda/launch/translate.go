@@ -58,7 +58,7 @@ func (d *Device) TranslateFiles(files []string) []*Translation {
 			defer d.Context.Leave()
 			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
 				j, start := jobs[i], time.Now()
-				by := &Device{Context: d.Context, Info: d.Info, functions: map[entry]*function{}}
+				by := &Device{Context: d.Context, Info: d.Info, Code: d.Code, functions: map[entry]*function{}}
 				_, err := by.function(kernel{file: j.File, name: j.name})
 				j.results <- translated{j.name, by, time.Since(start), err}
 			}

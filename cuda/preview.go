@@ -1,0 +1,82 @@
+package cuda
+
+import (
+	"windrow/backend"
+	"windrow/cuda/launch"
+)
+
+// previewRows are the passes whose kernels are loaded ahead: of prompts, of one row, of
+// windows.
+var previewRows = []int{512, 1, 64, 16, 128, 32, 256, 8, 4, 2}
+
+var _ backend.Previewer = (*Backend)(nil)
+
+// Preview loads, in the background, the kernels of forwards with such operations, over
+// keys and values in bf16. On a machine that has never run them that takes a second and a
+// half, as long as weights take to arrive.
+func (b *Backend) Preview(p *backend.Program) {
+	if !b.preload || b.device == nil || b.device.Grouped() {
+		return
+	}
+	f, err := b.compile(p)
+	if err != nil {
+		return // Compile tells
+	}
+	defer f.Close()
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
+	for _, rows := range previewRows {
+		if w, err := f.kernels(rows); err == nil {
+			b.device.Preload(w)
+		}
+	}
+}
+
+// kernels are those of a pass of one sequence behind some context, of which each row of
+// few is wanted, and the last of many.
+func (f *forward) kernels(rows int) (launch.Wanted, error) {
+	wanted := 1
+	if rows <= invariantRows {
+		wanted = rows
+	}
+	g := geometry{chunks: 4, decode: rows <= invariantRows, most: launch.RowBucket(rows), host: 4 * f.hostWidth * rows, top: 1}
+	if !g.decode {
+		g.most = (rows + 127) &^ 127
+	}
+	g.kv = backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16}.Keys()
+	g.shape = launch.StepShape{Bucket: launch.RowBucket(rows), Spans: 1, States: f.states, Pages: 8}
+	s := section{ops: f.ops, shown: -1, first: true, last: true}
+	if f.program.HeadOp() != nil {
+		g.head = launch.RowBucket(wanted)
+	}
+	y := &f.now
+	y.geometry = g
+	y.reset()
+	var err error
+	w, failed := f.b.device.Gather(func() {
+		if err = y.make(s); err == nil {
+			err = f.prepare(y)
+		}
+		if err == nil {
+			f.b.emit(y, y.actions)
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return w, err
+}
+
+// previewPack loads the kernel that packs weights of a type, once.
+func (b *Backend) previewPack(dt backend.DType, to launch.Packing) {
+	if !b.preload || b.packs[dt] {
+		return
+	}
+	if b.packs == nil {
+		b.packs = map[backend.DType]bool{}
+	}
+	b.packs[dt] = true
+	if w, err := b.device.Gather(func() { b.device.PackTo(to, 0, 0, 0) }); err == nil {
+		b.device.Preload(w)
+	}
+}

@@ -1,0 +1,78 @@
+package cuda
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"windrow/backend"
+	"windrow/checkpoint"
+	"windrow/cuda/emulator"
+	"windrow/model"
+	"windrow/synthetic"
+)
+
+// BenchmarkFirst measures the first prompt of 512 rows and the first step on a GPU, and the
+// second ones. Without a preview kernels are translated when they are asked for; "cold"
+// is a process on a machine that has never run them, "warm" the next one there.
+func BenchmarkFirst(b *testing.B) {
+	needsGPU(b)
+	config, _ := synthetic.ShapeConfig("qwen3-8b")
+	for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
+		code := b.TempDir()
+		for _, c := range []struct {
+			name string
+			o    Options
+		}{{"no preview", Options{}}, {"cold", Options{Preload: true, Code: code}}, {"warm", Options{Preload: true, Code: code}}} {
+			b.Run(fmt.Sprintf("dtype=%v/machine=%s", dt, c.name), func(b *testing.B) {
+				for b.Loop() {
+					firsts(b, synthetic.RandomSource(config, dt, 1), c.o)
+				}
+			})
+		}
+	}
+}
+
+func firsts(t testing.TB, src checkpoint.Source, o Options) {
+	o.Library = emulator.Driver(t)
+	start := time.Now()
+	took := func(what string) {
+		if b, ok := t.(*testing.B); ok {
+			b.ReportMetric(float64(time.Since(start).Milliseconds()), what+"-ms")
+		}
+		start = time.Now()
+	}
+	b, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	took("new")
+	m, err := model.Load(b, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took("load")
+	for _, which := range []string{"first", "second"} {
+		c, err := m.NewCache(model.CacheOptions{Capacity: 1024, MaxRows: 512, DType: backend.KVBF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rows := range []int{512, 1, 16} {
+			start = time.Now()
+			x := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}}
+			for r := range rows {
+				x.Positions[r] = int32(c.Base() + r)
+			}
+			x.Want = []model.Wanted{{Row: int32(rows - 1), TopK: 1}}
+			if _, err := m.Forward(t.Context(), x); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Commit(rows); err != nil {
+				t.Fatal(err)
+			}
+			took(fmt.Sprintf("%s-%d", which, rows))
+		}
+		c.Close()
+	}
+}

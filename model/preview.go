@@ -1,0 +1,57 @@
+package model
+
+import (
+	"windrow/architecture"
+	"windrow/backend"
+	"windrow/checkpoint"
+)
+
+// layersOfAllKinds is how many of the first layers have one of each kind.
+func layersOfAllKinds(c *checkpoint.Config) (n int) {
+	type kind struct{ recurrent, sparse bool }
+	seen := map[kind]bool{}
+	for i := range c.Layers {
+		if k := (kind{c.Recurrent(i), c.Sparse(i)}); !seen[k] {
+			seen[k], n = true, i+1
+		}
+	}
+	return n
+}
+
+// loadLayers loads layers from to end-1.
+func (m *Model) loadLayers(l *loader, from, end int) error {
+	for i := from; i < end; i++ {
+		m.blocks[i] = newLayer(m.config, i)
+		if err := l.block(i, m.blocks[i]); err != nil {
+			return err
+		}
+	}
+	l.layer = architecture.Model
+	return l.err
+}
+
+// previewLayers tells a backend of the first layers.
+func (m *Model) previewLayers(rotation backend.Rotation, layers int) {
+	m.preview(rotation, func(p *backend.Program, s *stream) {
+		for i, y := range m.blocks[:layers] {
+			y.list(p, s, i)
+		}
+	})
+}
+
+// previewHead tells a backend of the head.
+func (m *Model) previewHead(bars backend.Bars) {
+	m.preview(nil, func(p *backend.Program, s *stream) {
+		p.Head(s.x, m.norm, m.config.RMSNormEps, m.head, bars)
+	})
+}
+
+// preview tells a backend that can use it of a program of embedded rows and what list adds.
+func (m *Model) preview(rotation backend.Rotation, list func(*backend.Program, *stream)) {
+	if b, ok := m.backend.(backend.Previewer); ok {
+		p, s := m.begin(rotation)
+		p.Embed(s.x, m.embed)
+		list(p, s)
+		b.Preview(p)
+	}
+}
