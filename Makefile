@@ -59,11 +59,11 @@ vet:
 staticcheck:
 	@$(PART) $(GO) tool staticcheck ./...
 
-# GPU kernels run on the CPU here: minutes, of which -short leaves the longest out. CI
+# Without CI set -short leaves the longest out. GPU kernels run on the CPU here: minutes. CI
 # plants all faults in the Metal kernels (TestMutations). The tests of load compare times:
 # nothing runs beside them.
 unit:
-	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest) && $(GOTEST) -timeout 15m ./server/loadtest',$(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v -e /cuda -e /metal -e /loadtest) && $(GOTEST) ./server/loadtest && $(GOTEST) -short -timeout 45m ./cuda/... ./metal/...')
+	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest) && $(GOTEST) -timeout 15m ./server/loadtest',$(PART) sh -c '$(GOTEST) -short -timeout 45m $$($(GO) list ./... | grep -v -e /cuda -e /metal -e /loadtest) && $(GOTEST) ./server/loadtest && $(GOTEST) -short -timeout 45m ./cuda/... ./metal/...')
 
 race:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/race-tests.sh

@@ -19,8 +19,10 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export WINDROW_CACHE=off
 $GO build -o "$dir/windrow" ./cmd/windrow
-$GO test -c -o "$dir/cpu.test" ./cpu
-$GO test -c -o "$dir/kernels.test" ./cpu/kernels
+if [ -n "${CI:-}" ]; then
+	$GO test -c -o "$dir/cpu.test" ./cpu
+	$GO test -c -o "$dir/kernels.test" ./cpu/kernels
+fi
 question="A hall has 5 rows with 9 chairs in each row. How many chairs are there?"
 answer=$("$dir/windrow" generate --backend cpu --mode verified --window 4 -n 8 "$question")
 
@@ -39,16 +41,14 @@ run() { # NAME QEMU-CPU TABLE: the table that it should choose
 	code=0
 	"$qemu" -cpu "$2" "$dir/windrow" generate --backend cpu --kernels amx hi >"$dir/out" 2>"$dir/err" || code=$?
 	[ $code = 1 ] && [ "$(grep -vc '^qemu' "$dir/err")" = 1 ] && grep -q 'lacks' "$dir/err" || { echo "$1: --kernels amx ended with $code"; cat "$dir/err"; exit 1; }
+	[ -n "${CI:-}" ] || return 0
 	for pkg in cpu cpu/kernels; do
 		(cd $pkg && $PARTS gotest $GO tool test2json -p "windrow/$pkg as $1" "$qemu" -cpu "$2" "$dir/$(basename $pkg).test" -test.v=test2json -test.short -test.timeout 20m -test.skip "$skip" 2>"$dir/err") || {
 			cat "$dir/err"; exit 1; }
 	done
 }
+[ -n "${CI:-}" ] || echo "left out: tests of kernels as other processors without CI set: a minute each under an emulator"
 run "Haswell without FMA and F16C" Haswell,-fma,-f16c go-f32
-if [ -z "${CI:-}" ]; then
-	echo "left out: Nehalem, Haswell and Skylake without CI set: a minute each under an emulator"
-	exit
-fi
 run Nehalem Nehalem go-f32
 run Haswell Haswell avx2-f32
 run Skylake-Client Skylake-Client avx2-f32
