@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Cache is a folder of models in the layout of Hugging Face's tools.
@@ -16,58 +15,8 @@ type Cache struct {
 	// Root is the folder that holds models--ORG--NAME.
 	Root string
 	// NoLinks puts files into snapshots themselves, as is done where the file system has
-	// no links.
+	// no links, or HF_HUB_DISABLE_SYMLINKS forbids them.
 	NoLinks bool
-}
-
-// Locate finds the cache's folder as Hugging Face's tools do: HF_HUB_CACHE, else
-// HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
-func Locate(getenv func(string) string) (*Cache, error) {
-	if dir := getenv("HF_HUB_CACHE"); dir != "" {
-		return at(getenv, dir)
-	}
-	home, err := Home(getenv)
-	if err != nil {
-		return nil, err
-	}
-	return at(getenv, filepath.Join(home, "hub"))
-}
-
-func at(getenv func(string) string, dir string) (*Cache, error) {
-	dir, err := expand(getenv, dir)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	return &Cache{Root: dir}, err
-}
-
-// Home is the folder of Hugging Face's tools, in which the token lies, too: HF_HOME, else
-// XDG_CACHE_HOME/huggingface, else ~/.cache/huggingface.
-func Home(getenv func(string) string) (string, error) {
-	if dir := getenv("HF_HOME"); dir != "" {
-		return expand(getenv, dir)
-	}
-	if dir := getenv("XDG_CACHE_HOME"); dir != "" {
-		dir, err := expand(getenv, dir)
-		return filepath.Join(dir, "huggingface"), err
-	}
-	return expand(getenv, filepath.Join("~", ".cache", "huggingface"))
-}
-
-// expand replaces a leading ~ by the user's folder, as those tools do.
-func expand(getenv func(string) string, dir string) (string, error) {
-	rest, ok := strings.CutPrefix(dir, "~")
-	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
-		return dir, nil
-	}
-	home := getenv("HOME")
-	if home == "" {
-		var err error
-		if home, err = os.UserHomeDir(); err != nil {
-			return "", fmt.Errorf("the cache's folder: %w: set HF_HOME", err)
-		}
-	}
-	return filepath.Join(home, rest), nil
 }
 
 // Repo is the folder of a repository.

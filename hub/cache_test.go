@@ -14,26 +14,6 @@ import (
 	"time"
 )
 
-func TestLocate(t *testing.T) {
-	for _, c := range []struct {
-		env  map[string]string
-		want string
-	}{
-		{map[string]string{"HF_HUB_CACHE": "/c", "HF_HOME": "/h", "XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/c"},
-		{map[string]string{"HF_HOME": "/h", "XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/h/hub"},
-		{map[string]string{"XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/x/huggingface/hub"},
-		{map[string]string{"HOME": "/u"}, "/u/.cache/huggingface/hub"},
-		{map[string]string{"HF_HOME": "~/models", "HOME": "/u"}, "/u/models/hub"},
-		{map[string]string{"HF_HUB_CACHE": "~", "HOME": "/u"}, "/u"},
-	} {
-		got, err := Locate(func(name string) string { return c.env[name] })
-		want, _ := filepath.Abs(filepath.FromSlash(c.want))
-		if err != nil || got.Root != want {
-			t.Errorf("%v: %v, %v; want %s", c.env, got, err, want)
-		}
-	}
-}
-
 const commitA, commitB = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 // digest is the SHA-256 of a text.

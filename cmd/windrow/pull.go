@@ -113,7 +113,7 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	o = fetch.Options{
 		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
 		Peers:   c.StringSlice("peers"),
-		Offline: c.Bool("offline") || isTrue(os.Getenv("HF_HUB_OFFLINE")), Check: runs, Agent: "windrow/" + version,
+		Offline: c.Bool("offline") || hub.Offline(os.Getenv), Check: runs, Agent: "windrow/" + version,
 	}
 	if o.Connections < 1 || o.Connections > maxConnections {
 		return o, usagef("--connections %d: want 1 to %d", o.Connections, maxConnections)
@@ -139,11 +139,6 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	}
 	o.Token, err = fetch.FindToken(os.Getenv)
 	return o, err
-}
-
-// isTrue reads a variable as the Hub's tools do.
-func isTrue(s string) bool {
-	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
 }
 
 // product begins sentences about the program.

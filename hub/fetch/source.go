@@ -245,8 +245,13 @@ func (h *hubSource) agrees(header http.Header, commit string, f hub.File) error 
 // refusal implements source.
 func (h *hubSource) refusal(repo, revision string, e *statusError) error {
 	set := "HF_TOKEN is not set"
-	if h.token.secret != "" {
+	switch {
+	case h.token.secret != "" && h.base.Scheme != "https":
+		set = "the token is not sent without https"
+	case h.token.secret != "":
 		set = "with the token that is set"
+	case h.token.withheld:
+		set = "HF_HUB_DISABLE_IMPLICIT_TOKEN keeps the token back"
 	}
 	switch {
 	case e.code == "GatedRepo" || e.status == http.StatusForbidden:
