@@ -64,7 +64,7 @@ func pull(c *cli.Context) error {
 	if digest != "" && !isURL {
 		return usagef("--sha256: is of the file of a URL: the Hub's own hashes are compared in any case")
 	}
-	for _, address := range c.StringSlice("peers") {
+	for _, address := range o.Peers {
 		if _, err := fetch.ParsePeer(address); err != nil {
 			return usagef("--peers %w", err)
 		}
@@ -90,7 +90,13 @@ func pull(c *cli.Context) error {
 		return err
 	}
 	if from == "" {
-		return show.end(fetch.Pull(c.Context, cache, name, o))
+		r, err := fetch.Pull(c.Context, cache, name, o)
+		var gone *hub.MissingError
+		if o.Offline && errors.As(err, &gone) {
+			// To be told to pull is no help to who does.
+			err = errors.New(gone.Error() + ", and without --offline or HF_HUB_OFFLINE it would be fetched")
+		}
+		return show.end(r, err)
 	}
 	if _, err := fetch.ParsePeer(from); err != nil {
 		return usagef("--from %w", err)
@@ -112,7 +118,7 @@ func isLocal(s string) bool {
 func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	o = fetch.Options{
 		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
-		Peers:   c.StringSlice("peers"),
+		Peers:   splitList(c.StringSlice("peers")),
 		Offline: c.Bool("offline") || hub.Offline(os.Getenv), Check: runs, Agent: "windrow/" + version,
 	}
 	if o.Connections < 1 || o.Connections > maxConnections {
@@ -141,6 +147,15 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	return o, err
 }
 
+// splitList parts the values of a flag that may stand several times, or have several parted
+// by commas.
+func splitList(values []string) (list []string) {
+	for _, v := range values {
+		list = append(list, strings.Split(v, ",")...)
+	}
+	return list
+}
+
 // product begins sentences about the program.
 const product = "Windrow"
 
@@ -166,8 +181,8 @@ func runs(config []byte) error {
 	return nil
 }
 
-// pullView shows what happens: a bar in a terminal, a line now and then in a log, events
-// with --json.
+// pullView shows what happens: a bar in a terminal, a line now and then in a log, or where
+// HF_HUB_DISABLE_PROGRESS_BARS is set, events with --json.
 type pullView struct {
 	ctx   context.Context
 	out   io.Writer
@@ -175,7 +190,9 @@ type pullView struct {
 	json  bool
 	dry   bool
 	limit int64
+	noBar bool
 	bar   *progressbar.ProgressBar
+	shown int64     // by the bar
 	next  time.Time // when a log gets its next line
 	last  fetch.Event
 	kept  int64
@@ -186,7 +203,8 @@ type pullView struct {
 const pullLogEvery = 10 * time.Second
 
 func newPullView(c *cli.Context, o *fetch.Options) *pullView {
-	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery)}
+	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery),
+		noBar: hub.IsTrue(os.Getenv("HF_HUB_DISABLE_PROGRESS_BARS"))}
 	o.Event = v.event
 	return v
 }
@@ -210,7 +228,7 @@ func (v *pullView) event(e fetch.Event) {
 			return
 		}
 		if e.Plan.Missing > 0 || e.Plan.Kept > 0 {
-			fmt.Fprintf(v.err, "%s: %d files, %s, of which %s are to come\n", escaped(e.Name), len(e.Plan.Files), units.Bytes(e.Plan.Bytes), units.Bytes(e.Plan.Missing))
+			fmt.Fprintf(v.err, "%s: %s, %s, of which %s are to come\n", escaped(e.Name), counted(len(e.Plan.Files), "file"), units.Bytes(e.Plan.Bytes), units.Bytes(e.Plan.Missing))
 		}
 	case "progress":
 		v.progress(e)
@@ -247,12 +265,12 @@ func (v *pullView) progress(e fetch.Event) {
 	note := fmt.Sprintf("%s of %s, %s/s", units.Bytes(e.Done), units.Bytes(e.Total), units.Bytes(int64(e.Rate)))
 	if e.Rate > 1 && e.Done < e.Total {
 		left := time.Duration(float64(e.Total-e.Done) / e.Rate * float64(time.Second))
-		note += fmt.Sprintf(", %s left, %d connections", left.Round(time.Second), e.Connections)
+		note += fmt.Sprintf(", %s left, %s", left.Round(time.Second), counted(e.Connections, "connection"))
 	}
 	if e.Verifying {
 		note += ", verifying"
 	}
-	if _, ok := terminal.Is(v.err); !ok {
+	if _, ok := terminal.Is(v.err); !ok || v.noBar {
 		if now := time.Now(); now.After(v.next) {
 			v.next = now.Add(pullLogEvery)
 			fmt.Fprintln(v.err, note)
@@ -264,7 +282,10 @@ func (v *pullView) progress(e fetch.Event) {
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
 	}
 	v.bar.Describe(fmt.Sprintf("%-60s", note))
-	v.bar.Set64(min(e.Done, max(e.Total, 1)-1)) // it is cleared at the end, not before
+	// It is cleared at the end, not before. Where bytes are lost, as of a server that begins
+	// anew, it stands still: only the numbers go back.
+	v.shown = max(v.shown, min(e.Done, max(e.Total, 1)-1))
+	v.bar.Set64(v.shown)
 }
 
 func (v *pullView) clear() {

@@ -76,13 +76,34 @@ func TestPull(t *testing.T) {
 		args string
 	}{
 		{2, "pull"}, {2, "pull hf:me/.."}, {2, "pull hf:me/tiny --limit x"}, {2, "pull hf:me/tiny --limit 1"}, {2, "pull hf:me/tiny --connections 0"}, {2, "pull hf:me/tiny --wait -1s"},
-		{2, "pull hf:me/tiny --peers x"}, {2, "pull hf:me/tiny --peers a:1 --from a:1"}, {2, "pull ./x --peers a:1"}, {2, "pull hf:me/tiny --peers a:1" + strings.Repeat(",a:1", 40)},
-		{1, "pull hf:me/nobody"}, {1, "pull hf:me/nobody --offline"}, {2, "pull hf:" + strings.Repeat("x", 300)},
+		{2, "pull hf:me/tiny --peers x"}, {2, "pull hf:me/tiny --peers a:1,,b:1"}, {2, "pull hf:me/tiny --peers a:1 --from a:1"}, {2, "pull ./x --peers a:1"}, {2, "pull hf:me/tiny --peers a:1" + strings.Repeat(",a:1", 40)},
+		{1, "pull hf:me/nobody"}, {1, "pull hf:me/nobody --offline"}, {2, "pull a b"}, {2, "pull hf:me/tiny@.."}, {2, "pull hf:me/ti\x1bny"}, {1, "pull ./nowhere"}, {1, "pull http://127.0.0.1:1/x.gguf --sha256 abc"}, {2, "pull hf:" + strings.Repeat("x", 300)},
 	} {
 		code, out, errs := windrow(strings.Fields(c.args)...)
 		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "windrow: pull: ") {
 			t.Errorf("%.60s: exit code %d, want %d, and one line: %s%s", c.args, code, c.code, out, errs)
 		}
+	}
+	for args, want := range map[string]string{
+		"pull hf:me/nobody --offline":  "windrow: pull: hf:me/nobody is not in the cache " + os.Getenv("HF_HUB_CACHE") + ", and without --offline or HF_HUB_OFFLINE it would be fetched\n",
+		"rm hf:me/nobody":              "windrow: rm: hf:me/nobody is not in the cache " + os.Getenv("HF_HUB_CACHE") + "\n",
+		"generate --model hf:me/no hi": "windrow: generate: hf:me/no is not in the cache " + os.Getenv("HF_HUB_CACHE") + ": windrow pull hf:me/no fetches it\n",
+	} {
+		asked := len(h.Requests())
+		if code, _, errs := windrow(strings.Fields(args)...); code != 1 || errs != want || len(h.Requests()) != asked {
+			t.Errorf("%s: %d %s(want %s), %d requests", args, code, errs, want, len(h.Requests())-asked)
+		}
+	}
+	// Peers are several flags, or one with commas. That none answers costs nothing.
+	if code, _, errs := windrow("rm", "hf:me/tiny"); code != 0 {
+		t.Fatal(errs)
+	}
+	if code, _, errs := windrow("pull", "hf:me/tiny", "--peers", "127.0.0.1:1,127.0.0.1:2", "--peers", "127.0.0.1:3"); code != 0 {
+		t.Errorf("peers that are not there: %d %s", code, errs)
+	}
+	code, _, errs = windrow("pull", "hf:me/tiny", "--peers", "127.0.0.1:1"+strings.Repeat(",127.0.0.1:1", 40))
+	if code != 2 || !strings.Contains(errs, "41 of them") {
+		t.Errorf("many peers: %d %s", code, errs)
 	}
 	// What verify finds wrong is fetched again.
 	snapshot := filepath.Join(os.Getenv("HF_HUB_CACHE"), "models--me--tiny", "snapshots", commit)
@@ -95,7 +116,7 @@ func TestPull(t *testing.T) {
 	if err := os.WriteFile(blob, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := windrow("verify", "hf:me/tiny"); code != 1 || !strings.Contains(out, "config.json has the hash") || !strings.Contains(errs, "windrow pull hf:me/tiny fetches them again") {
+	if code, out, errs := windrow("verify", "hf:me/tiny"); code != 1 || !strings.Contains(out, "config.json has the hash") || !strings.Contains(errs, "1 file is wrong: to fetch again: windrow pull hf:me/tiny\n") {
 		t.Errorf("verify of a spoilt file: %d %s%s", code, out, errs)
 	}
 	if code, _, errs := windrow("pull", "hf:me/tiny"); code != 0 {
@@ -103,5 +124,20 @@ func TestPull(t *testing.T) {
 	}
 	if code, _, errs := windrow("verify", "hf:me/tiny"); code != 0 {
 		t.Errorf("after it was fetched again: %s", errs)
+	}
+	// Nobody but its owner has a local one: verify names the file.
+	own := filepath.Join(t.TempDir(), "own.gguf")
+	if err := os.WriteFile(own, []byte("GGUF"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs = windrow("pull", own)
+	if blob, err = filepath.EvalSymlinks(strings.TrimSpace(out)); code != 0 || err != nil {
+		t.Fatalf("%d %s%s %v", code, out, errs, err)
+	}
+	if err := os.WriteFile(blob, []byte("GGUG"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := windrow("verify", "hf:local/own"); code != 1 || !strings.HasSuffix(errs, "to fetch again: windrow pull "+own+"\n") {
+		t.Errorf("verify of a local file: %d %s", code, errs)
 	}
 }

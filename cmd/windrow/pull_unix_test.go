@@ -4,14 +4,22 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/creack/pty"
 
 	"windrow/hub/hubtest"
+	"windrow/internal/testhelp"
 	"windrow/models/tinygsm"
 )
 
@@ -44,5 +52,60 @@ func TestPullInterrupted(t *testing.T) {
 	errs.Reset()
 	if code := run([]string{"windrow", "pull", "hf:me/tiny"}, strings.NewReader(""), &out, &errs); code != 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+// TestPullBar: in a terminal there is one bar, that never goes back, also where bytes are
+// lost; with HF_HUB_DISABLE_PROGRESS_BARS there is none.
+func TestPullBar(t *testing.T) {
+	h := hubtest.New(t, false)
+	h.Add("me/big", hubtest.Commit("1234"), map[string][]byte{"m.gguf": make([]byte, 4<<20)})
+	var cut sync.Once
+	// A server without ranges, that breaks off once.
+	h.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		r.Header.Del("Range")
+		if strings.HasPrefix(r.URL.Path, "/signed/") {
+			broken := false
+			cut.Do(func() { broken = true })
+			w.Header().Set("Content-Length", "4194304")
+			for i := range 32 {
+				if broken && i == 20 {
+					panic(http.ErrAbortHandler)
+				}
+				w.Write(make([]byte, 128<<10))
+				w.(http.Flusher).Flush()
+				time.Sleep(50 * time.Millisecond)
+			}
+			return
+		}
+		next(w, r)
+	})
+	for _, disable := range []string{"", "1"} {
+		cmd := exec.Command("windrow", "pull", "hf:me/big")
+		cmd.Env = append(os.Environ(), "HF_HUB_CACHE="+t.TempDir(), "HF_ENDPOINT="+h.URL, "HF_HUB_OFFLINE=", "HF_HUB_DISABLE_PROGRESS_BARS="+disable)
+		keys, err := pty.Start(cmd)
+		if err != nil {
+			t.Skipf("no pseudo-terminals here: %v", err)
+		}
+		var shown testhelp.Screen
+		done := make(chan struct{})
+		go func() { io.Copy(&shown, keys); close(done) }()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, shown.String())
+		}
+		<-done
+		keys.Close()
+		bars := regexp.MustCompile(`(\d+)% \|`).FindAllStringSubmatch(shown.String(), -1)
+		if (disable == "") != (len(bars) > 3) || disable != "" && len(bars) > 0 {
+			t.Errorf("HF_HUB_DISABLE_PROGRESS_BARS=%s: %d pictures of the bar: %.500q", disable, len(bars), shown.String())
+		}
+		last := 0
+		for _, b := range bars {
+			percent, err := strconv.Atoi(b[1])
+			if err != nil || percent < last {
+				t.Errorf("the bar goes back from %d to %d %%: %.2000q", last, percent, shown.String())
+			}
+			last = percent
+		}
 	}
 }

@@ -161,7 +161,7 @@ func (p *pull) snapshotFile(f hub.File) string {
 func (p *pull) offline() (*Result, error) {
 	found, err := p.cache.Find(p.name)
 	if err != nil {
-		return nil, fmt.Errorf("offline: %w", err)
+		return nil, err
 	}
 	r := &Result{Name: p.name.String(), Commit: found.Commit, Path: found.Path}
 	p.o.Event(Event{Event: "done", Name: r.Name, Commit: r.Commit, Result: r})
