@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"windrow/internal/atomicfile"
 )
 
 // Cache is a folder of models in the layout of Hugging Face's tools.
@@ -49,6 +51,33 @@ func (c *Cache) Own(parts ...string) string {
 
 // Parts is the folder of files that are not whole yet.
 func (c *Cache) Parts() string { return c.Own("parts") }
+
+// fileMode is the mode of the cache's files less the umask, which says who else may write
+// to it: a cache may be a group's.
+const fileMode = 0o666
+
+// tag marks the cache for programs that make backups, as Hugging Face's tools do
+// (https://bford.info/cachedir/).
+const (
+	tagFile = "CACHEDIR.TAG"
+	tag     = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: what is in it can be fetched again.\n"
+)
+
+// Begin makes what a cache has before there is a model in it.
+func (c *Cache) Begin() error {
+	if err := atomicfile.MakeFolders(c.Parts()); err != nil {
+		return err
+	}
+	name := filepath.Join(c.Root, tagFile)
+	if notExist(name) {
+		// That it is a cache is good to know, and no reason to fail.
+		atomicfile.Options{Mode: fileMode}.Write(name, func(w io.Writer) error {
+			_, err := io.WriteString(w, tag)
+			return err
+		})
+	}
+	return nil
+}
 
 // Ref reads which commit a branch or tag was at when it was last fetched. The error is
 // fs.ErrNotExist where it never was.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	o = fetch.Options{
 		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
 		Peers:   splitList(c.StringSlice("peers")),
-		Offline: c.Bool("offline") || hub.Offline(os.Getenv), Check: runs, Agent: "windrow/" + version,
+		Offline: c.Bool("offline") || hub.Offline(os.Getenv), Check: runs, CheckGGUF: runsGGUF, Agent: "windrow/" + version,
 	}
 	if o.Connections < 1 || o.Connections > maxConnections {
 		return o, usagef("--connections %d: want 1 to %d", o.Connections, maxConnections)
@@ -179,6 +180,61 @@ func runs(config []byte) error {
 		return fmt.Errorf("%s does not run it: config.json: %w", product, err)
 	}
 	return nil
+}
+
+// runsGGUF reports, as an error, that Windrow does not run the model of a .gguf file that
+// begins with these bytes. Where they do not say, that is found when it is opened.
+func runsGGUF(head []byte) error {
+	if len(head) < 4 || string(head[:4]) != "GGUF" {
+		return fmt.Errorf("it is no GGUF file: it begins with %q", head[:min(4, len(head))])
+	}
+	name := ggufArchitecture(head)
+	if name == "" || slices.ContainsFunc(architecture.All(), func(a *architecture.Architecture) bool { return a.GGUF == name }) {
+		return nil
+	}
+	return fmt.Errorf("%s does not run %.60s; it runs %s", product, escaped(name), architecture.Names(" and ", func(a *architecture.Architecture) string { return a.GGUF }))
+}
+
+// ggufArchitecture is general.architecture among the first bytes of a GGUF file, where it
+// stands before any list; "" where it does not.
+func ggufArchitecture(head []byte) string {
+	const beforeKeys, text = 4 + 4 + 8 + 8, 8
+	sizes := map[uint32]uint64{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8} // of the other types
+	if len(head) < beforeKeys {
+		return ""
+	}
+	rest := head[beforeKeys:]
+	take := func(n uint64) (b []byte) {
+		if n > uint64(len(rest)) {
+			rest = nil
+			return nil
+		}
+		b, rest = rest[:n], rest[n:]
+		return b
+	}
+	str := func() string {
+		if n := take(8); n != nil {
+			return string(take(binary.LittleEndian.Uint64(n)))
+		}
+		return ""
+	}
+	for len(rest) > 0 {
+		key, kind := str(), take(4)
+		if kind == nil {
+			return ""
+		}
+		switch k := binary.LittleEndian.Uint32(kind); {
+		case k == text:
+			if value := str(); key == "general.architecture" {
+				return value
+			}
+		case sizes[k] == 0:
+			return ""
+		default:
+			take(sizes[k])
+		}
+	}
+	return ""
 }
 
 // pullView shows what happens: a bar in a terminal, a line now and then in a log, or where

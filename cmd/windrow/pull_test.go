@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"windrow/architecture"
+	"windrow/checkpoint"
 	"windrow/hub/fetch"
 	"windrow/hub/hubtest"
 	"windrow/models/tinygsm"
@@ -61,6 +62,23 @@ func TestPull(t *testing.T) {
 	code, _, errs = windrow("pull", "hf:me/gemma")
 	if code != 1 || !strings.Contains(errs, "Windrow does not run gemma3; it runs "+architecture.Names(" and ", func(a *architecture.Architecture) string { return a.Name })) || strings.Count(errs, "\n") != 1 {
 		t.Errorf("gemma: %d %s", code, errs)
+	}
+	var llama, page bytes.Buffer
+	fields := []checkpoint.GGUFField{{Key: "general.quantization_version", Value: uint32(2)}, {Key: "general.name", Value: "of theirs"}, {Key: "general.architecture", Value: "lla\x1bma"}}
+	if err := checkpoint.WriteGGUF(&llama, append(fields, checkpoint.GGUFField{Key: "x", Value: make([]uint8, 100_000)}), nil); err != nil {
+		t.Fatal(err)
+	}
+	page.WriteString("<html>log in")
+	h.Add("me/llama", commit, map[string][]byte{"llama-Q4_K_M.gguf": llama.Bytes()})
+	h.Add("me/page", commit, map[string][]byte{"m.gguf": page.Bytes()})
+	for name, want := range map[string]string{
+		"hf:me/llama": `llama-Q4_K_M.gguf: Windrow does not run lla\x1bma; it runs qwen3, qwen2, `,
+		"hf:me/page":  `m.gguf: it is no GGUF file: it begins with "<htm"`,
+	} {
+		h.Forget()
+		if code, _, errs := windrow("pull", name); code != 1 || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 || h.Sent() > fetch.GGUFHead {
+			t.Errorf("%s: %d %s, %d bytes sent", name, code, errs, h.Sent())
+		}
 	}
 	code, out, _ = windrow("pull", "hf:me/tiny", "--json")
 	for d := json.NewDecoder(strings.NewReader(out)); ; {
@@ -140,4 +158,33 @@ func TestPull(t *testing.T) {
 	if code, _, errs := windrow("verify", "hf:local/own"); code != 1 || !strings.HasSuffix(errs, "to fetch again: windrow pull "+own+"\n") {
 		t.Errorf("verify of a local file: %d %s", code, errs)
 	}
+}
+
+// FuzzGGUFArchitecture: of no bytes whatever does a look at a GGUF file's beginning fail, and
+// what it takes for the architecture stands there.
+func FuzzGGUFArchitecture(f *testing.F) {
+	var b bytes.Buffer
+	fields := []checkpoint.GGUFField{{Key: "a", Value: true}, {Key: "b", Value: 1.5}, {Key: "general.architecture", Value: "qwen3"}, {Key: "c", Value: []string{"x"}}}
+	if err := checkpoint.WriteGGUF(&b, fields, nil); err != nil {
+		f.Fatal(err)
+	}
+	if got := ggufArchitecture(b.Bytes()); got != "qwen3" {
+		f.Fatalf("%q", got)
+	}
+	for n := range b.Len() {
+		if got := ggufArchitecture(b.Bytes()[:n]); got != "" && got != "qwen3" {
+			f.Fatalf("the first %d bytes: %q", n, got)
+		}
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte("GGUF"))
+	f.Add(append(b.Bytes()[:24:24], "\xff\xff\xff\xff\xff\xff\xff\xffx"...))
+	f.Fuzz(func(t *testing.T, head []byte) {
+		if name := ggufArchitecture(head); !bytes.Contains(head, []byte(name)) {
+			t.Errorf("%q", name)
+		}
+		if err := runsGGUF(head); err != nil && strings.ContainsAny(err.Error(), "\n\x1b\x00") {
+			t.Errorf("%q", err)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -59,20 +60,21 @@ func TestPullInterrupted(t *testing.T) {
 // lost; with HF_HUB_DISABLE_PROGRESS_BARS there is none.
 func TestPullBar(t *testing.T) {
 	h := hubtest.New(t, false)
-	h.Add("me/big", hubtest.Commit("1234"), map[string][]byte{"m.gguf": make([]byte, 4<<20)})
-	var cut sync.Once
-	// A server without ranges, that breaks off once.
+	content := make([]byte, 4<<20)
+	copy(content, "GGUF")
+	h.Add("me/big", hubtest.Commit("1234"), map[string][]byte{"m.gguf": content})
+	var asked atomic.Int64
+	// A server without ranges, that breaks off once: not where it is asked for the beginning.
 	h.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 		r.Header.Del("Range")
 		if strings.HasPrefix(r.URL.Path, "/signed/") {
-			broken := false
-			cut.Do(func() { broken = true })
+			broken := asked.Add(1) == 2
 			w.Header().Set("Content-Length", "4194304")
 			for i := range 32 {
 				if broken && i == 20 {
 					panic(http.ErrAbortHandler)
 				}
-				w.Write(make([]byte, 128<<10))
+				w.Write(content[i*128<<10 : (i+1)*128<<10])
 				w.(http.Flusher).Flush()
 				time.Sleep(50 * time.Millisecond)
 			}

@@ -215,7 +215,7 @@ func asked(resp *http.Response, at *url.URL) error {
 		return nil
 	}
 	drop(resp.Body)
-	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), where: where(at), wait: askedWait(resp.Header, time.Now())}
+	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), where: where(at), wait: askedWait(resp.Header)}
 }
 
 // unreachable reports whether an error is of a host that is not there at all.

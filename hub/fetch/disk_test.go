@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -233,10 +234,38 @@ func TestNoLinks(t *testing.T) {
 	if n := len(s.hub.Requests()); n != 1 {
 		t.Errorf("a second pull: %d requests", n)
 	}
-	repo.Commits[commitB], repo.Refs["main"] = files, commitB
-	s.mustPull("hf:me/tiny", files)
-	if list, err := s.cache.List(); err != nil || len(list) != 2 || !list[0].Verified || !list[1].Verified {
+	// The other revision's files are where its content is.
+	now := tiny(files["model.safetensors"])
+	now["tokenizer.json"] = random(77, 6000)
+	repo.Commits[commitB], repo.Refs["main"] = now, commitB
+	if r := s.mustPull("hf:me/tiny", now); r.Fetched != 6000 || r.Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	s.hub.Add("you/tiny", commitA, now)
+	if r := s.mustPull("hf:you/tiny", now); r.Fetched != 0 {
+		t.Errorf("%+v", r)
+	}
+	for path, want := range files {
+		got, err := os.ReadFile(filepath.Join(s.cache.Snapshot("me/tiny", commitA), path))
+		if err == nil && !bytes.Equal(got, want) {
+			t.Errorf("%s of the old revision has another content", path)
+		}
+	}
+	if list, err := s.cache.List(); err != nil || len(list) != 3 || !list[0].Verified || !list[1].Verified || !list[2].Verified {
 		t.Errorf("%+v, %v", list, err)
+	}
+	if blobs, err := os.ReadDir(filepath.Join(s.cache.Repo("me/tiny"), "blobs")); err != nil || len(blobs) > 0 {
+		t.Errorf("%v, %v", blobs, err)
+	}
+	// What was spoilt there is not taken.
+	spoilt := filepath.Join(s.cache.Snapshot("you/tiny", commitA), "tokenizer.json")
+	os.Remove(spoilt)
+	if err := os.WriteFile(spoilt, random(3, 6000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(s.cache.Snapshot("me/tiny", commitB), "tokenizer.json"))
+	if r := s.mustPull("hf:me/tiny", now); r.Fetched != 6000 {
+		t.Errorf("%+v", r)
 	}
 }
 
