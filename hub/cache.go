@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"windrow/internal/atomicfile"
 )
@@ -97,6 +98,30 @@ func (c *Cache) Ref(repo, revision string) (commit string, err error) {
 		return "", fmt.Errorf("%s: holds %s: want a commit of 40 hexadecimal digits", name, shown(commit))
 	}
 	return commit, nil
+}
+
+// shortCommit is how many digits of a commit are enough to mean it.
+const shortCommit = 7
+
+// resolve is Ref, or the one commit in the cache whose number begins with the revision, as
+// list shows it.
+func (c *Cache) resolve(repo, revision string) (commit string, err error) {
+	if commit, err = c.Ref(repo, revision); !missing(err) || len(revision) < shortCommit || len(revision) > 40 || !Digest(revision+strings.Repeat("0", 40-len(revision))).Valid() {
+		return commit, err
+	}
+	var found string
+	for _, known := range c.commits(repo) {
+		if strings.HasPrefix(known, revision) {
+			if found != "" {
+				return "", fmt.Errorf("%s: revision %s: several commits begin so: want more of its digits", repo, revision)
+			}
+			found = known
+		}
+	}
+	if found == "" {
+		return "", err
+	}
+	return found, nil
 }
 
 // readSmall reads a regular file of at most so many bytes.

@@ -90,6 +90,19 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s, f, err)
 		}
 	}
+	// The beginning of a commit means it, as list shows it, unless two begin so.
+	twin := commitA[:20] + "0123456789abcdef0123"
+	place(t, c, "a/twins", commitA, "config.json", "{}")
+	place(t, c, "a/twins", commitA, "model.safetensors", "weights")
+	place(t, c, "a/twins", twin, "config.json", "{}")
+	for s, want := range map[string]string{"hf:a/b@" + commitA[:12]: commitA, "hf:a/b@" + commitA[:7]: commitA, "hf:a/b@" + commitA[:6]: "", "hf:a/b@0123456": "", "hf:a/b@" + commitA + "a": "",
+		"hf:a/twins@" + commitA[:22]: commitA, "hf:a/twins@" + commitA[:12]: "several"} {
+		f, gone, err := find(s)
+		if want == "several" && (err == nil || !strings.Contains(err.Error(), "several commits begin so")) || want == "" && gone == nil || len(want) == 40 && (err != nil || f.Commit != want) {
+			t.Errorf("%s: %+v, %v", s, f, err)
+		}
+	}
+	os.RemoveAll(c.Repo("a/twins"))
 	if _, _, err := find("hf:a/b:Q5_K_M"); err == nil || !strings.Contains(err.Error(), "m-Q8_0.gguf") {
 		t.Errorf("a tag that is not there: %v", err)
 	}

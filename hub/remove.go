@@ -45,7 +45,7 @@ func (c *Cache) PlanRemoval(n Name, whole bool) (*Removal, error) {
 	models := c.models(n.Repo)
 	gone := func(m Model) bool { return true }
 	if !whole {
-		commit, err := c.Ref(n.Repo, n.Revision)
+		commit, err := c.resolve(n.Repo, n.Revision)
 		if missing(err) || err == nil && !slices.ContainsFunc(models, func(m Model) bool { return m.Commit == commit }) {
 			return nil, &MissingError{Name: n, Cache: c.Root}
 		}

@@ -4,10 +4,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -109,5 +112,68 @@ func TestPullBar(t *testing.T) {
 			}
 			last = percent
 		}
+	}
+}
+
+// TestPullFrom: a machine without the Hub takes a model from another Windrow, with a key, and
+// runs it; with --peers the Hub says what it is, and the other gives bytes of it.
+func TestPullFrom(t *testing.T) {
+	h := hubtest.New(t, false)
+	h.Add("me/tiny", hubtest.Commit("1234"), tinygsm.Files())
+	theirs, keys := t.TempDir(), filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, fmt.Appendf(nil, "peer:%x\n", sha256.Sum256([]byte("of-the-peer"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HF_ENDPOINT", h.URL)
+	t.Setenv("HF_HUB_OFFLINE", "")
+	t.Setenv("HF_HUB_CACHE", theirs)
+	windrow := func(args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = run(append([]string{"windrow"}, args...), strings.NewReader(""), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	if code, _, errs := windrow("pull", "hf:me/tiny"); code != 0 {
+		t.Fatal(errs)
+	}
+	s := startServe(t, "--listen", "127.0.0.1:0", "--share", "--api-key-file", keys)
+	address := strings.TrimPrefix(s.url, "http://")
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	t.Setenv("HF_TOKEN", "hf_ofthehub")
+	h.Forget()
+	for key, want := range map[string]string{"": "wants a key", "another": "wants a key"} {
+		t.Setenv("WINDROW_API_KEY", key)
+		if code, _, errs := windrow("pull", "--from", address, "hf:me/tiny"); code != 1 || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("key %q: %d %s", key, code, errs)
+		}
+	}
+	t.Setenv("WINDROW_API_KEY", "of-the-peer")
+	code, _, errs := windrow("pull", "--from", address, "hf:me/nobody")
+	if code != 1 || !strings.Contains(errs, "does not share me/nobody") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("not there: %d %s", code, errs)
+	}
+	if code, _, errs := windrow("pull", "--from", address, "hf:me/tiny"); code != 0 || len(h.Requests()) > 0 {
+		t.Errorf("%d %s, %d requests to the Hub", code, errs, len(h.Requests()))
+	}
+	if code, out, errs := windrow("generate", "--server", "off", "--model", "hf:me/tiny", "--max-tokens", "4", "What is 17 + 25?"); code != 0 || out == "" {
+		t.Errorf("generate: %d %s%s", code, out, errs)
+	}
+	if code, out, _ := windrow("list"); code != 0 || !strings.Contains(out, "verified, http://"+address) {
+		t.Errorf("list: %s", out)
+	}
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	h.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+		if strings.HasPrefix(r.URL.Path, "/signed/") {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if a := r.Header.Get("Authorization"); strings.Contains(a, "of-the-peer") {
+			t.Errorf("the Hub was sent %q", a)
+		}
+		next(w, r)
+	})
+	if code, _, errs := windrow("pull", "--peers", address, "hf:me/tiny"); code != 0 || !strings.Contains(errs, " came from peers\n") {
+		t.Errorf("--peers: %d %s", code, errs)
+	}
+	if code := s.end(t, syscall.SIGTERM); code != 0 {
+		t.Errorf("the peer: exit code %d", code)
 	}
 }

@@ -98,6 +98,7 @@ func TestPeers(t *testing.T) {
 	s.hub.Add("me/tiny", commitA, files)
 	s.hub.Lie(ofWeights(slowly(20 * time.Millisecond)))
 	a, b, none := newFakePeer(t, weights), newFakePeer(t, weights, files["tokenizer.json"]), newFakePeer(t)
+	a.lie, b.lie = slowly(2*time.Millisecond), slowly(2*time.Millisecond) // else one may give all before the other has its turn
 	s.o.Peers = []string{strings.TrimPrefix(a.URL, "http://"), b.URL, b.URL, none.URL}
 	var err error
 	if s.o.Token, err = NewToken("HF_TOKEN", "hf_ofthehub"); err != nil {
