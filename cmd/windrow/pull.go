@@ -29,10 +29,11 @@ func pullCommand() *cli.Command {
 	return command(&cli.Command{
 		Name:      "pull",
 		Usage:     "fetch a model into the cache",
-		ArgsUsage: "NAME",
-		Description: "NAME is hf:ORG/NAME[@REVISION][:FILE|:TAG], a folder or .gguf file of this machine, or https://HOST/FILE.gguf. What is there already is not fetched again, and a pull that was\n" +
-			"interrupted goes on. Every file is verified. HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and\n" +
-			"HF_HUB_OFFLINE are obeyed as by the Hub's own tools, and HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
+		ArgsUsage: "NAME|FOLDER|FILE|URL",
+		Description: "NAME is hf:ORG/NAME[@REVISION][:FILE|:TAG]; else a folder or .gguf file of this machine, or https://HOST/FILE.gguf.\n" +
+			"What is there already is not fetched again, and a pull that was interrupted goes on. Every file is verified.\n" +
+			"HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE and others are obeyed as by the Hub's\n" +
+			"own tools (docs/pull.md), and HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Category: categoryCache, Usage: "show what would be fetched, and what is there; fetch none of it"},
 			&cli.StringFlag{Name: "from", Category: categoryCache, Usage: "fetch it from another Windrow, at `HOST:PORT` or a URL, that serves with --share; the key is in " + apiKeyVariable},
