@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,37 @@ func TestPull(t *testing.T) {
 		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "windrow: pull: ") {
 			t.Errorf("%.60s: exit code %d, want %d, and one line: %s%s", c.args, code, c.code, out, errs)
 		}
+	}
+	// A pull's events: the plan, how far it is, a line for each file, and the end.
+	if code, _, errs := windrow("rm", "hf:me/tiny"); code != 0 {
+		t.Fatal(errs)
+	}
+	code, out, errs = windrow("pull", "hf:me/tiny", "--json")
+	var kinds []string
+	verified := map[string]bool{}
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var e fetch.Event
+		if err := d.Decode(&e); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("--json: %v %s", err, out)
+		}
+		kinds = append(kinds, e.Event)
+		switch e.Event {
+		case "plan":
+			if e.Commit != commit || e.Plan.Missing != e.Plan.Bytes || e.Plan.Bytes == 0 || len(e.Plan.Files) != len(tinygsm.Files()) {
+				t.Errorf("%+v", e.Plan)
+			}
+		case "verified":
+			verified[e.File] = true
+		case "done":
+			if e.Result.Path == "" || e.Result.Fetched != e.Result.Bytes || e.Result.Files != len(tinygsm.Files()) {
+				t.Errorf("%+v", e.Result)
+			}
+		}
+	}
+	if n := len(kinds); code != 0 || errs != "" || n < 4 || kinds[0] != "plan" || kinds[n-1] != "done" || !slices.Contains(kinds, "progress") || len(verified) != len(tinygsm.Files()) {
+		t.Errorf("--json: %d %q %s", code, kinds, errs)
 	}
 	for args, want := range map[string]string{
 		"pull hf:me/nobody --offline":  "windrow: pull: hf:me/nobody is not in the cache " + os.Getenv("HF_HUB_CACHE") + ", and without --offline or HF_HUB_OFFLINE it would be fetched\n",

@@ -520,6 +520,50 @@ func TestRedirects(t *testing.T) {
 	testhelp.OneLine(t, "dialled", err, "may not redirect there")
 }
 
+// TestTokenStays: whatever the endpoint redirects to, the token goes to its own scheme, host
+// and port alone: not to a subdomain, to which Go's client would send it along.
+func TestTokenStays(t *testing.T) {
+	token, err := NewToken("HF_TOKEN", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := parseEndpoint("https://hub.example.org")
+	for to, want := range map[string]bool{
+		"https://hub.example.org/other": true, "https://HUB.example.org:443/other": true, "/other": true,
+		"https://cdn.hub.example.org/x": false, "https://example.org/x": false, "https://hub.example.org:8443/x": false,
+		"https://hub.example.org.evil.example/x": false, "//cdn.hub.example.org/x": false,
+	} {
+		seen := map[string]string{} // what came in Authorization, by host
+		c := newClient(base, token, "", 1, nil)
+		c.http.Transport = asks(func(r *http.Request) *http.Response {
+			seen[r.URL.Scheme+" "+r.URL.Host+r.URL.Path] = r.Header.Get("Authorization")
+			w := httptest.NewRecorder()
+			if r.URL.Path == "/first" {
+				w.Header().Set("Location", to)
+				w.WriteHeader(302)
+			}
+			return w.Result()
+		})
+		first := *base
+		first.Path = "/first"
+		resp, at, err := c.get(t.Context(), &first, nil, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s: %v", to, err)
+			continue
+		}
+		resp.Body.Close()
+		if seen["https hub.example.org/first"] != "Bearer secret" || (seen[at.Scheme+" "+at.Host+at.Path] == "Bearer secret") != want || len(seen) != 2 {
+			t.Errorf("%s: %q, want the token there: %t", to, seen, want)
+		}
+	}
+}
+
+// asks is a transport of a function.
+type asks func(r *http.Request) *http.Response
+
+// RoundTrip implements http.RoundTripper.
+func (f asks) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
 // fixed is a server that redirects.
 type fixed struct{ to string }
 
