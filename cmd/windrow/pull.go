@@ -92,6 +92,9 @@ func pull(c *cli.Context) error {
 		return err
 	}
 	if from == "" {
+		if err := fetch.CheckEndpoint(o.Endpoint); err != nil {
+			return fmt.Errorf("HF_ENDPOINT: %w", err)
+		}
 		r, err := fetch.Pull(c.Context, cache, name, o)
 		var gone *hub.MissingError
 		if o.Offline && errors.As(err, &gone) {

@@ -144,6 +144,11 @@ func TestPull(t *testing.T) {
 			t.Errorf("%s: %d %s(want %s), %d requests", args, code, errs, want, len(h.Requests())-asked)
 		}
 	}
+	t.Setenv("HF_ENDPOINT", "hub.example.org")
+	if code, _, errs := windrow("pull", "hf:me/tiny"); code != 1 || errs != "windrow: pull: HF_ENDPOINT: endpoint \"hub.example.org\": want https://HOST\n" {
+		t.Errorf("HF_ENDPOINT: %d %s", code, errs)
+	}
+	t.Setenv("HF_ENDPOINT", h.URL)
 	// Peers are several flags, or one with commas. That none answers costs nothing.
 	if code, _, errs := windrow("rm", "hf:me/tiny"); code != 0 {
 		t.Fatal(errs)

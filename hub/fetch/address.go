@@ -122,14 +122,14 @@ func (p *pull) fetchPlain(ctx context.Context, x *plainFile, before string) (*Re
 	if free, ok := freeSpace(existing(p.cache.Root)); ok {
 		plan.Free = free
 	}
-	p.o.Event(Event{Event: "plan", Name: p.name.String(), Plan: plan})
-	if p.o.DryRun {
-		return &Result{Name: p.name.String(), Files: 1, Bytes: x.Size, Requests: p.requests.Load()}, nil
-	}
-	if _, err := os.Stat(filepath.Join(p.cache.Parts(), hexKey(f.key)) + ".journal"); err != nil && p.o.CheckGGUF != nil {
+	if _, err := os.Stat(filepath.Join(p.cache.Parts(), hexKey(f.key)) + ".journal"); err != nil && p.o.CheckGGUF != nil && !p.o.DryRun {
 		if err := p.checkAddress(ctx, x.File, p.source.(*urlSource).u); err != nil {
 			return nil, err
 		}
+	}
+	p.o.Event(Event{Event: "plan", Name: p.name.String(), Plan: plan})
+	if p.o.DryRun {
+		return &Result{Name: p.name.String(), Files: 1, Bytes: x.Size, Requests: p.requests.Load()}, nil
 	}
 	if err := p.room(plan); err != nil {
 		return nil, err
