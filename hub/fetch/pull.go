@@ -325,8 +325,6 @@ func (p *pull) fetchAll(ctx context.Context) error {
 			return err
 		} else if lacks {
 			p.files = append(p.files, x)
-		} else if _, err := os.Lstat(p.partPath(f)); err != nil {
-			atomicfile.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
 		}
 	}
 	if len(p.files) == 0 {
@@ -412,6 +410,16 @@ func (p *pull) complete(before string) (*Result, error) {
 	found, err := p.cache.Find(hub.Name{Repo: p.repo, Revision: p.commit, File: p.name.File})
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range p.wants {
+		// Of a process that ended after the part was a blob: perhaps after all was there.
+		journal := p.partPath(f) + ".journal"
+		if _, err := os.Lstat(journal); err != nil {
+			continue
+		}
+		if _, err := os.Lstat(p.partPath(f)); err != nil {
+			atomicfile.Remove(journal)
+		}
 	}
 	r := &Result{Name: p.name.String(), Commit: p.commit, Path: found.Path, Files: len(p.wants), Before: other(before, p.commit),
 		Fetched: p.fetched.Load(), Requests: p.requests.Load()}
