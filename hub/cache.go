@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"windrow/internal/atomicfile"
 )
 
 // Cache is a folder of models in the layout of Hugging Face's tools.
@@ -16,58 +18,8 @@ type Cache struct {
 	// Root is the folder that holds models--ORG--NAME.
 	Root string
 	// NoLinks puts files into snapshots themselves, as is done where the file system has
-	// no links.
+	// no links, or HF_HUB_DISABLE_SYMLINKS forbids them.
 	NoLinks bool
-}
-
-// Locate finds the cache's folder as Hugging Face's tools do: HF_HUB_CACHE, else
-// HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub.
-func Locate(getenv func(string) string) (*Cache, error) {
-	if dir := getenv("HF_HUB_CACHE"); dir != "" {
-		return at(getenv, dir)
-	}
-	home, err := Home(getenv)
-	if err != nil {
-		return nil, err
-	}
-	return at(getenv, filepath.Join(home, "hub"))
-}
-
-func at(getenv func(string) string, dir string) (*Cache, error) {
-	dir, err := expand(getenv, dir)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	return &Cache{Root: dir}, err
-}
-
-// Home is the folder of Hugging Face's tools, in which the token lies, too: HF_HOME, else
-// XDG_CACHE_HOME/huggingface, else ~/.cache/huggingface.
-func Home(getenv func(string) string) (string, error) {
-	if dir := getenv("HF_HOME"); dir != "" {
-		return expand(getenv, dir)
-	}
-	if dir := getenv("XDG_CACHE_HOME"); dir != "" {
-		dir, err := expand(getenv, dir)
-		return filepath.Join(dir, "huggingface"), err
-	}
-	return expand(getenv, filepath.Join("~", ".cache", "huggingface"))
-}
-
-// expand replaces a leading ~ by the user's folder, as those tools do.
-func expand(getenv func(string) string, dir string) (string, error) {
-	rest, ok := strings.CutPrefix(dir, "~")
-	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
-		return dir, nil
-	}
-	home := getenv("HOME")
-	if home == "" {
-		var err error
-		if home, err = os.UserHomeDir(); err != nil {
-			return "", fmt.Errorf("the cache's folder: %w: set HF_HOME", err)
-		}
-	}
-	return filepath.Join(home, rest), nil
 }
 
 // Repo is the folder of a repository.
@@ -101,6 +53,33 @@ func (c *Cache) Own(parts ...string) string {
 // Parts is the folder of files that are not whole yet.
 func (c *Cache) Parts() string { return c.Own("parts") }
 
+// fileMode is the mode of the cache's files less the umask, which says who else may write
+// to it: a cache may be a group's.
+const fileMode = 0o666
+
+// tag marks the cache for programs that make backups, as Hugging Face's tools do
+// (https://bford.info/cachedir/).
+const (
+	tagFile = "CACHEDIR.TAG"
+	tag     = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: what is in it can be fetched again.\n"
+)
+
+// Begin makes what a cache has before there is a model in it.
+func (c *Cache) Begin() error {
+	if err := atomicfile.MakeFolders(c.Parts()); err != nil {
+		return err
+	}
+	name := filepath.Join(c.Root, tagFile)
+	if notExist(name) {
+		// That it is a cache is good to know, and no reason to fail.
+		atomicfile.Options{Mode: fileMode}.Write(name, func(w io.Writer) error {
+			_, err := io.WriteString(w, tag)
+			return err
+		})
+	}
+	return nil
+}
+
 // Ref reads which commit a branch or tag was at when it was last fetched. The error is
 // fs.ErrNotExist where it never was.
 func (c *Cache) Ref(repo, revision string) (commit string, err error) {
@@ -119,6 +98,30 @@ func (c *Cache) Ref(repo, revision string) (commit string, err error) {
 		return "", fmt.Errorf("%s: holds %s: want a commit of 40 hexadecimal digits", name, shown(commit))
 	}
 	return commit, nil
+}
+
+// shortCommit is how many digits of a commit are enough to mean it.
+const shortCommit = 7
+
+// resolve is Ref, or the one commit in the cache whose number begins with the revision, as
+// list shows it.
+func (c *Cache) resolve(repo, revision string) (commit string, err error) {
+	if commit, err = c.Ref(repo, revision); !missing(err) || len(revision) < shortCommit || len(revision) > 40 || !Digest(revision+strings.Repeat("0", 40-len(revision))).Valid() {
+		return commit, err
+	}
+	var found string
+	for _, known := range c.commits(repo) {
+		if strings.HasPrefix(known, revision) {
+			if found != "" {
+				return "", fmt.Errorf("%s: revision %s: several commits begin so: want more of its digits", repo, revision)
+			}
+			found = known
+		}
+	}
+	if found == "" {
+		return "", err
+	}
+	return found, nil
 }
 
 // readSmall reads a regular file of at most so many bytes.

@@ -14,26 +14,6 @@ import (
 	"time"
 )
 
-func TestLocate(t *testing.T) {
-	for _, c := range []struct {
-		env  map[string]string
-		want string
-	}{
-		{map[string]string{"HF_HUB_CACHE": "/c", "HF_HOME": "/h", "XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/c"},
-		{map[string]string{"HF_HOME": "/h", "XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/h/hub"},
-		{map[string]string{"XDG_CACHE_HOME": "/x", "HOME": "/u"}, "/x/huggingface/hub"},
-		{map[string]string{"HOME": "/u"}, "/u/.cache/huggingface/hub"},
-		{map[string]string{"HF_HOME": "~/models", "HOME": "/u"}, "/u/models/hub"},
-		{map[string]string{"HF_HUB_CACHE": "~", "HOME": "/u"}, "/u"},
-	} {
-		got, err := Locate(func(name string) string { return c.env[name] })
-		want, _ := filepath.Abs(filepath.FromSlash(c.want))
-		if err != nil || got.Root != want {
-			t.Errorf("%v: %v, %v; want %s", c.env, got, err, want)
-		}
-	}
-}
-
 const commitA, commitB = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 // digest is the SHA-256 of a text.
@@ -110,6 +90,19 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %+v, %v", s, f, err)
 		}
 	}
+	// The beginning of a commit means it, as list shows it, unless two begin so.
+	twin := commitA[:20] + "0123456789abcdef0123"
+	place(t, c, "a/twins", commitA, "config.json", "{}")
+	place(t, c, "a/twins", commitA, "model.safetensors", "weights")
+	place(t, c, "a/twins", twin, "config.json", "{}")
+	for s, want := range map[string]string{"hf:a/b@" + commitA[:12]: commitA, "hf:a/b@" + commitA[:7]: commitA, "hf:a/b@" + commitA[:6]: "", "hf:a/b@0123456": "", "hf:a/b@" + commitA + "a": "",
+		"hf:a/twins@" + commitA[:22]: commitA, "hf:a/twins@" + commitA[:12]: "several"} {
+		f, gone, err := find(s)
+		if want == "several" && (err == nil || !strings.Contains(err.Error(), "several commits begin so")) || want == "" && gone == nil || len(want) == 40 && (err != nil || f.Commit != want) {
+			t.Errorf("%s: %+v, %v", s, f, err)
+		}
+	}
+	os.RemoveAll(c.Repo("a/twins"))
 	if _, _, err := find("hf:a/b:Q5_K_M"); err == nil || !strings.Contains(err.Error(), "m-Q8_0.gguf") {
 		t.Errorf("a tag that is not there: %v", err)
 	}

@@ -39,7 +39,7 @@ type Found struct {
 // there. Else the error is a *MissingError.
 func (c *Cache) Find(n Name) (*Found, error) {
 	gone := &MissingError{Name: n, Cache: c.Root}
-	commit, err := c.Ref(n.Repo, n.Revision)
+	commit, err := c.resolve(n.Repo, n.Revision)
 	if missing(err) {
 		return nil, gone
 	}

@@ -78,17 +78,7 @@ func (c *Cache) repos() (list []string, err error) {
 // being fetched.
 func (c *Cache) models(repo string) (list []Model) {
 	refs := c.refs(repo)
-	var commits []string
-	for _, dir := range []string{filepath.Join(c.Repo(repo), "snapshots"), filepath.Dir(c.ManifestFile(repo, ""))} {
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			if commit := strings.TrimSuffix(e.Name(), ".json"); IsCommit(commit) {
-				commits = append(commits, commit)
-			}
-		}
-	}
-	slices.Sort(commits)
-	for _, commit := range slices.Compact(commits) {
+	for _, commit := range c.commits(repo) {
 		if m := c.model(repo, commit); m != nil {
 			for ref, to := range refs {
 				if to == commit {
@@ -103,6 +93,20 @@ func (c *Cache) models(repo string) (list []Model) {
 		return cmp.Or(b.Changed.Compare(a.Changed), strings.Compare(a.Commit, b.Commit))
 	})
 	return list
+}
+
+// commits are the revisions of a repository of which there is a folder or a manifest.
+func (c *Cache) commits(repo string) (commits []string) {
+	for _, dir := range []string{filepath.Join(c.Repo(repo), "snapshots"), filepath.Dir(c.ManifestFile(repo, ""))} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if commit := strings.TrimSuffix(e.Name(), ".json"); IsCommit(commit) {
+				commits = append(commits, commit)
+			}
+		}
+	}
+	slices.Sort(commits)
+	return slices.Compact(commits)
 }
 
 // model describes a revision; nil where there is nothing of it.
@@ -167,7 +171,7 @@ func (c *Cache) refs(repo string) map[string]string {
 // Models are the revisions in the cache that a name means: the one that its branch, tag
 // or commit leads to, if it is there.
 func (c *Cache) Models(n Name) ([]Model, error) {
-	commit, err := c.Ref(n.Repo, n.Revision)
+	commit, err := c.resolve(n.Repo, n.Revision)
 	if missing(err) {
 		// A first download that did not end: no branch leads to it yet.
 		var partial []Model

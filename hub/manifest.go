@@ -100,13 +100,24 @@ func ParseManifest(data []byte) (*Manifest, error) {
 
 // CheckFiles checks a listing: paths, that no two differ by case alone or one is another's
 // folder, sizes and digests.
-func CheckFiles(files []File) error {
+func CheckFiles(files []File) error { return checkFiles(files, CheckPath, strings.ToLower) }
+
+// CheckListing checks a listing of which some files are going to be taken, whose names are
+// CheckFiles's: of the others it is enough that git could have them. A repository may hold
+// a log whose name has a colon, and names that differ by case, beside a model.
+func CheckListing(files []File) error {
+	return checkFiles(files, checkInside, func(path string) string { return path })
+}
+
+// checkFiles checks a listing with a check of each path, and a form of paths in which no
+// two may be the same.
+func checkFiles(files []File, check func(string) error, fold func(string) string) error {
 	if len(files) > maxManifestFile {
 		return fmt.Errorf("%d files: want at most %d", len(files), maxManifestFile)
 	}
 	seen := make(map[string]string, len(files))
 	for _, f := range files {
-		switch err := CheckPath(f.Path); {
+		switch err := check(f.Path); {
 		case err != nil:
 			return err
 		case f.Size < 0:
@@ -114,14 +125,14 @@ func CheckFiles(files []File) error {
 		case !f.Hash.Valid():
 			return fmt.Errorf("%s: hash %s: want 40 or 64 hexadecimal digits in lower case", shown(f.Path), shown(string(f.Hash)))
 		}
-		key := strings.ToLower(f.Path)
+		key := fold(f.Path)
 		if other, twice := seen[key]; twice {
 			return fmt.Errorf("files %s and %s: want names that differ not by case alone", shown(other), shown(f.Path))
 		}
 		seen[key] = f.Path
 	}
 	for _, f := range files {
-		key := strings.ToLower(f.Path)
+		key := fold(f.Path)
 		for i := strings.IndexByte(key, '/'); i >= 0; {
 			if other, is := seen[key[:i]]; is {
 				return fmt.Errorf("files %s and %s: one is the other's folder", shown(other), shown(f.Path))
@@ -185,7 +196,7 @@ func (c *Cache) UpdateManifest(repo, commit string, change func(*Manifest) error
 		return err
 	}
 	// Durably: without it half a revision would look like all of one, as of another tool.
-	return atomicfile.Options{Durable: true}.Write(name, func(w io.Writer) error {
+	return atomicfile.Options{Mode: fileMode, Durable: true}.Write(name, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", " ")
 		return e.Encode(m)
@@ -218,7 +229,7 @@ func (m *Manifest) Note(f File, verified bool, changed, now time.Time) {
 
 // waitForLock takes a lock that is held for milliseconds.
 func waitForLock(name string) (unlock func(), err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, err
 	}

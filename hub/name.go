@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Scheme begins the name of a model on the Hub.
@@ -95,26 +97,43 @@ func goodRevision(s string) bool {
 // CheckPath checks the path of a file within a repository: that it is relative, stays
 // inside, and can be written on every platform.
 func CheckPath(p string) error {
-	fail := func(want string) error { return fmt.Errorf("file name %s: want %s", shown(p), want) }
-	if p == "" || len(p) > 1024 || path.IsAbs(p) {
-		return fail("a relative path of at most 1024 bytes")
+	if err := checkInside(p); err != nil {
+		return err
 	}
 	for _, r := range p {
-		if !strconv.IsPrint(r) || strings.ContainsRune(`\:*?<>|"`, r) {
-			return fail(`none of \ : * ? < > | " and no control characters`)
+		if !strconv.IsPrint(r) || strings.ContainsRune(`:*?<>|"`, r) {
+			return badPath(p, `none of \ : * ? < > | " and no control characters`)
 		}
 	}
 	for part := range strings.SplitSeq(p, "/") {
 		stem, _, _ := strings.Cut(strings.ToUpper(part), ".")
 		switch {
-		case part == "" || part == "." || part == "..":
-			return fail("parts that are not empty, . or ..")
-		case len(part) > maxPart:
-			return fail(fmt.Sprintf("at most %d bytes a part", maxPart))
 		case strings.HasSuffix(part, ".") || strings.HasSuffix(part, " "):
-			return fail("no part that ends in a dot or a space")
+			return badPath(p, "no part that ends in a dot or a space")
 		case reservedForm.MatchString(strings.TrimSpace(stem)):
-			return fail("no name that Windows keeps for devices")
+			return badPath(p, "no name that Windows keeps for devices")
+		}
+	}
+	return nil
+}
+
+func badPath(p, want string) error { return fmt.Errorf("file name %s: want %s", shown(p), want) }
+
+// checkInside checks of a path what git and the Hub check, too: that it is relative and
+// stays inside.
+func checkInside(p string) error {
+	if p == "" || len(p) > 1024 || path.IsAbs(p) {
+		return badPath(p, "a relative path of at most 1024 bytes")
+	}
+	if !utf8.ValidString(p) || strings.Contains(p, `\`) || strings.ContainsFunc(p, unicode.IsControl) {
+		return badPath(p, `no \ and no control characters`)
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		switch {
+		case part == "" || part == "." || part == "..":
+			return badPath(p, "parts that are not empty, . or ..")
+		case len(part) > maxPart:
+			return badPath(p, fmt.Sprintf("at most %d bytes a part", maxPart))
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func makeFolders(root *os.Root, dir, name string) error {
 			return err
 		}
 	}
-	if err := root.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
+	if err := root.Mkdir(name, 0o777); errors.Is(err, fs.ErrExist) {
 		return nil // somebody else was quicker
 	} else if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (c *Cache) SetRef(repo, revision, commit string) error {
 	if err := atomicfile.MakeFolders(filepath.Dir(name)); err != nil {
 		return err
 	}
-	return atomicfile.Options{Durable: true}.Write(name, func(w io.Writer) error {
+	return atomicfile.Options{Mode: fileMode, Durable: true}.Write(name, func(w io.Writer) error {
 		_, err := io.WriteString(w, commit)
 		return err
 	})
@@ -157,13 +157,36 @@ func Duplicate(from, to string, link bool) error {
 		return err
 	}
 	defer in.Close()
-	return atomicfile.Write(to, func(w io.Writer) error {
+	return atomicfile.Options{Mode: fileMode}.Write(to, func(w io.Writer) error {
 		if out, ok := w.(*os.File); ok && clone(out, in) == nil {
 			return nil
 		}
 		_, err := io.Copy(w, in)
 		return err
 	})
+}
+
+// Copies are the files of revisions that lie in their snapshots themselves, by the digest
+// that their manifests give them: where there are no links no blob has that content.
+func (c *Cache) Copies() map[Digest][]string {
+	list := map[Digest][]string{}
+	repos, _ := c.repos()
+	for _, repo := range repos {
+		entries, _ := os.ReadDir(filepath.Dir(c.ManifestFile(repo, "")))
+		for _, e := range entries {
+			m, err := c.ReadManifest(repo, strings.TrimSuffix(e.Name(), ".json"))
+			if err != nil || m == nil {
+				continue
+			}
+			for _, f := range m.Files {
+				path := filepath.Join(c.Snapshot(repo, m.Commit), filepath.FromSlash(f.Path))
+				if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
+					list[f.Hash] = append(list[f.Hash], path)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // Elsewhere lists where other repositories have the content of a file, in its size.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"windrow/filelock"
+	"windrow/internal/atomicfile"
 )
 
 // Removal is what would be taken out of the cache, and why. Nothing is removed before
@@ -44,7 +45,7 @@ func (c *Cache) PlanRemoval(n Name, whole bool) (*Removal, error) {
 	models := c.models(n.Repo)
 	gone := func(m Model) bool { return true }
 	if !whole {
-		commit, err := c.Ref(n.Repo, n.Revision)
+		commit, err := c.resolve(n.Repo, n.Revision)
 		if missing(err) || err == nil && !slices.ContainsFunc(models, func(m Model) bool { return m.Commit == commit }) {
 			return nil, &MissingError{Name: n, Cache: c.Root}
 		}
@@ -174,6 +175,7 @@ func (c *Cache) PlanGC(partials time.Duration, now time.Time) (*Removal, error) 
 			}
 		}
 		r.blobs(repo, kept, "no revision has it", day, now)
+		r.temporary(repo, now)
 		r.foreign(filepath.Join(c.Repo(repo), "blobs"), max(partials, day), now)
 	}
 	entries, _ := os.ReadDir(c.Parts())
@@ -185,6 +187,28 @@ func (c *Cache) PlanGC(partials time.Duration, now time.Time) (*Removal, error) 
 		r.add(filepath.Join(c.Parts(), e.Name()), "nobody went on with it", freed(info))
 	}
 	return r, nil
+}
+
+// temporary plans the removal of what processes have left that ended in the midst of
+// writing a name: links, branches and manifests.
+func (r *Removal) temporary(repo string, now time.Time) {
+	for _, dir := range []string{r.cache.Repo(repo), filepath.Join(r.cache.Repo(repo), "refs"), filepath.Dir(r.cache.ManifestFile(repo, ""))} {
+		filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			if e.IsDir() {
+				if p != dir && dir == r.cache.Repo(repo) {
+					return fs.SkipDir // snapshots have files of any name
+				}
+				return nil
+			}
+			if info, err := e.Info(); err == nil && atomicfile.IsTemporary(e.Name()) && now.Sub(info.ModTime()) > day {
+				r.add(p, "what was to become something else", freed(info))
+			}
+			return nil
+		})
+	}
 }
 
 // foreign plans the removal of other tools' files that were not whole for so long.

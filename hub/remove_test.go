@@ -91,7 +91,10 @@ func TestGC(t *testing.T) {
 	orphan, incomplete := c.Blob("a/b", digest("orphan")), c.Blob("a/b", digest("x"))+".incomplete"
 	part := filepath.Join(c.Parts(), string(digest("part")))
 	os.MkdirAll(c.Parts(), 0o755)
-	for _, p := range []string{orphan, incomplete, part, part + ".journal"} {
+	// What a process has left that was killed while it wrote a link, a branch, a manifest.
+	link, ref, manifest := filepath.Join(c.Repo("a/b"), ".link.0123abcd.tmp"), filepath.Join(c.Repo("a/b"), "refs", ".main.0123abcd.tmp"), filepath.Join(filepath.Dir(c.ManifestFile("a/b", "")), ".x.json.0123abcd.tmp")
+	file := filepath.Join(c.Snapshot("a/b", commitB), ".a.tmp") // a file of the model's
+	for _, p := range []string{orphan, incomplete, part, part + ".journal", link, ref, manifest, file} {
 		if err := os.WriteFile(p, []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +132,7 @@ func TestGC(t *testing.T) {
 		c.Snapshot("a/b", commitA): false, c.Blob("a/b", digest("left")): false, c.ManifestFile("a/b", commitA): false,
 		c.Snapshot("a/b", commitB): true, c.Blob("a/b", digest("now")): true, c.Snapshot("a/b", commitC): true, c.Blob("a/b", digest("pinned")): true,
 		c.Snapshot("a/foreign", commitA): true, c.Blob("a/foreign", digest("foreign")): true,
+		link: false, ref: false, manifest: false, file: true, filepath.Join(c.Repo("a/b"), "refs", "main"): true,
 		orphan: false, incomplete: false, part: false, part + ".journal": false,
 	} {
 		if exists(path) != want {

@@ -74,7 +74,7 @@ func (c *Cache) Verify(ctx context.Context, repo, commit string, progress func(b
 		}
 		return nil
 	})
-	if err != nil && os.IsPermission(err) {
+	if err != nil && unwritable(err) {
 		err = nil // a cache that can only be read is verified as well
 	}
 	return check, err

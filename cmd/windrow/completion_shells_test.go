@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -32,7 +33,18 @@ func shellFolder(t *testing.T, shell string) (dir string, env []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A model in the cache, whose name has a colon, at which bash parts words.
+	caches := t.TempDir()
+	cached, commit := filepath.Join(caches, "huggingface", "hub", "models--me--small"), strings.Repeat("0123456789", 4)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		err := errors.Join(os.MkdirAll(filepath.Join(cached, "snapshots", commit), 0o755), os.WriteFile(filepath.Join(cached, "snapshots", commit, name), []byte("{}"), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, err := range []error{
+		os.MkdirAll(filepath.Join(cached, "refs"), 0o755),
+		os.WriteFile(filepath.Join(cached, "refs", "main"), []byte(commit), 0o644),
 		os.MkdirAll(filepath.Join(dir, "models", "My 8B"), 0o755),
 		os.MkdirAll(filepath.Join(dir, "bin"), 0o755),
 		os.WriteFile(filepath.Join(dir, "models", "My 8B", "config.json"), []byte("{}"), 0o644),
@@ -53,7 +65,7 @@ esac
 		}
 	}
 	env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "HOME="+dir,
-		"XDG_CONFIG_HOME="+dir+"/.config", "XDG_DATA_HOME="+dir+"/.data", "XDG_CACHE_HOME="+dir+"/.cache", "TERM=dumb", "LC_ALL=C.UTF-8")
+		"XDG_CONFIG_HOME="+dir+"/.config", "XDG_DATA_HOME="+dir+"/.data", "XDG_CACHE_HOME="+caches, "HF_HOME=", "HF_HUB_CACHE=", "HUGGINGFACE_HUB_CACHE=", "TERM=dumb", "LC_ALL=C.UTF-8")
 	return dir, env
 }
 
@@ -72,6 +84,11 @@ var lineCases = []struct{ line, want string }{
 	{"windrow serve --tls-cert=wo", "--tls-cert=words.txt"},
 	{"windrow serve --session-dir ", "none models bin self"},
 	{"windrow nonsense ", ""},
+	{"windrow path ", "hf:me/small"},
+	{"windrow path hf:me/s", "hf:me/small"},
+	{"windrow rm hf:", "hf:me/small"},
+	{"windrow generate --model hf:me/s", "hf:me/small"},
+	{"windrow generate --model=hf:me/s", "--model=hf:me/small"},
 }
 
 // TestCompletionBash runs the function as bash calls it: words are parted at = and :,
@@ -209,6 +226,9 @@ func TestCompletionKeys(t *testing.T) {
 				{"windrow completion pow\t", "<completion><powershell>"},
 				{"windrow generate --no-think --mode=ver\t --model nowhere x", "<generate><--no-think><--mode=verified><--model><nowhere><x>"},
 				{"windrow generate --server un\tsock x", "<generate><--server><unix:sock><x>"},
+				{"windrow path hf:me/s\t", "<path><hf:me/small>"},
+				{"windrow generate --model hf:me/s\t x", "<generate><--model><hf:me/small><x>"},
+				{"windrow generate --model=hf:me/s\t x", "<generate><--model=hf:me/small><x>"},
 				{"windrow serve --session-dir ~/mod\t", "<serve><--session-dir><" + dir + "/models"},
 			} {
 				press(c.keys)

@@ -39,8 +39,17 @@ func TestComplete(t *testing.T) {
 	t.Chdir(dir)
 	const snapshot = ".cache/models--me--small/snapshots/0123456789012345678901234567890123456789/"
 	t.Setenv("HF_HUB_CACHE", filepath.Join(dir, ".cache"))
+	// Of two .gguf files one is whole.
+	const ggufs, two = ".cache/models--me--two/", "1123456789012345678901234567890123456789"
+	if err := os.MkdirAll(".cache/.windrow/manifests/models--me--two", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	manifest := `{"format": 1, "repo": "me/two", "commit": "` + two + `", "files": [{"path": "a-Q4_0.gguf", "size": 2, "hash": "` + two + `"}, {"path": "a-Q8_0.gguf", "size": 9, "hash": "` + two + `"}]}`
+	if err := os.WriteFile(".cache/.windrow/manifests/models--me--two/"+two+".json", []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"own/config.json", "own/sub/config.json", "text/notes.txt", ".hidden/config.json", "small.gguf",
-		snapshot + "config.json", snapshot + "model.safetensors", snapshot + "tokenizer.json"} {
+		ggufs + "snapshots/" + two + "/a-Q4_0.gguf", snapshot + "config.json", snapshot + "model.safetensors", snapshot + "tokenizer.json"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +94,7 @@ func TestComplete(t *testing.T) {
 		{"serve --session-d", "--session-dir --session-disk", ""},
 		{"serve --session-dir ", "none", ":folders"},
 		{"serve --tls-cert ", "", ":files"},
-		{"serve --model ", "own small.gguf hf:me/small@0123456789012345678901234567890123456789", ":files"},
+		{"serve --model ", "own small.gguf hf:me/small@0123456789012345678901234567890123456789 hf:me/two@" + two + ":a-Q4_0.gguf", ":files"},
 		{"serve --model a=o", "a=own", ":files"},
 		{"serve --model=o", "--model=own", ":files"},
 		{"serve --model own/", "own/sub", ":files"},
@@ -93,7 +102,11 @@ func TestComplete(t *testing.T) {
 		{"generate --model " + dir + "/s", dir + "/small.gguf", ":files"},
 		{"inspect t", "tiny-gsm", ":files"},
 		{"generate --model hf:me/s", "hf:me/small@0123456789012345678901234567890123456789", ":files"},
-		{"path ", "hf:me/small@0123456789012345678901234567890123456789", ""},
+		{"path hf:me/s", "hf:me/small@0123456789012345678901234567890123456789", ""},
+		{"path hf:me/t", "hf:me/two@" + two + ":a-Q4_0.gguf", ""},
+		{"rm hf:me/t", "hf:me/two@" + two, ""},
+		{"verify ", "hf:me/small@0123456789012345678901234567890123456789 hf:me/two@" + two, ""},
+		{"pull hf:me/s", "hf:me/small@0123456789012345678901234567890123456789", ":files"},
 		{"generate --draft mo", "model:", ""},
 		{"completion ", "bash zsh fish powershell", ""},
 		{"__comp", "", ""},

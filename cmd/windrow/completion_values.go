@@ -92,7 +92,12 @@ func argumentValues(command *cli.Command) (c completion) {
 			c = models("")
 			c.candidates = append(c.candidates, candidate{embeddedName, "the embedded model"})
 		case "NAME":
-			c.candidates = append(c.candidates, cachedModels()...)
+			switch command.Name {
+			case "rm", "verify":
+				c.candidates = append(c.candidates, cachedRevisions()...)
+			default:
+				c.candidates = append(c.candidates, cachedModels()...)
+			}
 		case "PATH", "FILE":
 			c.paths = files
 		case "FOLDER":
@@ -113,7 +118,8 @@ func models(current string) completion {
 	return completion{candidates: append(localModels(current), cachedModels()...), paths: files}
 }
 
-// cachedModels are the names of the models in the cache all of whose files are there.
+// cachedModels are the names of the models in the cache all of whose files are there: of a
+// repository of .gguf files each that is.
 func cachedModels() (list []candidate) {
 	cache, err := openCache()
 	if err != nil {
@@ -121,17 +127,33 @@ func cachedModels() (list []candidate) {
 	}
 	all, _ := cache.List()
 	for _, m := range all {
-		if !m.Complete() {
-			continue
-		}
 		n := m.Name()
-		if len(m.GGUF) == 0 {
+		if len(m.GGUF) == 0 && m.Complete() {
 			list = append(list, candidate{n.String(), "in the cache"})
 		}
 		for _, file := range m.GGUF {
 			n.File = file
-			list = append(list, candidate{n.String(), "in the cache, GGUF"})
+			if _, err := cache.Find(n); m.Complete() || err == nil {
+				list = append(list, candidate{n.String(), "in the cache, GGUF"})
+			}
 		}
+	}
+	return list
+}
+
+// cachedRevisions are the names of what is in the cache, whole or not, without files.
+func cachedRevisions() (list []candidate) {
+	cache, err := openCache()
+	if err != nil {
+		return nil
+	}
+	all, _ := cache.List()
+	for _, m := range all {
+		about := "in the cache"
+		if !m.Complete() {
+			about += ", not whole"
+		}
+		list = append(list, candidate{m.Name().String(), about})
 	}
 	return list
 }

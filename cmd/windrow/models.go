@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -238,18 +239,31 @@ func verifyModels(c *cli.Context) error {
 				fmt.Fprintf(c.App.Writer, "%s: %s %s\n", escaped(v.Name), escaped(f.Path), escaped(f.Found))
 			}
 			if len(v.Faults) == 0 {
-				fmt.Fprintf(c.App.Writer, "%s: %d files, %s: all right\n", escaped(v.Name), v.Files, units.Bytes(v.Bytes))
+				fmt.Fprintf(c.App.Writer, "%s: %s, %s: all right\n", escaped(v.Name), counted(v.Files, "file"), units.Bytes(v.Bytes))
 			}
 		}
 	}
 	if err == nil && faults > 0 {
-		var names []string
-		for _, v := range list {
-			if len(v.Faults) > 0 {
-				names = append(names, v.Name)
+		var pulls []string
+		for i, v := range list {
+			for _, f := range v.Faults {
+				name := v.Name
+				switch m := models[i]; {
+				case m.Source != "" && (strings.HasPrefix(m.Repo, "local/") || strings.HasPrefix(m.Repo, "url/")):
+					name = m.Source // the Hub does not have it
+				case strings.HasSuffix(strings.ToLower(f.Path), ".gguf"):
+					name += ":" + f.Path // of several in a repository one is pulled at a time
+				}
+				if !slices.Contains(pulls, name) {
+					pulls = append(pulls, name)
+				}
 			}
 		}
-		err = fmt.Errorf("%d files are wrong: windrow pull %s fetches them again", faults, strings.Join(names, ", "))
+		verb := "is"
+		if faults > 1 {
+			verb = "are"
+		}
+		err = fmt.Errorf("%s %s wrong: to fetch again: windrow pull %s", counted(faults, "file"), verb, escaped(strings.Join(pulls, ", windrow pull ")))
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,10 +29,11 @@ func pullCommand() *cli.Command {
 	return command(&cli.Command{
 		Name:      "pull",
 		Usage:     "fetch a model into the cache",
-		ArgsUsage: "NAME",
-		Description: "NAME is hf:ORG/NAME[@REVISION][:FILE|:TAG], a folder or .gguf file of this machine, or https://HOST/FILE.gguf. What is there already is not fetched again, and a pull that was\n" +
-			"interrupted goes on. Every file is verified. HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE and\n" +
-			"HF_HUB_OFFLINE are obeyed as by the Hub's own tools, and HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
+		ArgsUsage: "NAME|FOLDER|FILE|URL",
+		Description: "NAME is hf:ORG/NAME[@REVISION][:FILE|:TAG]; else a folder or .gguf file of this machine, or https://HOST/FILE.gguf.\n" +
+			"What is there already is not fetched again, and a pull that was interrupted goes on. Every file is verified.\n" +
+			"HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE and others are obeyed as by the Hub's\n" +
+			"own tools (docs/pull.md), and HTTPS_PROXY, NO_PROXY and SSL_CERT_FILE.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Category: categoryCache, Usage: "show what would be fetched, and what is there; fetch none of it"},
 			&cli.StringFlag{Name: "from", Category: categoryCache, Usage: "fetch it from another Windrow, at `HOST:PORT` or a URL, that serves with --share; the key is in " + apiKeyVariable},
@@ -64,7 +66,7 @@ func pull(c *cli.Context) error {
 	if digest != "" && !isURL {
 		return usagef("--sha256: is of the file of a URL: the Hub's own hashes are compared in any case")
 	}
-	for _, address := range c.StringSlice("peers") {
+	for _, address := range o.Peers {
 		if _, err := fetch.ParsePeer(address); err != nil {
 			return usagef("--peers %w", err)
 		}
@@ -90,7 +92,16 @@ func pull(c *cli.Context) error {
 		return err
 	}
 	if from == "" {
-		return show.end(fetch.Pull(c.Context, cache, name, o))
+		if err := fetch.CheckEndpoint(o.Endpoint); err != nil {
+			return fmt.Errorf("HF_ENDPOINT: %w", err)
+		}
+		r, err := fetch.Pull(c.Context, cache, name, o)
+		var gone *hub.MissingError
+		if o.Offline && errors.As(err, &gone) {
+			// To be told to pull is no help to who does.
+			err = errors.New(gone.Error() + ", and without --offline or HF_HUB_OFFLINE it would be fetched")
+		}
+		return show.end(r, err)
 	}
 	if _, err := fetch.ParsePeer(from); err != nil {
 		return usagef("--from %w", err)
@@ -112,8 +123,8 @@ func isLocal(s string) bool {
 func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	o = fetch.Options{
 		Endpoint: os.Getenv("HF_ENDPOINT"), Connections: c.Int("connections"), Wait: -1, DryRun: c.Bool("dry-run"),
-		Peers:   c.StringSlice("peers"),
-		Offline: c.Bool("offline") || isTrue(os.Getenv("HF_HUB_OFFLINE")), Check: runs, Agent: "windrow/" + version,
+		Peers:   splitList(c.StringSlice("peers")),
+		Offline: c.Bool("offline") || hub.Offline(os.Getenv), Check: runs, CheckGGUF: runsGGUF, Agent: "windrow/" + version,
 	}
 	if o.Connections < 1 || o.Connections > maxConnections {
 		return o, usagef("--connections %d: want 1 to %d", o.Connections, maxConnections)
@@ -141,9 +152,13 @@ func pullOptions(c *cli.Context) (o fetch.Options, err error) {
 	return o, err
 }
 
-// isTrue reads a variable as the Hub's tools do.
-func isTrue(s string) bool {
-	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(s))
+// splitList parts the values of a flag that may stand several times, or have several parted
+// by commas.
+func splitList(values []string) (list []string) {
+	for _, v := range values {
+		list = append(list, strings.Split(v, ",")...)
+	}
+	return list
 }
 
 // product begins sentences about the program.
@@ -171,8 +186,63 @@ func runs(config []byte) error {
 	return nil
 }
 
-// pullView shows what happens: a bar in a terminal, a line now and then in a log, events
-// with --json.
+// runsGGUF reports, as an error, that Windrow does not run the model of a .gguf file that
+// begins with these bytes. Where they do not say, that is found when it is opened.
+func runsGGUF(head []byte) error {
+	if len(head) < 4 || string(head[:4]) != "GGUF" {
+		return fmt.Errorf("it is no GGUF file: it begins with %q", head[:min(4, len(head))])
+	}
+	name := ggufArchitecture(head)
+	if name == "" || slices.ContainsFunc(architecture.All(), func(a *architecture.Architecture) bool { return a.GGUF == name }) {
+		return nil
+	}
+	return fmt.Errorf("%s does not run %.60s; it runs %s", product, escaped(name), architecture.Names(" and ", func(a *architecture.Architecture) string { return a.GGUF }))
+}
+
+// ggufArchitecture is general.architecture among the first bytes of a GGUF file, where it
+// stands before any list; "" where it does not.
+func ggufArchitecture(head []byte) string {
+	const beforeKeys, text = 4 + 4 + 8 + 8, 8
+	sizes := map[uint32]uint64{0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8} // of the other types
+	if len(head) < beforeKeys {
+		return ""
+	}
+	rest := head[beforeKeys:]
+	take := func(n uint64) (b []byte) {
+		if n > uint64(len(rest)) {
+			rest = nil
+			return nil
+		}
+		b, rest = rest[:n], rest[n:]
+		return b
+	}
+	str := func() string {
+		if n := take(8); n != nil {
+			return string(take(binary.LittleEndian.Uint64(n)))
+		}
+		return ""
+	}
+	for len(rest) > 0 {
+		key, kind := str(), take(4)
+		if kind == nil {
+			return ""
+		}
+		switch k := binary.LittleEndian.Uint32(kind); {
+		case k == text:
+			if value := str(); key == "general.architecture" {
+				return value
+			}
+		case sizes[k] == 0:
+			return ""
+		default:
+			take(sizes[k])
+		}
+	}
+	return ""
+}
+
+// pullView shows what happens: a bar in a terminal, a line now and then in a log, or where
+// HF_HUB_DISABLE_PROGRESS_BARS is set, events with --json.
 type pullView struct {
 	ctx   context.Context
 	out   io.Writer
@@ -180,7 +250,9 @@ type pullView struct {
 	json  bool
 	dry   bool
 	limit int64
+	noBar bool
 	bar   *progressbar.ProgressBar
+	shown int64     // by the bar
 	next  time.Time // when a log gets its next line
 	last  fetch.Event
 	kept  int64
@@ -191,7 +263,8 @@ type pullView struct {
 const pullLogEvery = 10 * time.Second
 
 func newPullView(c *cli.Context, o *fetch.Options) *pullView {
-	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery)}
+	v := &pullView{ctx: c.Context, out: c.App.Writer, err: c.App.ErrWriter, json: c.Bool("json"), dry: o.DryRun, limit: o.Limit, next: time.Now().Add(pullLogEvery),
+		noBar: hub.IsTrue(os.Getenv("HF_HUB_DISABLE_PROGRESS_BARS"))}
 	o.Event = v.event
 	return v
 }
@@ -215,7 +288,7 @@ func (v *pullView) event(e fetch.Event) {
 			return
 		}
 		if e.Plan.Missing > 0 || e.Plan.Kept > 0 {
-			fmt.Fprintf(v.err, "%s: %d files, %s, of which %s are to come\n", escaped(e.Name), len(e.Plan.Files), units.Bytes(e.Plan.Bytes), units.Bytes(e.Plan.Missing))
+			fmt.Fprintf(v.err, "%s: %s, %s, of which %s are to come\n", escaped(e.Name), counted(len(e.Plan.Files), "file"), units.Bytes(e.Plan.Bytes), units.Bytes(e.Plan.Missing))
 		}
 	case "progress":
 		v.progress(e)
@@ -252,12 +325,12 @@ func (v *pullView) progress(e fetch.Event) {
 	note := fmt.Sprintf("%s of %s, %s/s", units.Bytes(e.Done), units.Bytes(e.Total), units.Bytes(int64(e.Rate)))
 	if e.Rate > 1 && e.Done < e.Total {
 		left := time.Duration(float64(e.Total-e.Done) / e.Rate * float64(time.Second))
-		note += fmt.Sprintf(", %s left, %d connections", left.Round(time.Second), e.Connections)
+		note += fmt.Sprintf(", %s left, %s", left.Round(time.Second), counted(e.Connections, "connection"))
 	}
 	if e.Verifying {
 		note += ", verifying"
 	}
-	if _, ok := terminal.Is(v.err); !ok {
+	if _, ok := terminal.Is(v.err); !ok || v.noBar {
 		if now := time.Now(); now.After(v.next) {
 			v.next = now.Add(pullLogEvery)
 			fmt.Fprintln(v.err, note)
@@ -269,7 +342,10 @@ func (v *pullView) progress(e fetch.Event) {
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
 	}
 	v.bar.Describe(fmt.Sprintf("%-60s", note))
-	v.bar.Set64(min(e.Done, max(e.Total, 1)-1)) // it is cleared at the end, not before
+	// It is cleared at the end, not before. Where bytes are lost, as of a server that begins
+	// anew, it stands still: only the numbers go back.
+	v.shown = max(v.shown, min(e.Done, max(e.Total, 1)-1))
+	v.bar.Set64(v.shown)
 }
 
 func (v *pullView) clear() {

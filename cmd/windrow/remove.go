@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -38,10 +39,14 @@ func removeModel(c *cli.Context) error {
 		return err
 	}
 	plan, err := cache.PlanRemoval(n, !strings.Contains(c.Args().First(), "@"))
+	var gone *hub.MissingError
+	if errors.As(err, &gone) {
+		return errors.New(gone.Error()) // and need not be fetched
+	}
 	if err != nil {
 		return err
 	}
-	return carryOut(c, cache, plan, !c.Bool("dry-run"))
+	return carryOut(c, cache, plan, !c.Bool("dry-run"), "")
 }
 
 // defaultPartials is after how long a part that nobody goes on with is garbage.
@@ -80,7 +85,7 @@ func collect(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return carryOut(c, cache, plan, c.Bool("yes"))
+	return carryOut(c, cache, plan, c.Bool("yes"), ": --yes removes it")
 }
 
 // parseAge reads a time of days, or as Go writes them.
@@ -96,8 +101,8 @@ func parseAge(s string) (time.Duration, error) {
 	return 0, usagef("--partials %q: want a time such as 7d or 12h", s)
 }
 
-// carryOut shows a removal, and does it.
-func carryOut(c *cli.Context, cache *hub.Cache, plan *hub.Removal, really bool) error {
+// carryOut shows a removal, and does it; how says what would.
+func carryOut(c *cli.Context, cache *hub.Cache, plan *hub.Removal, really bool, how string) error {
 	if c.Bool("json") {
 		if err := writeJSON(c.App.Writer, plan); err != nil {
 			return err
@@ -121,7 +126,10 @@ func carryOut(c *cli.Context, cache *hub.Cache, plan *hub.Removal, really bool) 
 		if really {
 			verb = "freed"
 		}
-		fmt.Fprintf(c.App.Writer, "%s %s\n", verb, units.Bytes(plan.Bytes))
+		if really || len(plan.Items) == 0 {
+			how = ""
+		}
+		fmt.Fprintf(c.App.Writer, "%s %s%s\n", verb, units.Bytes(plan.Bytes), how)
 	}
 	return nil
 }

@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"windrow/hub"
+	"windrow/internal/atomicfile"
 )
 
 // PullURL fetches a .gguf file from an address. digest, where not "", is its SHA-256;
@@ -120,6 +122,11 @@ func (p *pull) fetchPlain(ctx context.Context, x *plainFile, before string) (*Re
 	if free, ok := freeSpace(existing(p.cache.Root)); ok {
 		plan.Free = free
 	}
+	if _, err := os.Stat(filepath.Join(p.cache.Parts(), hexKey(f.key)) + ".journal"); err != nil && p.o.CheckGGUF != nil && !p.o.DryRun {
+		if err := p.checkAddress(ctx, x.File, p.source.(*urlSource).u); err != nil {
+			return nil, err
+		}
+	}
 	p.o.Event(Event{Event: "plan", Name: p.name.String(), Plan: plan})
 	if p.o.DryRun {
 		return &Result{Name: p.name.String(), Files: 1, Bytes: x.Size, Requests: p.requests.Load()}, nil
@@ -127,10 +134,10 @@ func (p *pull) fetchPlain(ctx context.Context, x *plainFile, before string) (*Re
 	if err := p.room(plan); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(p.cache.Parts(), 0o755); err != nil {
+	if err := p.cache.Begin(); err != nil {
 		return nil, writable(p.cache, err)
 	}
-	if part := p.cache.Parts() + string(os.PathSeparator) + hexKey(f.key); !resumes {
+	if part := filepath.Join(p.cache.Parts(), hexKey(f.key)); !resumes {
 		if os.Remove(part+".journal") == nil {
 			p.o.Event(Event{Event: "note", Text: where(p.source.(*urlSource).u) + ": begins anew: the server says nothing by which the rest could be asked for"})
 		}
@@ -152,7 +159,7 @@ func (p *pull) fetchPlain(ctx context.Context, x *plainFile, before string) (*Re
 
 // announce writes the manifest of a model that no listing describes.
 func (p *pull) announce(source string, unproven bool) error {
-	if err := os.MkdirAll(p.cache.Snapshot(p.repo, p.commit), 0o755); err != nil {
+	if err := atomicfile.MakeFolders(p.cache.Snapshot(p.repo, p.commit)); err != nil {
 		return err
 	}
 	return p.cache.UpdateManifest(p.repo, p.commit, func(m *hub.Manifest) error {

@@ -50,9 +50,13 @@ func (e *statusError) busy() bool {
 const maxWait = 10 * time.Minute
 
 // askedWait is how long a response asks to wait: by Retry-After, or by t= of RateLimit
-// where r=, what remains, is 0.
-func askedWait(h http.Header, now time.Time) time.Duration {
-	wait := time.Duration(0)
+// where r=, what remains, is 0. A moment counts from the server's own clock: this machine's
+// may be wrong.
+func askedWait(h http.Header) time.Duration {
+	wait, now := time.Duration(0), time.Now()
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = at
+	}
 	if s := h.Get("Retry-After"); s != "" {
 		if n, err := strconv.ParseFloat(s, 64); err == nil && n >= 0 && n < 1e6 {
 			wait = time.Duration(n * float64(time.Second))
@@ -60,10 +64,21 @@ func askedWait(h http.Header, now time.Time) time.Duration {
 			wait = at.Sub(now)
 		}
 	}
-	for part := range strings.FieldsFuncSeq(h.Get("RateLimit"), func(r rune) bool { return r == ';' || r == ',' }) {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if n, err := strconv.Atoi(value); name == "t" && err == nil && n >= 0 && n < 1e6 {
-			wait = max(wait, time.Duration(n)*time.Second)
+	for policy := range strings.SplitSeq(h.Get("RateLimit"), ",") {
+		remaining, reset := 0, 0
+		for part := range strings.SplitSeq(policy, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			switch name = strings.TrimSpace(name); {
+			case err != nil || n < 0 || n >= 1e6:
+			case name == "r":
+				remaining = n
+			case name == "t":
+				reset = n
+			}
+		}
+		if remaining == 0 { // the Hub says what is left with every answer, also with errors of another kind
+			wait = max(wait, time.Duration(reset)*time.Second)
 		}
 	}
 	return min(max(wait, 0), maxWait)

@@ -49,6 +49,15 @@ func parseEndpoint(s string) (*url.URL, error) {
 	return u, nil
 }
 
+// CheckEndpoint reports whether an address can be Options.Endpoint; "" can.
+func CheckEndpoint(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, err := parseEndpoint(address)
+	return err
+}
+
 // newClient makes a client. roots, where not nil, are the certificates that are trusted.
 func newClient(base *url.URL, token Token, agent string, connections int, roots *x509.CertPool) *client {
 	c := &client{base: base, token: token, agent: agent, proxied: http.ProxyFromEnvironment}
@@ -215,7 +224,7 @@ func asked(resp *http.Response, at *url.URL) error {
 		return nil
 	}
 	drop(resp.Body)
-	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), where: where(at), wait: askedWait(resp.Header, time.Now())}
+	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), where: where(at), wait: askedWait(resp.Header)}
 }
 
 // unreachable reports whether an error is of a host that is not there at all.

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -233,10 +234,38 @@ func TestNoLinks(t *testing.T) {
 	if n := len(s.hub.Requests()); n != 1 {
 		t.Errorf("a second pull: %d requests", n)
 	}
-	repo.Commits[commitB], repo.Refs["main"] = files, commitB
-	s.mustPull("hf:me/tiny", files)
-	if list, err := s.cache.List(); err != nil || len(list) != 2 || !list[0].Verified || !list[1].Verified {
+	// The other revision's files are where its content is.
+	now := tiny(files["model.safetensors"])
+	now["tokenizer.json"] = random(77, 6000)
+	repo.Commits[commitB], repo.Refs["main"] = now, commitB
+	if r := s.mustPull("hf:me/tiny", now); r.Fetched != 6000 || r.Changed != 1 {
+		t.Errorf("%+v", r)
+	}
+	s.hub.Add("you/tiny", commitA, now)
+	if r := s.mustPull("hf:you/tiny", now); r.Fetched != 0 {
+		t.Errorf("%+v", r)
+	}
+	for path, want := range files {
+		got, err := os.ReadFile(filepath.Join(s.cache.Snapshot("me/tiny", commitA), path))
+		if err == nil && !bytes.Equal(got, want) {
+			t.Errorf("%s of the old revision has another content", path)
+		}
+	}
+	if list, err := s.cache.List(); err != nil || len(list) != 3 || !list[0].Verified || !list[1].Verified || !list[2].Verified {
 		t.Errorf("%+v, %v", list, err)
+	}
+	if blobs, err := os.ReadDir(filepath.Join(s.cache.Repo("me/tiny"), "blobs")); err != nil || len(blobs) > 0 {
+		t.Errorf("%v, %v", blobs, err)
+	}
+	// What was spoilt there is not taken.
+	spoilt := filepath.Join(s.cache.Snapshot("you/tiny", commitA), "tokenizer.json")
+	os.Remove(spoilt)
+	if err := os.WriteFile(spoilt, random(3, 6000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(s.cache.Snapshot("me/tiny", commitB), "tokenizer.json"))
+	if r := s.mustPull("hf:me/tiny", now); r.Fetched != 6000 {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -298,6 +327,87 @@ func TestDiskFull(t *testing.T) {
 	_, err = s.pull("hf:me/tiny")
 	testhelp.OneLine(t, "full", err, "is full", "wanted")
 	s.honest("me/tiny")
+	s.noModel("me/tiny")
+}
+
+// TestDiskFullKeeps: what came before the disk was full stays, and with more room the same
+// pull goes on from there.
+func TestDiskFullKeeps(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a small tmpfs")
+	}
+	s := newScene(t, false)
+	s.o.pieceSize, s.o.noRoom = 64<<10, true
+	files := tiny(random(1, 12<<20))
+	s.hub.Add("me/tiny", commitA, files)
+	before := s.broken("hf:me/tiny")
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("no tmpfs can be mounted: %s", strings.TrimSpace(string(out)))
+	}
+	defer exec.Command("umount", "-l", dir).Run()
+	if out, err := exec.Command("cp", "-r", "--sparse=always", s.cache.Root, filepath.Join(dir, "hub")).CombinedOutput(); err != nil {
+		t.Skipf("%v: %s", err, out)
+	}
+	s.cache.Root = filepath.Join(dir, "hub")
+	_, err := s.pull("hf:me/tiny")
+	testhelp.OneLine(t, "full", err, "is full", "wanted")
+	kept := func() (n int64) {
+		parts, err := Partials(s.cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range parts {
+			n += p.Kept
+		}
+		return n
+	}
+	now := kept()
+	if before < 40_000 || now < before {
+		t.Fatalf("%d bytes were kept before the disk was full, and %d after it", before, now)
+	}
+	if out, err := exec.Command("mount", "-o", "remount,size=32m", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r := s.mustPull("hf:me/tiny", files); r.Fetched > 12<<20+5030-now {
+		t.Errorf("%d bytes were fetched, and %d had been there", r.Fetched, now)
+	}
+}
+
+// TestReadOnlyDisk: on a file system that is mounted to be read, which holds for root, too,
+// what is there is found, listed, verified and pulled again; another model is one line.
+func TestReadOnlyDisk(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a small tmpfs")
+	}
+	s := newScene(t, false)
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("no tmpfs can be mounted: %s", strings.TrimSpace(string(out)))
+	}
+	defer exec.Command("umount", "-l", dir).Run()
+	s.cache.Root, s.o.noRoom = filepath.Join(dir, "hub"), true
+	files := tiny(random(1, 50_000))
+	s.hub.Add("me/tiny", commitA, files)
+	s.hub.Add("me/other", commitA, files)
+	s.mustPull("hf:me/tiny", files)
+	if out, err := exec.Command("mount", "-o", "remount,ro", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r := s.mustPull("hf:me/tiny", files); r.Fetched != 0 {
+		t.Errorf("%+v", r)
+	}
+	if check, err := s.cache.Verify(t.Context(), "me/tiny", commitA, nil); err != nil || len(check.Faults) != 0 {
+		t.Errorf("%+v, %v", check, err)
+	}
+	_, err := s.pull("hf:me/other")
+	testhelp.OneLine(t, "another model", err, "the cache "+s.cache.Root+" cannot be written", "read-only file system")
+	plan, err := s.cache.PlanRemoval(hub.Name{Repo: "me/tiny", Revision: "main"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testhelp.OneLine(t, "rm", plan.Remove(), "read-only file system")
+	s.mustPull("hf:me/tiny", files)
 }
 
 // TestClock: times in 1970 and in the future change nothing.

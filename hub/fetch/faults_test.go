@@ -165,6 +165,10 @@ func TestFaults(t *testing.T) {
 		{"gzip", ofWeights(nTimes(3, changed("Content-Encoding", always("gzip")))), "", 0},
 		{"gzip, always", ofWeights(changed("Content-Encoding", always("gzip"))), "packed as \"gzip\"", 0},
 		{"429", ofWeights(nTimes(5, status(429))), "", 0},
+		// The Hub says with every answer how much is left of what a caller may ask.
+		{"500 with much left", ofWeights(nTimes(7, status(500, "RateLimit", `"resolve";r=2999;t=300`))), "", 0},
+		{"503 with much left", ofWeights(nTimes(7, status(503, "RateLimit", `"resolve";r=2999;t=300`))), "", 0},
+		{"the listing fails with much left", nTimes(4, status(502, "RateLimit", `"api";r=499;t=300`)), "", 0},
 		{"500 to 504", ofWeights(nTimes(7, func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) { w.WriteHeader(500 + rand.IntN(5)) })), "", 0},
 		{"500 for ever", ofWeights(status(500)), "500", 0},
 		{"the listing fails", nTimes(4, status(502)), "", 0},
@@ -289,12 +293,14 @@ func TestWaits(t *testing.T) {
 			t.Errorf("%s: the pause was told %d times", c.header, said)
 		}
 	}
-	now := time.Unix(1000, 0)
+	now := time.Unix(1000, 0) // the server's clock, which is not this machine's
 	for _, c := range []struct {
 		after, limit string
 		want         time.Duration
-	}{{"", "", 0}, {"7", "", 7 * time.Second}, {"-7", "x;t=-1", 0}, {"x", `"api";r=0;t=55`, 55 * time.Second}, {now.Add(time.Minute).UTC().Format(http.TimeFormat), "", time.Minute}, {"99999", "", maxWait}} {
-		if got := askedWait(http.Header{"Retry-After": {c.after}, "Ratelimit": {c.limit}}, now); got != c.want {
+	}{{"", "", 0}, {"7", "", 7 * time.Second}, {"-7", "x;t=-1", 0}, {"x", `"api";r=0;t=55`, 55 * time.Second},
+		{"", `"api";r=489;t=189`, 0}, {"", `"api"; r=3; t=189, "resolve"; r=0; t=7`, 7 * time.Second}, {"4", `"api";r=489;t=189`, 4 * time.Second}, {"", `t=9`, 9 * time.Second}, {"", `;=;r=;t=x`, 0},
+		{now.Add(time.Minute).UTC().Format(http.TimeFormat), "", time.Minute}, {"99999", "", maxWait}} {
+		if got := askedWait(http.Header{"Retry-After": {c.after}, "Ratelimit": {c.limit}, "Date": {now.UTC().Format(http.TimeFormat)}}); got != c.want {
 			t.Errorf("%q, %q: %s, want %s", c.after, c.limit, got, c.want)
 		}
 	}
@@ -322,7 +328,9 @@ func TestListings(t *testing.T) {
 		"absolute":          {with(file("/etc/passwd")), "relative"},
 		"backslash":         {with(file(`a\b`)), "file name"},
 		"control":           {with(file("a\x1b[2Jb")), "file name"},
-		"device":            {with(file("con")), "Windows"},
+		"a colon":           {with(file("license:2024")), "none of"},
+		"a dot at the end":  {with(file("LICENSE.")), "dot"},
+		"twins":             {with(file("run.sh"), file("run.sh")), "files"},
 		"300 bytes":         {with(file(strings.Repeat("x", 300))), "255 bytes"},
 		"case twins":        {with(file("Config.json")), "case"},
 		"100,000 files":     {many, "files"},
@@ -341,10 +349,15 @@ func TestListings(t *testing.T) {
 			t.Errorf("%s: the cache was made", name)
 		}
 	}
+	// What cannot be written everywhere is no harm where it is not taken.
+	odd := newScene(t, false)
+	repo := odd.hub.Add("me/tiny", commitA, tiny(random(1, 5000)))
+	repo.Listing = with(file("con"), file("runs/18:30?/events.log"), file("a.png"), file("A.PNG"), file("x. "), file("\U0001f469\u200d\U0001f4bb.png"))
+	odd.mustPull("hf:me/tiny", repo.Commits[commitA])
 	// In pages; and pages that do not end, or are elsewhere.
 	s := newScene(t, false)
 	files := tiny(random(1, 5000))
-	repo := s.hub.Add("me/tiny", commitA, files)
+	repo = s.hub.Add("me/tiny", commitA, files)
 	repo.Page = 2
 	s.mustPull("hf:me/tiny", files)
 	for name, next := range map[string]string{"the same page": s.hub.URL + "/api/models/me/tiny/tree/" + commitB + "?recursive=true", "elsewhere": "https://example.org/x", "another path": "/api/x"} {
@@ -506,6 +519,50 @@ func TestRedirects(t *testing.T) {
 	_, _, err = c.get(t.Context(), u, nil, nil) // another origin than the endpoint, as after a redirect
 	testhelp.OneLine(t, "dialled", err, "may not redirect there")
 }
+
+// TestTokenStays: whatever the endpoint redirects to, the token goes to its own scheme, host
+// and port alone: not to a subdomain, to which Go's client would send it along.
+func TestTokenStays(t *testing.T) {
+	token, err := NewToken("HF_TOKEN", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := parseEndpoint("https://hub.example.org")
+	for to, want := range map[string]bool{
+		"https://hub.example.org/other": true, "https://HUB.example.org:443/other": true, "/other": true,
+		"https://cdn.hub.example.org/x": false, "https://example.org/x": false, "https://hub.example.org:8443/x": false,
+		"https://hub.example.org.evil.example/x": false, "//cdn.hub.example.org/x": false,
+	} {
+		seen := map[string]string{} // what came in Authorization, by host
+		c := newClient(base, token, "", 1, nil)
+		c.http.Transport = asks(func(r *http.Request) *http.Response {
+			seen[r.URL.Scheme+" "+r.URL.Host+r.URL.Path] = r.Header.Get("Authorization")
+			w := httptest.NewRecorder()
+			if r.URL.Path == "/first" {
+				w.Header().Set("Location", to)
+				w.WriteHeader(302)
+			}
+			return w.Result()
+		})
+		first := *base
+		first.Path = "/first"
+		resp, at, err := c.get(t.Context(), &first, nil, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s: %v", to, err)
+			continue
+		}
+		resp.Body.Close()
+		if seen["https hub.example.org/first"] != "Bearer secret" || (seen[at.Scheme+" "+at.Host+at.Path] == "Bearer secret") != want || len(seen) != 2 {
+			t.Errorf("%s: %q, want the token there: %t", to, seen, want)
+		}
+	}
+}
+
+// asks is a transport of a function.
+type asks func(r *http.Request) *http.Response
+
+// RoundTrip implements http.RoundTripper.
+func (f asks) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
 // fixed is a server that redirects.
 type fixed struct{ to string }

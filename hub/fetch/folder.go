@@ -66,6 +66,15 @@ func PullLocal(ctx context.Context, cache *hub.Cache, path string, o Options) (*
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if i := slices.IndexFunc(p.wants, isGGUF); i >= 0 && o.CheckGGUF != nil {
+		head, err := headOf(filepath.Join(dir, p.wants[i].Path))
+		if err == nil {
+			err = o.CheckGGUF(head)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, p.wants[i].Path), err)
+		}
+	}
 	if free, ok := freeSpace(existing(cache.Root)); ok {
 		plan.Free = free
 	}
@@ -76,7 +85,7 @@ func PullLocal(ctx context.Context, cache *hub.Cache, path string, o Options) (*
 	if err := p.room(plan); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(cache.Parts(), 0o755); err != nil {
+	if err := cache.Begin(); err != nil {
 		return nil, writable(cache, err)
 	}
 	copies, err := p.copyAll(ctx, dir)

@@ -104,3 +104,23 @@ func TestKill(t *testing.T) {
 		t.Logf("%d kills, %d bytes kept at the last, %.2f times the model's bytes sent", killed, kept, float64(sent)/float64(size))
 	}
 }
+
+// TestKilledAtTheEnd: a pull that was killed when a file was in its place, and what the journal
+// says of it was not removed yet, leaves nothing for good: the next one finds all there, and
+// removes it.
+func TestKilledAtTheEnd(t *testing.T) {
+	s := newScene(t, false)
+	files := tiny(random(1, 50_000))
+	s.hub.Add("me/tiny", commitA, files)
+	s.mustPull("hf:me/tiny", files)
+	journal := filepath.Join(s.cache.Parts(), string(digestOf(files["model.safetensors"]))+".journal")
+	for _, again := range []bool{true, false} { // all verified; and a file that has to be fetched
+		if err := os.WriteFile(journal, journalHeader{size: 50_000, pieceSize: 4096}.bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if !again {
+			os.Remove(filepath.Join(s.cache.Snapshot("me/tiny", commitA), "README.md"))
+		}
+		s.mustPull("hf:me/tiny", files) // which looks at what is left
+	}
+}

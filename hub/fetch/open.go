@@ -12,6 +12,7 @@ import (
 
 	"windrow/filelock"
 	"windrow/hub"
+	"windrow/internal/atomicfile"
 	"windrow/internal/units"
 )
 
@@ -65,21 +66,26 @@ func ownPart(path string) string {
 	return fmt.Sprintf("%s-%016x", path, rand.Uint64())
 }
 
+// lockMode is what Hugging Face's tools give these files, whatever the umask: who shares a
+// cache, as a group does, has to be able to lock them.
+const lockMode = 0o664
+
 // lock waits for a file's lock.
 func (t *transfer) lock(ctx context.Context, f hub.File) (unlock func(), err error) {
 	if !f.Hash.Valid() {
 		return func() {}, nil // its hash is not known yet
 	}
 	path := t.cache.LockFile(t.repo, f.Hash)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := atomicfile.MakeFolders(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	began, told := time.Now(), false
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
 		if err != nil {
 			return nil, err
 		}
+		file.Chmod(lockMode) // where it is another's it stays as it is
 		err = filelock.TryLock(file)
 		if err == nil && sameFile(file, path) {
 			file.Truncate(0)

@@ -34,6 +34,8 @@ type Options struct {
 	// Check is given a model's config.json before anything else is fetched; an error ends
 	// the fetching. nil: anything is taken.
 	Check func(config []byte) error
+	// CheckGGUF is given the first bytes of a .gguf model likewise, at most GGUFHead.
+	CheckGGUF func(head []byte) error
 	// Event is told what happens, from one goroutine at a time; nil: nobody is.
 	Event func(Event)
 	// Agent names the program to servers.

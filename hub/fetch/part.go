@@ -193,7 +193,7 @@ func (p *part) beginJournal() error {
 		}
 	}
 	b = p.frontState(b)
-	err := atomicfile.Write(p.journalPath(), func(w io.Writer) error {
+	err := atomicfile.Options{Mode: 0o666}.Write(p.journalPath(), func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"windrow/hub"
@@ -45,12 +46,23 @@ type pull struct {
 	name  hub.Name
 	gated bool
 	wants []hub.File
+	// copies are cache.Copies, when it was first asked.
+	copies func() map[hub.Digest][]string
 }
 
 func newPull(cache *hub.Cache, name hub.Name, o Options, c *client) *pull {
 	p := &pull{transfer: &transfer{o: o, client: c, cache: cache, repo: name.Repo}, name: name}
 	p.transfer.done, p.transfer.stillLacks = p.place, p.lacks
+	p.copies = sync.OnceValue(cache.Copies)
 	return p
+}
+
+// elsewhere lists where the cache has the content of a file besides the repository's blobs
+// and the revision itself.
+func (p *pull) elsewhere(f hub.File) []string {
+	own := p.snapshotFile(f)
+	others := slices.DeleteFunc(slices.Clone(p.copies()[f.Hash]), func(path string) bool { return path == own })
+	return append(p.cache.Elsewhere(p.repo, f), others...)
 }
 
 // do is Pull from a source.
@@ -76,6 +88,9 @@ func (p *pull) do(ctx context.Context) (*Result, error) {
 	if p.wants, err = hub.Take(all, p.name.File); err != nil {
 		return nil, fmt.Errorf("%s at %s: %w", p.repo, p.source.name(), err)
 	}
+	if err := hub.CheckFiles(p.wants); err != nil {
+		return nil, fmt.Errorf("%s at %s: %w", p.repo, p.source.name(), err)
+	}
 	known, err := p.cache.ReadManifest(p.repo, p.commit)
 	if err != nil {
 		return nil, err
@@ -92,6 +107,9 @@ func (p *pull) do(ctx context.Context) (*Result, error) {
 		return &Result{Name: p.name.String(), Commit: p.commit, Files: len(p.wants), Bytes: plan.Bytes, Before: other(before, p.commit), Requests: p.requests.Load()}, nil
 	}
 	if err := p.checkConfig(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.checkHead(ctx, plan); err != nil {
 		return nil, err
 	}
 	p.o.Event(Event{Event: "plan", Name: p.name.String(), Commit: p.commit, Plan: plan})
@@ -161,7 +179,7 @@ func (p *pull) snapshotFile(f hub.File) string {
 func (p *pull) offline() (*Result, error) {
 	found, err := p.cache.Find(p.name)
 	if err != nil {
-		return nil, fmt.Errorf("offline: %w", err)
+		return nil, err
 	}
 	r := &Result{Name: p.name.String(), Commit: found.Commit, Path: found.Path}
 	p.o.Event(Event{Event: "done", Name: r.Name, Commit: r.Commit, Result: r})
@@ -188,7 +206,7 @@ func (p *pull) plan(known *hub.Manifest) *Plan {
 		case err == nil && info.Size() == f.Size && (f.Verified == "" || f.Time == info.ModTime().UnixNano()):
 			x.State = "here"
 			plan.Here += f.Size
-		case len(p.cache.Elsewhere(p.repo, f)) > 0:
+		case len(p.elsewhere(f)) > 0:
 			x.State = "shared"
 			plan.Shared += f.Size
 		default:
@@ -232,7 +250,10 @@ func (p *pull) room(plan *Plan) error {
 
 // prepare writes down what is wanted: from now on the cache knows what lacks.
 func (p *pull) prepare() error {
-	for _, dir := range []string{p.cache.Parts(), filepath.Join(p.cache.Repo(p.repo), "blobs"), p.cache.Snapshot(p.repo, p.commit), filepath.Dir(p.cache.LockFile(p.repo, p.wants[0].Hash))} {
+	if err := p.cache.Begin(); err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Join(p.cache.Repo(p.repo), "blobs"), p.cache.Snapshot(p.repo, p.commit), filepath.Dir(p.cache.LockFile(p.repo, p.wants[0].Hash))} {
 		if err := atomicfile.MakeFolders(dir); err != nil {
 			return err
 		}
@@ -304,8 +325,6 @@ func (p *pull) fetchAll(ctx context.Context) error {
 			return err
 		} else if lacks {
 			p.files = append(p.files, x)
-		} else if _, err := os.Lstat(p.partPath(f)); err != nil {
-			atomicfile.Remove(p.partPath(f) + ".journal") // of a process that ended after the part was a blob
 		}
 	}
 	if len(p.files) == 0 {
@@ -342,7 +361,7 @@ func (p *pull) lacks(ctx context.Context, f hub.File) (bool, error) {
 		}
 		return false, p.note(f, info.ModTime())
 	}
-	for _, path := range p.cache.Elsewhere(p.repo, f) {
+	for _, path := range p.elsewhere(f) {
 		if _, err := hub.CheckContent(ctx, path, f); err != nil {
 			continue
 		}
@@ -391,6 +410,16 @@ func (p *pull) complete(before string) (*Result, error) {
 	found, err := p.cache.Find(hub.Name{Repo: p.repo, Revision: p.commit, File: p.name.File})
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range p.wants {
+		// Of a process that ended after the part was a blob: perhaps after all was there.
+		journal := p.partPath(f) + ".journal"
+		if _, err := os.Lstat(journal); err != nil {
+			continue
+		}
+		if _, err := os.Lstat(p.partPath(f)); err != nil {
+			atomicfile.Remove(journal)
+		}
 	}
 	r := &Result{Name: p.name.String(), Commit: p.commit, Path: found.Path, Files: len(p.wants), Before: other(before, p.commit),
 		Fetched: p.fetched.Load(), Requests: p.requests.Load()}

@@ -15,7 +15,7 @@ import (
 	"windrow/hub/hubtest"
 )
 
-// BenchmarkRate fetches a file of 1 GiB on this machine, hashed, with 1, 2, 4 and 8
+// BenchmarkRate fetches a file of 1 GiB on this machine, hashed, with 1, 2 and 8
 // connections, beside curl with 8 ranges, unhashed, in turns; and a second pull. The
 // server is in the same process and sends the file by the system's own call. Before each a
 // file of that size is written and removed: in a virtual machine memory that was not used
@@ -111,5 +111,63 @@ func BenchmarkRate(b *testing.B) {
 		}
 		b.ReportMetric(time.Since(began).Seconds()*1000, "again-ms")
 		b.ReportMetric(float64(r.Requests), "again-requests")
+	}
+}
+
+// BenchmarkLatency fetches 384 MiB from a server that gives a connection 50 MB/s and lets
+// wait for each answer as a network of that round trip would. What a real network does
+// besides, as at a connection's start, is not in it.
+func BenchmarkLatency(b *testing.B) {
+	const size, perConnection = 384 << 20, 50e6
+	block := random(1, 16<<20)
+	h := hub.Digest(strings.Repeat("0", 64)).NewHash(size)
+	for range size / len(block) {
+		h.Write(block)
+	}
+	digest := string(hub.DigestOf(h))
+	for _, delay := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond} {
+		for _, n := range []int{1, 2, 4, 8} {
+			b.Run(fmt.Sprintf("%s/%d", delay, n), func(b *testing.B) {
+				s := hubtest.New(b, false)
+				repo := s.Add("me/big", commitA, nil)
+				repo.Listing = func([]map[string]any) []map[string]any {
+					return []map[string]any{{"type": "file", "path": "model.gguf", "size": size, "oid": strings.Repeat("a", 40), "lfs": map[string]any{"oid": digest, "size": size}}}
+				}
+				s.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+					time.Sleep(delay)
+					var first, last int64
+					if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &first, &last); n != 2 {
+						next(w, r)
+						return
+					}
+					w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, size))
+					w.Header().Set("Content-Length", fmt.Sprint(last+1-first))
+					w.WriteHeader(http.StatusPartialContent)
+					began, sent := time.Now(), int64(0)
+					for first+sent <= last {
+						at := (first + sent) % int64(len(block))
+						some := block[at:min(at+256<<10, int64(len(block)), at+last+1-first-sent)]
+						if _, err := w.Write(some); err != nil {
+							return
+						}
+						sent += int64(len(some))
+						time.Sleep(time.Duration(float64(sent)/perConnection*1e9) - time.Since(began))
+					}
+				})
+				for b.Loop() {
+					cache := &hub.Cache{Root: filepath.Join(b.TempDir(), "hub")}
+					began := time.Now()
+					r, err := Pull(context.Background(), cache, hub.Name{Repo: "me/big", Revision: "main"}, Options{Endpoint: s.URL, Connections: n})
+					if err != nil || r.Fetched != size {
+						b.Fatalf("%+v, %v", r, err)
+					}
+					rate := size / time.Since(began).Seconds() / 1e6
+					b.ReportMetric(rate, "MB/s")
+					b.ReportMetric(100*rate/(float64(n)*perConnection/1e6), "%")
+					b.ReportMetric(float64(r.Requests), "requests")
+					os.RemoveAll(cache.Root)
+				}
+			})
+		}
 	}
 }

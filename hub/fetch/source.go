@@ -99,7 +99,7 @@ func (h *hubSource) listing(ctx context.Context, repo, commit string) (files []h
 			return nil, permanent("%s: the listing's next page is elsewhere: %.80q", where(&first), next)
 		}
 	}
-	if err := hub.CheckFiles(files); err != nil {
+	if err := hub.CheckListing(files); err != nil {
 		return nil, permanent("%s: %w", where(u), err)
 	}
 	return files, nil
@@ -117,8 +117,8 @@ type treeEntry struct {
 	} `json:"lfs"`
 }
 
-// listed makes files of entries. Those that are none are left out; of a name that cannot
-// be written the whole listing is refused.
+// listed makes files of entries. Those that are none are left out; where a name leads out
+// of the repository the whole listing is refused.
 func listed(entries []treeEntry) (files []hub.File, err error) {
 	for _, e := range entries {
 		if e.Type != "file" {
@@ -135,7 +135,7 @@ func listed(entries []treeEntry) (files []hub.File, err error) {
 		}
 		files = append(files, f)
 	}
-	return files, hub.CheckFiles(files)
+	return files, hub.CheckListing(files)
 }
 
 // parseListing reads one page of a listing.
@@ -245,8 +245,13 @@ func (h *hubSource) agrees(header http.Header, commit string, f hub.File) error 
 // refusal implements source.
 func (h *hubSource) refusal(repo, revision string, e *statusError) error {
 	set := "HF_TOKEN is not set"
-	if h.token.secret != "" {
+	switch {
+	case h.token.secret != "" && h.base.Scheme != "https":
+		set = "the token is not sent without https"
+	case h.token.secret != "":
 		set = "with the token that is set"
+	case h.token.withheld:
+		set = "HF_HUB_DISABLE_IMPLICIT_TOKEN keeps the token back"
 	}
 	switch {
 	case e.code == "GatedRepo" || e.status == http.StatusForbidden:

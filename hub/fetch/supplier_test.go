@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,13 @@ func newFakePeer(t *testing.T, contents ...[]byte) *fakePeer {
 	return p
 }
 
+// seen are the keys that came so far: a request may still be on its way when a pull ends.
+func (p *fakePeer) seen() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.keys)
+}
+
 // sending counts what is sent.
 type sending struct {
 	http.ResponseWriter
@@ -98,6 +106,7 @@ func TestPeers(t *testing.T) {
 	s.hub.Add("me/tiny", commitA, files)
 	s.hub.Lie(ofWeights(slowly(20 * time.Millisecond)))
 	a, b, none := newFakePeer(t, weights), newFakePeer(t, weights, files["tokenizer.json"]), newFakePeer(t)
+	a.lie, b.lie = slowly(2*time.Millisecond), slowly(2*time.Millisecond) // else one may give all before the other has its turn
 	s.o.Peers = []string{strings.TrimPrefix(a.URL, "http://"), b.URL, b.URL, none.URL}
 	var err error
 	if s.o.Token, err = NewToken("HF_TOKEN", "hf_ofthehub"); err != nil {
@@ -120,10 +129,10 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	for _, p := range []*fakePeer{a, b, none} {
-		if len(p.keys) == 0 {
+		if len(p.seen()) == 0 {
 			t.Error("a peer was not asked")
 		}
-		for _, key := range p.keys {
+		for _, key := range p.seen() {
 			if key != "Bearer ofthepeers" {
 				t.Errorf("a peer saw %q", key)
 			}
@@ -199,10 +208,16 @@ func TestPeerFaults(t *testing.T) {
 			s.hub.Lie(ofWeights(slowly(3 * time.Millisecond)))
 			s.o.times.slow, s.o.times.stall = 2*time.Second, 2*time.Second // no other run is cut on a busy machine
 			p := newFakePeer(t, weights)
-			p.lie = c.lie
+			p.lie = func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+				if !strings.HasSuffix(r.URL.Path, string(digestOf(weights))) {
+					next(w, r) // that it does not have the other file is no lie, and uses none up
+					return
+				}
+				c.lie(w, r, next)
+			}
 			s.o.Peers = []string{p.URL}
 			r := s.mustPull("hf:me/tiny", files)
-			if p.keys == nil {
+			if len(p.seen()) == 0 {
 				t.Error("the peer was not asked")
 			}
 			if n, most := s.hub.Sent(), int64(size+8*4096); n > most {

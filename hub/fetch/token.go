@@ -12,7 +12,11 @@ import (
 )
 
 // Token is a secret that is sent to one origin. However it is printed, it is not shown.
-type Token struct{ secret string }
+type Token struct {
+	secret string
+	// withheld says that there may be one, and HF_HUB_DISABLE_IMPLICIT_TOKEN keeps it back.
+	withheld bool
+}
 
 // String implements fmt.Stringer.
 func (t Token) String() string {
@@ -39,14 +43,23 @@ func NewToken(what, secret string) (Token, error) {
 			return Token{}, fmt.Errorf("%s: the token has characters that none has: want one line of letters and digits", what)
 		}
 	}
-	return Token{secret}, nil
+	return Token{secret: secret}, nil
 }
 
-// FindToken finds the token as Hugging Face's tools do: HF_TOKEN, else the file that
-// HF_TOKEN_PATH names, else HF_HOME/token. There may be none.
+// FindToken finds the token as Hugging Face's tools do: HF_TOKEN, else
+// HUGGING_FACE_HUB_TOKEN, else the file that HF_TOKEN_PATH names, else HF_HOME/token; what
+// is blank is none. There may be none, and with HF_HUB_DISABLE_IMPLICIT_TOKEN there is none.
 func FindToken(getenv func(string) string) (Token, error) {
-	if s := getenv("HF_TOKEN"); s != "" {
-		return NewToken("HF_TOKEN", s)
+	if hub.IsTrue(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		return Token{withheld: true}, nil
+	}
+	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
+		if s := getenv(name); s != "" {
+			if t, err := NewToken(name, s); err != nil || t.secret != "" {
+				return t, err
+			}
+			break // a blank one hides the older name's, and not the file's
+		}
 	}
 	path := getenv("HF_TOKEN_PATH")
 	if path == "" {
@@ -55,6 +68,10 @@ func FindToken(getenv func(string) string) (Token, error) {
 			return Token{}, nil
 		}
 		path = filepath.Join(home, "token")
+	}
+	path, err := hub.Expand(getenv, path)
+	if err != nil {
+		return Token{}, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 4096 {

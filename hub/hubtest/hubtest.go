@@ -48,7 +48,7 @@ type Repo struct {
 	// Listing, where set, changes the listing of a commit.
 	Listing func([]map[string]any) []map[string]any
 
-	hashes sync.Map // of large contents, by their first byte's address
+	hashes sync.Map // of large contents, by their first byte's address and their length
 }
 
 // Request is one that was made.
@@ -180,11 +180,15 @@ func (h *Hub) revision(w http.ResponseWriter, name, rev string) {
 // Hash is the hash that a listing gives of a content.
 func (r *Repo) Hash(content []byte) (digest string, large bool) {
 	if len(content) >= r.Large {
-		if known, ok := r.hashes.Load(&content[0]); ok {
+		type key struct {
+			first *byte
+			n     int
+		}
+		if known, ok := r.hashes.Load(key{&content[0], len(content)}); ok {
 			return known.(string), true
 		}
 		digest = fmt.Sprintf("%x", sha256.Sum256(content))
-		r.hashes.Store(&content[0], digest)
+		r.hashes.Store(key{&content[0], len(content)}, digest)
 		return digest, true
 	}
 	return fmt.Sprintf("%x", sha1.Sum(append(fmt.Appendf(nil, "blob %d\x00", len(content)), content...))), false

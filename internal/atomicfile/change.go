@@ -55,11 +55,12 @@ func note(err error, c Change) {
 	}
 }
 
-// Open opens a file to read and write, and makes it where it is not there.
+// Open opens a file to read and write, and makes it where it is not there. Its mode, as that
+// of a folder that MakeFolders makes, is the umask's alone: what lies there may be a group's.
 func Open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+		return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	}
 	note(nil, Change{Kind: Created, Path: path})
 	return f, nil
@@ -114,7 +115,7 @@ func MakeFolders(path string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, 0o755); err != nil {
+	if err := os.Mkdir(path, 0o777); err != nil {
 		if info, stat := os.Stat(path); stat == nil && info.IsDir() {
 			return nil // somebody else was quicker
 		}
