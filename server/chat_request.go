@@ -41,7 +41,7 @@ type message struct {
 
 // readChat reads a conversation; what is wrong with it is the fields' error.
 func readChat(f *fields) (r chatRequest) {
-	r.params = readParams(f)
+	r.params = readParams(f, 1)
 	r.messages = readMessages(f)
 	r.tools, r.choice = readTools(f)
 	r.thinking = readThinking(f)
