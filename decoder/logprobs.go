@@ -87,7 +87,7 @@ func (r *rows) wantLogprobs(s *sampler) {
 		return
 	}
 	w := &r.batch.Want[len(r.batch.Want)-1]
-	if s.at != nil {
+	if may := r.lastAllowed(); may.one || may.ids != nil {
 		w.Logits = true
 	}
 	if !w.Logits {

@@ -92,7 +92,10 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
 	s.sampler.tell = o.Logprobs
 	if o.Constraint != nil {
-		s.sampler.constrained = constrained{at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size)}
+		s.sampler.constrained = constrained{
+			at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size),
+			bars: model.Bars{Limit: o.Vocabulary.Size, Except: o.Vocabulary.MaskID},
+		}
 	}
 	switch o.Mode {
 	case WeDLM:
@@ -117,7 +120,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
 	if !s.Prefilling() {
 		s.started = true
-		if err := s.stepper.start(model.Result{}, nil, s.emit); err != nil {
+		if err := s.stepper.start(model.Result{}, choices{}, s.emit); err != nil {
 			return nil, err
 		}
 	}
