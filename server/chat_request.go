@@ -47,7 +47,7 @@ func readChat(f *fields) (r chatRequest) {
 	r.thinking = readThinking(f)
 	r.steps = readSteps(f, r.stream)
 	r.logprobs = readChatLogprobs(f)
-	r.form = readForm(f, true)
+	r.form = readForm(f)
 	checkConversation(f, &r)
 	for _, item := range f.list("modalities", 8) {
 		if string(item) != `"text"` {

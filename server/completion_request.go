@@ -40,7 +40,7 @@ func readCompletion(f *fields) (r completionRequest) {
 	if n := len(r.prompts) * r.choices; n > maxCompletionChoices {
 		f.bad("n", "%d prompts of %d choices: want at most %d choices in all", len(r.prompts), r.choices, maxCompletionChoices)
 	}
-	r.form = readForm(f, false)
+	r.form = readForm(f)
 	checkForm(f, &r.params)
 	if b := f.boolean("parse_special"); b != nil {
 		r.plain = !*b
@@ -50,6 +50,11 @@ func readCompletion(f *fields) (r completionRequest) {
 	}
 	if r.echo = f.isTrue("echo"); r.echo {
 		r.promptLogprobs = r.logprobs
+	}
+	for _, name := range []string{"tools", "functions"} {
+		if raw := f.raw(name); raw != nil && string(raw) != "[]" {
+			f.fail(unsupported(name, "a call in a completion"))
+		}
 	}
 	if f.text("suffix") != "" {
 		f.fail(unsupported("suffix", "a text"))
