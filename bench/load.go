@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -32,6 +33,16 @@ type Load struct {
 	// Questions are asked in turn in place of random prompts, each a conversation of
 	// one message; answers end by themselves, at Tokens at the latest.
 	Questions []string
+	// Shared is how many tokens all prompts of a level begin with, of those that Prompt
+	// says. One request, which is not counted, brings them to the server's cache first.
+	Shared int
+	// Schema, where not empty, holds answers to a JSON schema: they end as it says, at
+	// Tokens at the latest.
+	Schema json.RawMessage
+	// Models are asked for in turn, in place of Model, each for SwapEvery requests: what a
+	// server does that has to take up another one.
+	Models    []string
+	SwapEvery int
 	// Words sends prompts as text, of about Prompt tokens, in place of ids.
 	Words bool
 	// Seed chooses the prompts and the times.
@@ -92,7 +103,7 @@ func (l *Load) Run(ctx context.Context, progress func(done, total int, note stri
 	for _, x := range levels {
 		r.total += l.Repetitions * l.requests(x, most)
 	}
-	report := &LoadReport{URL: l.URL, Mode: l.Mode, Window: l.Window, Questions: len(l.Questions), Prompt: l.Prompt, Tokens: l.Tokens, Repetitions: l.Repetitions}
+	report := &LoadReport{URL: l.URL, Mode: l.Mode, Window: l.Window, Questions: len(l.Questions), Prompt: l.Prompt, Shared: l.Shared, Schema: len(l.Schema) > 0, SwapEvery: l.SwapEvery, Tokens: l.Tokens, Repetitions: l.Repetitions}
 	if len(l.Questions) > 0 {
 		report.Prompt = 0
 	}
@@ -101,6 +112,11 @@ func (l *Load) Run(ctx context.Context, progress func(done, total int, note stri
 		saturated := 0.0
 		for i, x := range levels {
 			salt := fmt.Sprintf("bench-%d-%d-%d", l.Seed, rep, i)
+			if l.Shared > 0 {
+				if a := r.ask(-1, salt); !a.ok() && ctx.Err() == nil {
+					return nil, fmt.Errorf("the request that prompts share a beginning with: %s %s", a.error(), a.text)
+				}
+			}
 			var m measuredLevel
 			if x.clients > 0 {
 				m = r.closed(x, l.requests(x, most), salt)
@@ -140,6 +156,12 @@ func (l *Load) check() error {
 		return fmt.Errorf("prompts of %d and answers of %d tokens: want at least %d and 1", l.Prompt, l.Tokens, leastPrompt)
 	case len(l.Questions) > 0 && l.Words:
 		return errors.New("questions are text: random words cannot be asked for, too")
+	case l.Shared < 0 || l.Shared > 0 && l.Shared+leastPrompt > l.Prompt:
+		return fmt.Errorf("prompts of %d tokens that share %d: want %d of their own at least", l.Prompt, l.Shared, leastPrompt)
+	case l.Shared > 0 && (l.Words || len(l.Questions) > 0):
+		return errors.New("prompts share tokens: words and questions cannot be asked for, too")
+	case len(l.Models) > 0 && l.SwapEvery < 1:
+		return errors.New("want at least one request before another model")
 	case l.Repetitions < 1 || l.Requests < 0:
 		return errors.New("want at least one repetition, and requests")
 	case len(l.Clients)+len(l.Rates) == 0:

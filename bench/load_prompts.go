@@ -28,6 +28,20 @@ func promptIDs(seed uint64, number, size int) []int32 {
 	return ids
 }
 
+// sharedPrompt is prompt number i behind some tokens that all prompts of the seed and size
+// begin with; those alone where the number is -1.
+func sharedPrompt(seed uint64, number, shared, size int) []int32 {
+	r := rand.New(rand.NewPCG(seed, 1<<63))
+	ids := make([]int32, shared, size)
+	for i := range ids {
+		ids[i] = lowID + r.Int32N(highID-lowID)
+	}
+	if number < 0 {
+		return ids
+	}
+	return append(ids, promptIDs(seed, number, size-shared)...)
+}
+
 // promptWords is prompt number i in words, of some size tokens.
 func promptWords(seed uint64, number, size int) string {
 	words := [...]string{"rows", "chairs", "hall", "maya", "apples", "river", "seven", "green", "count", "box", "paper", "train", "some", "letter", "hill", "glass"}

@@ -100,8 +100,13 @@ type LoadReport struct {
 	Mode   string `json:"mode,omitempty"`
 	Window int    `json:"window,omitempty"`
 	// Questions is how many were asked in turn; 0: random prompts of Prompt tokens.
-	Questions   int         `json:"questions,omitempty"`
-	Prompt      int         `json:"prompt_tokens,omitempty"`
+	Questions int `json:"questions,omitempty"`
+	Prompt    int `json:"prompt_tokens,omitempty"`
+	// Shared is how many tokens the prompts began with alike. Schema: answers were held to
+	// one. SwapEvery is after how many requests another model was asked for.
+	Shared      int         `json:"shared_tokens,omitempty"`
+	Schema      bool        `json:"schema,omitempty"`
+	SwapEvery   int         `json:"swap_every,omitempty"`
 	Tokens      int         `json:"generated_tokens"`
 	Repetitions int         `json:"repetitions"`
 	Levels      []LoadLevel `json:"levels"`
@@ -195,6 +200,15 @@ func (r *LoadReport) Table(out io.Writer) error {
 	sizes := fmt.Sprintf("%d tokens in, %d out", r.Prompt, r.Tokens)
 	if r.Questions > 0 {
 		sizes = fmt.Sprintf("%d questions, answers of up to %d tokens", r.Questions, r.Tokens)
+	}
+	if r.Shared > 0 {
+		sizes += fmt.Sprintf(", %d of the prompt shared", r.Shared)
+	}
+	if r.Schema {
+		sizes += ", held to a schema"
+	}
+	if r.SwapEvery > 0 {
+		sizes += fmt.Sprintf(", another model every %d requests", r.SwapEvery)
 	}
 	fmt.Fprintf(out, "%s%s: %s%s; median of %d (least–largest)\n\n", name, r.URL, sizes, mode, r.Repetitions)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)

@@ -68,15 +68,21 @@ func (r *loadRun) ask(i int, salt string) answered {
 	case r.Words:
 		body["prompt"] = promptWords(r.Seed, i, r.Prompt)
 	default:
-		body["prompt"] = promptIDs(r.Seed, i, r.Prompt)
+		body["prompt"] = sharedPrompt(r.Seed, i, r.Shared, r.Prompt)
 	}
-	if len(r.Questions) == 0 {
+	switch {
+	case len(r.Schema) > 0:
+		body["response_format"] = map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "bench", "schema": r.Schema}}
+	case len(r.Questions) == 0:
 		body["ignore_eos"] = true
 	}
 	if r.Window > 0 {
 		body["window"] = r.Window
 	}
-	if r.Model != "" {
+	switch {
+	case len(r.Models) > 0:
+		body["model"] = r.Models[max(i, 0)/r.SwapEvery%len(r.Models)]
+	case r.Model != "":
 		body["model"] = r.Model
 	}
 	if r.Mode != "" {
@@ -87,7 +93,7 @@ func (r *loadRun) ask(i int, salt string) answered {
 		panic(err) // our own types: cannot happen
 	}
 	a := stream(r.ctx, r.client, r.URL+path, r.Key, data)
-	if a.ok() && a.tokens < r.Tokens && len(r.Questions) == 0 {
+	if a.ok() && a.tokens < r.Tokens && len(r.Questions) == 0 && len(r.Schema) == 0 {
 		a.fault = faultShort
 	}
 	return a

@@ -267,3 +267,55 @@ func TestGrowth(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadShared: prompts begin alike, behind one request that is not counted; forms and
+// models are asked for as they are to be.
+func TestLoadShared(t *testing.T) {
+	s := &fakeServer{}
+	h := httptest.NewServer(s)
+	defer h.Close()
+	l := load(h.URL)
+	l.Clients, l.Shared, l.Requests = []int{1, 2}, 5, 8
+	l.Models, l.SwapEvery, l.Schema = []string{"a", "b"}, 2, json.RawMessage(`{"type":"string"}`)
+	r, err := l.Run(t.Context(), nil)
+	if err != nil || len(s.asked) != 2*9 {
+		t.Fatalf("%v, %d requests", err, len(s.asked))
+	}
+	for i, x := range r.Levels {
+		if x.Requests != 8 || len(x.Errors) > 0 || x.Compared != 8*i || x.Different > 0 {
+			t.Errorf("%+v", x)
+		}
+	}
+	models, tails := map[any]int{}, map[string]bool{}
+	for i, q := range s.asked {
+		prompt := q["prompt"].([]any)
+		if fmt.Sprint(prompt[:5]) != fmt.Sprint(s.asked[0]["prompt"]) || len(prompt) != 8 && i%9 > 0 {
+			t.Errorf("prompt %v", prompt)
+		}
+		if at := q["response_format"].(map[string]any)["json_schema"].(map[string]any)["schema"]; fmt.Sprint(at) != "map[type:string]" || q["ignore_eos"] != nil {
+			t.Errorf("asked %v", q)
+		}
+		if i%9 > 0 {
+			models[q["model"]]++
+			tails[fmt.Sprint(q["cache_salt"], prompt[5:7])] = true
+		}
+	}
+	if models["a"] != 8 || models["b"] != 8 || len(tails) != 16 {
+		t.Errorf("models %v, %d prompts", models, len(tails))
+	}
+	var text bytes.Buffer
+	if err := r.Table(&text); err != nil || !strings.Contains(text.String(), "5 of the prompt shared, held to a schema, another model every 2 requests") {
+		t.Errorf("%v\n%s", err, &text)
+	}
+	s.spoil = func(_ int, w http.ResponseWriter, _ int) bool { w.WriteHeader(503); return true }
+	if _, err := l.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("%v", err)
+	}
+	for _, change := range []func(*Load){func(l *Load) { l.Shared = 7 }, func(l *Load) { l.Words = true }, func(l *Load) { l.SwapEvery = 0 }} {
+		bad := *l
+		change(&bad)
+		if _, err := bad.Run(t.Context(), nil); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
+}

@@ -9,15 +9,14 @@ import "windrow/model"
 //
 // A token is emitted one forward before its keys and values are permanent.
 type autoregressive struct {
-	s    *sampler
-	next int32 // emitted, not yet fed
-	// allowed are the ids that may follow next; nil: all.
-	allowed model.IDSet
+	s       *sampler
+	next    int32   // emitted, not yet fed
+	allowed choices // what may follow next
 }
 
 func (a *autoregressive) needsPrompt() bool { return true }
 
-func (a *autoregressive) start(last model.Result, allowed model.IDSet, emit emitter) error {
+func (a *autoregressive) start(last model.Result, allowed choices, emit emitter) error {
 	p, err := a.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"math/bits"
 
 	"windrow/model"
 )
@@ -21,6 +22,23 @@ type Constraint interface {
 	Clone() Constraint
 }
 
+// Opener is a [Constraint] that knows where it bars nothing. A row whose next token may be
+// any is asked for no more than one of a free text.
+type Opener interface {
+	Constraint
+	// Open reports whether any token may come next.
+	Open() bool
+}
+
+// choices are the ids that a row may choose: all, where it is zero.
+type choices struct {
+	ids model.IDSet // nil: all, or one alone
+	// one says that only may come next. Nothing of the row decides on it, so that a device
+	// looks for no candidates, and no logits leave it.
+	one  bool
+	only int32
+}
+
 // constrainedTop is how many candidates of a mask's row are tried for a draft.
 const constrainedTop = 16
 
@@ -30,20 +48,42 @@ type constrained struct {
 	at   Constraint // nil: all is allowed
 	ids  int        // of the vocabulary
 	sets []model.IDSet
-	err  error // of a place that nothing may follow
+	bars model.Bars // of ids that are never chosen
+	err  error      // of a place that nothing may follow
 }
 
-// after is the set of ids that may follow at, for result i of the plan; nil where all
-// may, or where nothing follows since the text has ended.
-func (c *constrained) after(i int, at Constraint) model.IDSet {
+// after is what may follow at, for result i of the plan; all, where nothing follows since
+// the text has ended.
+func (c *constrained) after(i int, at Constraint) choices {
+	if x, ok := at.(Opener); ok && x.Open() {
+		return choices{}
+	}
 	for len(c.sets) <= i {
 		c.sets = append(c.sets, model.NewIDSet(c.ids))
 	}
-	if err := at.Mask(c.sets[i]); err != nil {
+	set := c.sets[i]
+	if err := at.Mask(set); err != nil {
 		c.err = fmt.Errorf("constraint: %w", err)
-		return nil
+		return choices{}
 	}
-	return c.sets[i]
+	if id, ok := onlyOf(set); ok && id < c.bars.Limit && id != c.bars.Except {
+		return choices{one: true, only: id}
+	}
+	return choices{ids: set}
+}
+
+// onlyOf is the id of a set that has no other; false where it has several, or none.
+func onlyOf(set model.IDSet) (id int32, ok bool) {
+	for i, w := range set {
+		if w == 0 {
+			continue
+		}
+		if ok || w&(w-1) != 0 {
+			return 0, false
+		}
+		id, ok = int32(64*i+bits.TrailingZeros64(w)), true
+	}
+	return id, ok
 }
 
 // allow adds to the want of the row that was added last what may follow at; ended says
@@ -52,20 +92,26 @@ func (r *rows) allow(c *constrained, at Constraint, ended bool) {
 	if at == nil {
 		return
 	}
-	var set model.IDSet
+	var may choices
 	if !ended {
-		set = c.after(len(r.allowed), at)
+		may = c.after(len(r.allowed), at)
 	}
-	r.batch.Want[len(r.batch.Want)-1].Allowed = set
-	r.allowed = append(r.allowed, set)
+	w := &r.batch.Want[len(r.batch.Want)-1]
+	if w.Allowed = may.ids; may.one {
+		w.Logits = false
+	}
+	r.allowed = append(r.allowed, may)
 }
 
-// allowedOf is the set of a result; nil: there is none.
-func allowedOf(sets []model.IDSet, i int) model.IDSet {
-	if i >= len(sets) {
-		return nil
+// lastAllowed is what the row that was added last may choose.
+func (r *rows) lastAllowed() choices { return allowedOf(r.allowed, len(r.allowed)-1) }
+
+// allowedOf is what a result may choose; all, where there is no constraint.
+func allowedOf(list []choices, i int) choices {
+	if i < 0 || i >= len(list) {
+		return choices{}
 	}
-	return sets[i]
+	return list[i]
 }
 
 // firstAllowed is the best candidate of a row that a constraint allows; false where it

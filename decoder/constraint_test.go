@@ -1,7 +1,9 @@
 package decoder
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -137,6 +139,117 @@ func TestConstrained(t *testing.T) {
 	}
 	if accepted < 500 || drafts-accepted < 50 || ended < 50 {
 		t.Fatalf("%d of %d drafts accepted, %d texts ended: nothing is shown", accepted, drafts, ended)
+	}
+}
+
+// opening is a machine that lets anything pass for a while, and then one token alone: what
+// a budget of thinking does. It gives masks as it always did; told, it also says where it
+// is open.
+type opening struct {
+	free, forced int // tokens left of each
+	only         int32
+}
+
+func (x *opening) Mask(dst []uint64) error {
+	clear(dst)
+	for i := range dst {
+		if dst[i] = ^uint64(0); x.free == 0 && x.forced > 0 {
+			dst[i] = 0
+		}
+	}
+	if x.free == 0 && x.forced > 0 {
+		dst[x.only/64] = 1 << (x.only % 64)
+	}
+	return nil
+}
+
+func (x *opening) Allowed(token int32) bool { return x.free > 0 || x.forced == 0 || token == x.only }
+
+func (x *opening) Advance(token int32) bool {
+	if !x.Allowed(token) {
+		return false
+	}
+	if x.free > 0 {
+		x.free--
+	} else {
+		x.forced = max(0, x.forced-1)
+	}
+	return true
+}
+
+func (x *opening) Clone() Constraint {
+	y := *x
+	return &y
+}
+
+// told is an opening that says where it is open.
+type told struct{ opening }
+
+func (x *told) Open() bool { return x.free > 0 || x.forced == 0 }
+
+func (x *told) Clone() Constraint {
+	y := *x
+	return &y
+}
+
+// asksNoLogits is a toy of which neither logits nor certain ids are asked for.
+type asksNoLogits struct{ *toy }
+
+func (m asksNoLogits) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	for i, w := range b.Want {
+		if w.Logits || w.Allowed != nil || w.TopK > 1 && b.Tokens[w.Row] != m.mask {
+			m.t.Fatalf("row %d of %d asks for %+v", i, len(b.Tokens), w)
+		}
+	}
+	return m.toy.Forward(ctx, b)
+}
+
+// TestOpen: where anything may follow, or one token alone, a device is asked for no more
+// than without a constraint, and the output is that of masks; greedy and sampled, with
+// logprobs, in ar and in verified.
+func TestOpen(t *testing.T) {
+	stood := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 78))
+		m := newToy(t, seed)
+		prompt := randomPrompt(r)
+		o := toyOptions(AR, m)
+		o.MaxTokens = 1 + r.IntN(30)
+		masks := opening{r.IntN(12), 1 + r.IntN(3), int32(4 + r.IntN(m.vocab-6))}
+		o.Constraint = &masks
+		sampled := seed%3 == 2
+		if sampled {
+			o.Sampling = Sampling{Temperature: 0.9, TopP: 0.9, RepetitionPenalty: 1.2, Seed: seed}
+		}
+		want := generate(t, m, prompt, o, Hooks{})
+		n := 2
+		o.Logprobs = &n
+		_, said := likely(t, m, m, prompt, o)
+		o.Constraint = &told{masks}
+		for _, window := range []int{0, 2, 8} {
+			if o.Mode = AR; window > 0 {
+				o.Mode, o.Window = Verified, window
+			}
+			if tokens, again := likely(t, m, m, prompt, o); !slices.Equal(tokens, want.Tokens) || fmt.Sprint(again) != fmt.Sprint(said) {
+				t.Fatalf("seed %d, window %d: %v %v, by masks %v %v", seed, window, tokens, again, want.Tokens, said)
+			}
+			if sampled {
+				continue
+			}
+			free := o
+			free.Logprobs = nil
+			tokens, _ := likely(t, asksNoLogits{m}, m, prompt, free)
+			if !slices.Equal(tokens, want.Tokens) {
+				t.Fatalf("seed %d, window %d: %v, by masks %v", seed, window, tokens, want.Tokens)
+			}
+			stood++
+		}
+		if at := masks.free; at < len(want.Tokens) && want.Tokens[at] != masks.only {
+			t.Fatalf("seed %d: %v, want %d at %d", seed, want.Tokens, masks.only, at)
+		}
+	}
+	if stood < 300 {
+		t.Fatalf("%d runs", stood)
 	}
 }
 

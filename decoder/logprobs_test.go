@@ -152,6 +152,91 @@ func TestLogprobsWeDLM(t *testing.T) {
 	}
 }
 
+// TestPromptLogprobs: in each mode and in chunks of any length a prompt's tokens are told
+// of once, with what the model says of them, and the output stays what it was; also where
+// a cache is lost on the way.
+func TestPromptLogprobs(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		m := newToy(t, seed)
+		prompt := randomPrompt(r)
+		o := toyOptions(modes[seed%3], m)
+		o.MaxTokens, o.PrefillRows, o.InvariantRows = 1+r.IntN(12), 1+r.IntN(9), r.IntN(4)
+		if seed%2 == 1 {
+			o.Sampling = Sampling{Temperature: 0.9, Seed: seed}
+		}
+		want, _ := likely(t, m, m, prompt, o)
+		n := []int{0, 1, 5}[r.IntN(3)]
+		o.PromptLogprobs = &n
+		capacity, _ := CacheSize(len(prompt), o)
+		m.keys = nil
+		s, err := NewSequence(model.NewCountingCache(capacity), prompt, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		positions := make([]int32, len(prompt))
+		for i := range positions {
+			positions[i] = int32(i)
+		}
+		keys := m.run(prompt, positions)
+		lost, at, tokens := r.IntN(6), 1, []int32{}
+		for i := 0; !s.Done(); i++ {
+			if i == lost {
+				m.keys = nil
+				if err := s.Move(model.NewCountingCache(capacity)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			events, err := s.forward(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				switch e := e.(type) {
+				case PromptLogprobs:
+					byHand := PromptLogprobs{at, likelyByHand(m, keys[at-1], prompt[at], n)}
+					if fmt.Sprint(e) != fmt.Sprint(byHand) || len(tokens) > 0 {
+						t.Fatalf("seed %d: %v, by hand %v", seed, e, byHand)
+					}
+					at++
+				case Token:
+					tokens = append(tokens, int32(e))
+				}
+			}
+		}
+		if at != len(prompt) || !slices.Equal(tokens, want) {
+			t.Fatalf("seed %d: %d of %d tokens told of; %v, without %v", seed, at, len(prompt), tokens, want)
+		}
+	}
+}
+
+// TestPromptLogprobsRefused: what is in a cache is not run again, and rows are bounded by
+// their logits.
+func TestPromptLogprobsRefused(t *testing.T) {
+	m := newToy(t, 1)
+	o := toyOptions(AR, m)
+	cache := model.NewCountingCache(50)
+	if _, err := Generate(t.Context(), m, cache, []int32{1, 2, 3}, o, nil, Hooks{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{-1, 0, MaxLogprobs + 1} {
+		o.PromptLogprobs = &n
+		if _, err := NewSequence(cache, []int32{1, 2, 3}, o, nil); err == nil {
+			t.Errorf("%d was taken", n)
+		}
+	}
+	n := 0
+	o.PromptLogprobs, o.Vocabulary.Size = &n, 151643
+	s, err := NewSequence(model.NewCountingCache(3000), make([]int32, 2000), o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b model.Batch
+	if s.Plan(&b, 0); len(b.Tokens) != 55 || len(b.Want) != 55 { // 55 rows of logits are 33 MB
+		t.Errorf("%d rows, %d wanted", len(b.Tokens), len(b.Want))
+	}
+}
+
 // TestLogprobsUnasked: who does not ask pays nothing.
 func TestLogprobsUnasked(t *testing.T) {
 	for _, mode := range []Mode{AR, Verified, WeDLM} {

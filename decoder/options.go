@@ -70,6 +70,11 @@ type Options struct {
 	// Logprobs, where not nil, asks for a [Logprobs] event with each token, of that many
 	// of the most likely ones: 0 to MaxLogprobs.
 	Logprobs *int
+	// PromptLogprobs, where not nil, asks for a [PromptLogprobs] event with each token of
+	// the prompt but the first, of that many of the most likely ones: 0 to MaxLogprobs.
+	// All of the prompt is run then, in chunks whose logits take 32 MB at most: the cache
+	// must be empty.
+	PromptLogprobs *int
 	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
 	PrefillRows int
 	// InvariantRows is how many rows of a span keep their bits whatever is beside them:

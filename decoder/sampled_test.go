@@ -31,7 +31,7 @@ func exact(t *testing.T, m *toy, prompt []int32, o Options) map[string]float64 {
 		for _, x := range output {
 			s.observe(x)
 		}
-		d, err := s.distribution(m.result(keys[len(keys)-1], true), nil, nil)
+		d, err := s.distribution(m.result(keys[len(keys)-1], true), nil, choices{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,13 +63,16 @@ func (s *sampler) draw(d distribution, ahead int) int32 {
 }
 
 // distribution is what a row says of its next token. The output that
-// penalties count is the emitted tokens and those of ahead. allowed, where not nil,
-// are the only ids; the row's argmax is one of them.
-func (s *sampler) distribution(r model.Result, ahead []int32, allowed model.IDSet) (distribution, error) {
+// penalties count is the emitted tokens and those of ahead. Where not all ids
+// are allowed the row's argmax is one that is.
+func (s *sampler) distribution(r model.Result, ahead []int32, allowed choices) (distribution, error) {
+	if allowed.one {
+		return point(allowed.only), nil
+	}
 	if !s.needsLogits() {
 		return point(r.Argmax), nil
 	}
-	best, err := s.adjust(r.Logits, ahead, allowed)
+	best, err := s.adjust(r.Logits, ahead, allowed.ids)
 	if err != nil {
 		return distribution{}, err
 	}

@@ -73,7 +73,7 @@ func TestDistribution(t *testing.T) {
 			}
 			before := slices.Clone(c.logits)
 			for range 2 { // the second run would see what the first left behind
-				d, err := s.distribution(model.Result{Logits: c.logits}, c.ahead, nil)
+				d, err := s.distribution(model.Result{Logits: c.logits}, c.ahead, choices{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +115,7 @@ func TestDistributionErrors(t *testing.T) {
 		{[]float32{float32(math.Inf(1)), 0}, "no token can be chosen"},
 	} {
 		s := newSampler(Sampling{Temperature: 1}, Vocabulary{MaskID: -1}, nil)
-		if _, err := s.distribution(model.Result{Logits: c.logits}, nil, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := s.distribution(model.Result{Logits: c.logits}, nil, choices{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("logits %v: error %v, want %q", c.logits, err, c.want)
 		}
 	}
@@ -149,7 +149,7 @@ func TestNucleusEqualsSorting(t *testing.T) {
 			z[i] = float32(r.IntN(40)) / 4 // with ties
 		}
 		o := Sampling{Temperature: 1, TopK: r.IntN(len(z) + 3), TopP: r.Float32()}
-		d, err := newSampler(o, Vocabulary{MaskID: -1}, nil).distribution(model.Result{Logits: z}, nil, nil)
+		d, err := newSampler(o, Vocabulary{MaskID: -1}, nil).distribution(model.Result{Logits: z}, nil, choices{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,7 @@ type Sequence struct {
 	// seen the prompt.
 	need    int
 	started bool
+	told    int // the last token of the prompt that PromptLogprobs has told of
 	text    strings.Builder
 	stops   stopMatcher
 	emitted []emission // since the last call of events
@@ -47,8 +48,8 @@ type emission struct {
 	hidden   bool // a stop id
 }
 
-// An Event is what happened to a sequence: [Prefilled], [Token], [Logprobs], [Text],
-// [Step] or [Finished].
+// An Event is what happened to a sequence: [Prefilled], [PromptLogprobs], [Token],
+// [Logprobs], [Text], [Step] or [Finished].
 type Event interface{ event() }
 
 // Prefilled says that Done of the Total prompt tokens that the cache lacked are
@@ -91,7 +92,10 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
 	s.sampler.tell = o.Logprobs
 	if o.Constraint != nil {
-		s.sampler.constrained = constrained{at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size)}
+		s.sampler.constrained = constrained{
+			at: o.Constraint.Clone(), ids: int(o.Vocabulary.Size),
+			bars: model.Bars{Limit: o.Vocabulary.Size, Except: o.Vocabulary.MaskID},
+		}
 	}
 	switch o.Mode {
 	case WeDLM:
@@ -116,7 +120,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
 	if !s.Prefilling() {
 		s.started = true
-		if err := s.stepper.start(model.Result{}, nil, s.emit); err != nil {
+		if err := s.stepper.start(model.Result{}, choices{}, s.emit); err != nil {
 			return nil, err
 		}
 	}
@@ -231,7 +235,7 @@ func (s *Sequence) Plan(b *model.Batch, most int) {
 // alone, so that a prompt whose beginning is cached has the bits of one that is not.
 func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	from := s.cache.Base()
-	n := s.o.prefillRows()
+	n := s.promptRows()
 	if from < len(s.prompt) {
 		n = min(n-from%n, len(s.prompt)-from)
 	} else {
@@ -251,13 +255,17 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	}
 	drafts := s.head() != nil
 	for i, token := range s.tokens(from, from+n) {
-		s.rows.add(i, Slot{Token: token, Filled: true}, drafts || from+i == last)
+		tell := s.wantPrompt(from + i)
+		s.rows.add(i, Slot{Token: token, Filled: true}, drafts || tell || from+i == last)
 		if drafts {
 			w := &b.Want[len(b.Want)-1]
-			if w.Hidden = true; from+i != last {
+			if w.Hidden = true; !tell && from+i != last {
 				w.Bare, w.Logits = true, false
 				s.rows.bare++
 			}
+		}
+		if tell {
+			b.Want[len(b.Want)-1].Logits = true
 		}
 		if from+i == last {
 			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
@@ -333,6 +341,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	if s.started {
 		return nil, nil // nobody has to know that it is run again
 	}
+	events = s.tellPrompt(events, from, results)
 	cached := s.sum.Stats.CachedTokens
 	events = append(events, Prefilled{s.cache.Base() - cached, len(s.prompt) - cached})
 	if s.Prefilling() {

@@ -15,7 +15,7 @@ import (
 type stepper interface {
 	// start begins with the result of the prompt's last row; needsPrompt says
 	// whether that result is wanted, else it is zero.
-	start(last model.Result, allowed model.IDSet, emit emitter) error
+	start(last model.Result, allowed choices, emit emitter) error
 	needsPrompt() bool
 	// plan appends the rows of the next forward.
 	plan(r *rows)
@@ -46,7 +46,7 @@ type rows struct {
 	// slots and at are the rows' slots and their numbers; wanted counts wants.
 	slots    []Slot
 	at       []int
-	allowed  []model.IDSet // of each want, where there is a constraint
+	allowed  []choices // of each want, where there is a constraint
 	wanted   int
 	wantedAt []int32 // logical positions
 	bare     int     // of the first wanted rows: of those nothing but hidden states is wanted

@@ -138,6 +138,9 @@ func (o Options) Validate() error {
 	if n := o.Logprobs; n != nil && (*n < 0 || *n > MaxLogprobs) {
 		return optionRange("logprobs", *n, 0, MaxLogprobs)
 	}
+	if n := o.PromptLogprobs; n != nil && (*n < 0 || *n > MaxLogprobs) {
+		return optionRange("prompt-logprobs", *n, 0, MaxLogprobs)
+	}
 	for _, id := range o.StopIDs {
 		if id < 0 {
 			return &OptionError{"stop id", fmt.Sprint(id), "0 or more"}
@@ -231,6 +234,9 @@ func (o Options) check(prompt []int32, base, capacity, maxRows int, text bool) e
 	}
 	if rows := o.stepRows(); rows > maxRows {
 		return &OptionError{"window", fmt.Sprint(o.Window), fmt.Sprintf("at most %d: a step may feed two windows, the cache takes %d rows a forward", max(1, maxRows/2), maxRows)}
+	}
+	if base > 0 && o.PromptLogprobs != nil {
+		return &OptionError{"prompt-logprobs", "given", "an empty cache beside them: tokens that are in it are not run again"}
 	}
 	if base > len(prompt) {
 		return fmt.Errorf("the cache holds %d tokens: want at most the %d of the prompt", base, len(prompt))

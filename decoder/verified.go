@@ -62,7 +62,7 @@ type verified struct {
 	made           int          // rows that beside has run for it
 	seconds        float64      // and what they took, by its own account
 	// allowed are the ids that each checked row of the last plan may choose.
-	allowed []model.IDSet
+	allowed []choices
 }
 
 // newVerified begins one whose steps have some rows at most.
@@ -118,7 +118,7 @@ func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, er
 
 func (v *verified) needsPrompt() bool { return true }
 
-func (v *verified) start(last model.Result, allowed model.IDSet, _ emitter) error {
+func (v *verified) start(last model.Result, allowed choices, _ emitter) error {
 	p, err := v.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
@@ -378,14 +378,14 @@ func (o Options) maskRate() float64 {
 // ahead stands before it. Under a constraint, which stands there, too, that is one which
 // is allowed; false where none is known.
 func (v *verified) drawDraft(row model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
-	var allowed model.IDSet
+	var allowed choices
 	if at != nil {
 		if !v.s.needsLogits() {
 			token, ok = firstAllowed(row, at)
 			return token, ok, nil
 		}
-		allowed = model.NewIDSet(v.s.ids)
-		if at.Mask(allowed) != nil {
+		allowed.ids = model.NewIDSet(v.s.ids)
+		if at.Mask(allowed.ids) != nil {
 			return 0, false, nil // the checked row will say so
 		}
 	}

@@ -60,7 +60,7 @@ func (w *wedlm) choose() {
 // comes from the first window and not from the prompt's last row.
 func (w *wedlm) needsPrompt() bool { return false }
 
-func (w *wedlm) start(model.Result, model.IDSet, emitter) error { return nil }
+func (w *wedlm) start(model.Result, choices, emitter) error { return nil }
 
 // extended is the window after step A, and its leading run's length.
 func (w *wedlm) extended() (slots []Slot, p int) {
@@ -114,7 +114,7 @@ func (w *wedlm) absorb(results []model.Result, emit emitter) (outcome, error) {
 	}
 	out := outcome{commit: p, entropy: entropies(results)}
 	for _, m := range w.rule.choose(masks, out.entropy) {
-		x, err := w.s.distribution(results[m], visible, nil)
+		x, err := w.s.distribution(results[m], visible, choices{})
 		if err != nil {
 			return out, err
 		}

@@ -78,6 +78,19 @@ func cut(v *Vocabulary, text string) (ids []int32) {
 	return ids
 }
 
+// compileCalls is thinking, then text and calls of benchSchema.
+func compileCalls() (*Grammar, error) {
+	call := Sequence{Literal("\n{\"name\": \"f\", \"arguments\": "), Schema{JSON: []byte(benchSchema)}, Literal("}\n</tool_call>")}
+	content := Free{Ends: true, Triggers: []Trigger{{Text: "<tool_call>", Then: call, Again: true}}}
+	return Compose(Free{Ends: true, Triggers: []Trigger{{Text: "</think>", Then: content}}}, unhurried.Limits)
+}
+
+// benchAnswer is such an answer, with tags that are none.
+func benchAnswer(r *rand.Rand) string {
+	prose := strings.Repeat("I could use <b>f</b> here: if x < 3, then y <= 4. ", 6)
+	return prose + "</think>\n\n" + prose + "\n<tool_call>\n{\"name\": \"f\", \"arguments\": " + benchText(r) + "}\n</tool_call>"
+}
+
 // BenchmarkMasks follows texts through a schema, a mask for each token, and
 // gives the quantiles over all: cold with a constraint of its own for each
 // text, warm with one for all.
@@ -93,16 +106,10 @@ func BenchmarkMasks(b *testing.B) {
 	for range 20 {
 		texts = append(texts, cut(v, benchText(r)))
 	}
-	// Thinking, text and a call, with tags that are none.
-	grammars["calls"] = func() (*Grammar, error) {
-		call := Sequence{Literal("\n{\"name\": \"f\", \"arguments\": "), Schema{JSON: []byte(benchSchema)}, Literal("}\n</tool_call>")}
-		content := Free{Ends: true, Triggers: []Trigger{{Text: "<tool_call>", Then: call, Again: true}}}
-		return Compose(Free{Ends: true, Triggers: []Trigger{{Text: "</think>", Then: content}}}, unhurried.Limits)
-	}
+	grammars["calls"] = compileCalls
 	var answers [][]int32
 	for range 20 {
-		prose := strings.Repeat("I could use <b>f</b> here: if x < 3, then y <= 4. ", 6)
-		answers = append(answers, cut(v, prose+"</think>\n\n"+prose+"\n<tool_call>\n{\"name\": \"f\", \"arguments\": "+benchText(r)+"}\n</tool_call>"))
+		answers = append(answers, cut(v, benchAnswer(r)))
 	}
 	plain := texts
 	for _, name := range []string{"schema", "object", "gbnf", "calls"} {

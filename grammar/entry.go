@@ -61,9 +61,12 @@ func (n *entry) keep(bits []uint64) {
 	n.ids = appendIDs(make([]int32, 0, count), bits)
 }
 
-func (n *entry) apply(dst []uint64) {
-	for w, b := range n.bits {
-		dst[w] |= b
+// apply adds what is allowed to dst, which is as good as empty where it is the first.
+func (n *entry) apply(dst []uint64, first bool) {
+	if first {
+		clear(dst[copy(dst, n.bits):])
+	} else {
+		unite(dst, n.bits)
 	}
 	for _, id := range n.ids {
 		dst[id>>6] |= 1 << (id & 63)

@@ -17,6 +17,7 @@ func TestLargeVocabulary(t *testing.T) {
 		"schema": func() (*Grammar, error) { return CompileSchema([]byte(benchSchema), unhurried) },
 		"object": func() (*Grammar, error) { return CompileObject(unhurried) },
 		"gbnf":   func() (*Grammar, error) { return CompileGBNF(jsonGBNF, unhurried) },
+		"calls":  compileCalls,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -24,6 +25,9 @@ func TestLargeVocabulary(t *testing.T) {
 			c := constraint(t, v, g, err)
 			r := rand.New(rand.NewPCG(21, 22))
 			text := benchText(r)
+			if name == "calls" {
+				text = benchAnswer(r)
+			}
 			m := c.Start()
 			mask := make([]uint64, v.Words())
 			at := ""

@@ -45,15 +45,21 @@ func (c *Constraint) mask(s *state, dst []uint64) error {
 	if len(dst) < c.v.Words() {
 		return fmt.Errorf("grammar: a mask of %d words is too small for %d tokens: %d are needed", len(dst), c.v.Size(), c.v.Words())
 	}
-	clear(dst)
-	for _, g := range s.groups {
-		n := c.open(g.l)
-		if n.direct {
-			c.direct(g).apply(dst)
+	if len(s.groups) == 0 {
+		clear(dst)
+	}
+	for i, g := range s.groups {
+		if g.at == c.e.bottom { // there is one stack under it
+			c.direct(g).apply(dst, i == 0)
 			continue
 		}
-		n.apply(dst)
-		if g.at != c.e.bottom && len(n.rest.nodes) > 0 {
+		n := c.open(g.l)
+		if n.direct {
+			c.direct(g).apply(dst, i == 0)
+			continue
+		}
+		n.apply(dst, i == 0)
+		if len(n.rest.nodes) > 0 {
 			c.e.walk(&n.rest, c.e.afterFrame(g.at), dst, nil, nil)
 		}
 	}
@@ -84,10 +90,11 @@ func (c *Constraint) open(l *local) *entry {
 
 // direct is the entry of a set of nodes over its stack.
 func (c *Constraint) direct(g group) *entry {
-	key := entryKey{g.l, g.at}
+	l := c.e.canonical(g.l, c.v.deep)
+	key := entryKey{l, g.at}
 	n := c.cache.get(key)
 	if n == nil {
-		n = c.newEntry(c.e.internState([]group{{at: g.at, l: g.l}}, false, false), false)
+		n = c.newEntry(c.e.internState([]group{{at: g.at, l: l}}, false, false), false)
 		c.cache.put(key, n)
 	}
 	return n

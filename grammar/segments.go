@@ -12,7 +12,7 @@ import "slices"
 type segment struct{ base, stride, copies int32 }
 
 // fewCopies are not worth it: no token may reach their end.
-const fewCopies = 40
+const fewCopies = 20
 
 // copied notes a repeat, by the nodes at which its copies begin; the first copy
 // may hold what all share.
@@ -41,6 +41,29 @@ func (s segment) moved(from, to int32) bool {
 		from += s.stride
 	}
 	return from == to
+}
+
+// next is the last copy that a set of nodes is in, where the other set is the same one copy
+// further; -1: it is not. Both are sorted.
+func (s segment) next(from, to []int32) (last int32) {
+	last = -1
+	moved := make([]int32, len(from))
+	for k, n := range from {
+		if moved[k] = n; n >= s.base {
+			if i, ok := s.copyOf(n); ok {
+				moved[k] += s.stride
+				last = max(last, i)
+			}
+		}
+	}
+	if last < 0 {
+		return -1
+	}
+	slices.Sort(moved)
+	if !slices.Equal(moved, to) {
+		return -1
+	}
+	return last
 }
 
 // alike reports whether a node is the one of the copy before, moved.

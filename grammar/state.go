@@ -23,6 +23,7 @@ type state struct {
 	// complete: the text may end. left: the open bottom has been left, so what
 	// follows is not known here (see entry.go).
 	complete, left bool
+	bounds         uint8  // what is known of the texts that may follow; see slices.go
 	age            uint32 // of the engine that it belongs to
 	next           []*state
 	reach          []reach // what is known of the characters that may follow; see slices.go
@@ -80,7 +81,7 @@ func newEngine(g *Grammar) *engine {
 // flush forgets all states. Those that a matcher holds are taken over by adopt.
 func (e *engine) flush() {
 	for _, s := range e.states {
-		s.next, s.reach = nil, nil
+		s.next, s.reach, s.bounds = nil, nil, boundsUnknown
 	}
 	for _, f := range e.frames {
 		f.after = nil

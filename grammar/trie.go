@@ -8,6 +8,18 @@ type trie struct {
 	deep  int        // the longest string, bytes
 }
 
+// tops calls yield with each node of the first byte, until it returns false.
+func (t *trie) tops(yield func(i int, n trieNode) bool) {
+	for i := 0; i < len(t.nodes)-1; i = int(t.nodes[i].skip) {
+		if !yield(i, t.nodes[i]) {
+			return
+		}
+	}
+}
+
+// below are the ids of a node and of all below it.
+func (t *trie) below(n trieNode) []int32 { return t.ids[n.ids:t.nodes[n.skip].ids] }
+
 type trieNode struct {
 	ids  uint32 // where its ids begin
 	skip uint32 // the node after all below this one
@@ -51,6 +63,11 @@ func newTrie(count int, at func(i int) (string, int32)) trie {
 // end the walk. all, where not nil, reports whether all strings below a node lead on
 // from its state.
 func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node int) bool, all func(n trieNode, to *state) bool) {
+	e.walkPart(t, 0, len(t.nodes)-1, s, dst, rest, all)
+}
+
+// walkPart is walk of some nodes alone, of which the first is one of the first byte.
+func (e *engine) walkPart(t *trie, i, end int, s *state, dst []uint64, rest func(t *trie, node int) bool, all func(n trieNode, to *state) bool) {
 	if s == noState || len(t.nodes) < 2 {
 		return
 	}
@@ -59,7 +76,7 @@ func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node i
 	}
 	path := e.path
 	path[0] = s
-	for i := 0; i < len(t.nodes)-1; {
+	for i < end {
 		n := t.nodes[i]
 		from := path[n.depth-1]
 		class := e.g.class[n.byte]
@@ -75,7 +92,7 @@ func (e *engine) walk(t *trie, s *state, dst []uint64, rest func(t *trie, node i
 			continue
 		}
 		if all != nil && all(n, to) {
-			for _, id := range t.ids[n.ids:t.nodes[n.skip].ids] {
+			for _, id := range t.below(n) {
 				dst[id>>6] |= 1 << (id & 63)
 			}
 			i = int(n.skip)

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -13,9 +14,13 @@ type Vocabulary struct {
 	end    []int32
 	isEnd  map[int32]bool
 	slices []slice
-	rest   trie // the tokens of no slice
-	bytes  int
-	deep   int // the longest token, bytes
+	// The tokens of no slice: with the sign that triggers begin with, and without.
+	tagged, odd trie
+	untagged    []uint64   // the ids of all tokens without that sign
+	ascii       []uint64   // those of the slices of ASCII
+	begins      [256]int32 // how many untagged ones begin with a byte
+	bytes       int
+	deep        int // the longest token, bytes
 }
 
 // VocabularyOptions says which ids are not text.
@@ -87,16 +92,32 @@ func (v *Vocabulary) split() {
 		}
 	}
 	sort.Slice(ids, func(a, b int) bool { return v.tokens[ids[a]] < v.tokens[ids[b]] })
-	parts := make([][]int32, len(alphabets)+1)
+	v.ascii, v.untagged = make([]uint64, v.Words()), make([]uint64, v.Words())
+	parts := make([][]int32, len(alphabets)+2)
 	for _, id := range ids {
-		p := sliceOf(v.tokens[id])
+		token := v.tokens[id]
+		p := sliceOf(token)
+		if p <= largestASCII {
+			v.ascii[id>>6] |= 1 << (id & 63)
+		} else if p == len(alphabets) && strings.IndexByte(token, tagSign) >= 0 {
+			p++
+		}
+		if p <= len(alphabets) {
+			v.untagged[id>>6] |= 1 << (id & 63)
+			v.begins[token[0]]++
+		}
 		parts[p] = append(parts[p], id)
 	}
+	v.bytes += 16 * v.Words()
 	for p, part := range parts {
 		t := newTrie(len(part), func(i int) (string, int32) { return v.tokens[part[i]], part[i] })
 		v.bytes += 12*len(t.nodes) + 4*len(t.ids)
 		if p == len(alphabets) {
-			v.rest = t
+			v.odd = t
+			continue
+		}
+		if p > len(alphabets) {
+			v.tagged = t
 			continue
 		}
 		s := slice{trie: t}
@@ -104,6 +125,7 @@ func (v *Vocabulary) split() {
 			s.upTo[n] = make([]uint64, v.Words())
 		}
 		for _, id := range part {
+			s.longest = max(s.longest, uint8(utf8.RuneCountInString(v.tokens[id])))
 			for n := utf8.RuneCountInString(v.tokens[id]); n < len(s.upTo); n++ {
 				s.upTo[n][id>>6] |= 1 << (id & 63)
 			}

@@ -35,6 +35,11 @@ func cost(j *job) float64 {
 	return float64(st.PromptTokens-st.CachedTokens) + 4*float64(st.Tokens)
 }
 
+// tellsPrompt reports whether all of the prompt is run, as its tokens' logprobs are asked
+// for: in smaller chunks than those of others, whose bits are their own where rows are not
+// the same in any batch.
+func (j *job) tellsPrompt() bool { return j.request.Options.PromptLogprobs != nil }
+
 // left is how many rows of its prompt, or of what is run again, are to come.
 func (j *job) left() int { return j.sequence.Left() }
 

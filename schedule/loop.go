@@ -358,7 +358,7 @@ func (s *Scheduler) absorb(in []*job, results []model.Result, pass Pass) (tokens
 			events = pass.timed(events)
 		}
 		j.stream.append(events)
-		if prefilling && base == j.whole {
+		if prefilling && base == j.whole && (s.mixes() || !j.tellsPrompt()) {
 			j.whole = min(j.cache.Base(), len(j.request.Prompt))
 		}
 		if prefilling && !j.sequence.Prefilling() && j.prefilled.IsZero() {

@@ -268,7 +268,7 @@ func (s *Scheduler) saveFirst(j *job) bool {
 // from disk.
 func (s *Scheduler) restore(ctx context.Context, j *job) bool {
 	d := &s.disk
-	if d.store == nil || s.o.Prefixes < 0 || j.lookedUp {
+	if d.store == nil || s.o.Prefixes < 0 || j.lookedUp || j.tellsPrompt() {
 		return false
 	}
 	j.lookedUp = true

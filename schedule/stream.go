@@ -130,6 +130,8 @@ func eventBytes(e decoder.Event) int {
 		return 24 + len(e)
 	case decoder.Logprobs:
 		return 48 + 8*len(e.Top)
+	case decoder.PromptLogprobs:
+		return 56 + 8*len(e.Top)
 	case Step:
 		return 48 + eventBytes(e.Step)
 	case decoder.Step:

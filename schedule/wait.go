@@ -27,7 +27,7 @@ func (j *job) wanted() []int32 {
 // beginning finds the cache that shares the most with a request's tokens: of a prefix,
 // or of a request that runs.
 func (s *Scheduler) beginning(j *job, tokens []int32) (b beginning) {
-	if s.o.Prefixes < 0 { // nothing is shared
+	if s.o.Prefixes < 0 || j.tellsPrompt() { // nothing is shared
 		return b
 	}
 	if x, n := s.prefixes.find(j.request.Salt, tokens, s.step()); x != nil {
@@ -44,7 +44,7 @@ func (s *Scheduler) beginning(j *job, tokens []int32) (b beginning) {
 // common is how many tokens of a running request's prompt a request may share, once they
 // are computed.
 func (s *Scheduler) common(r, j *job, tokens []int32) int {
-	if r == j || r.request.Salt != j.request.Salt {
+	if r == j || r.request.Salt != j.request.Salt || r.tellsPrompt() && !s.mixes() {
 		return 0
 	}
 	return decoder.CommonPrefix(r.request.Prompt, tokens) / s.step() * s.step()
@@ -62,7 +62,7 @@ func (s *Scheduler) computed(r *job) int {
 // follow reports whether a request had better wait: where another is computing a page or
 // more of what it begins with. It waits until that has them, or ends.
 func (s *Scheduler) follow(j *job) bool {
-	if s.o.Prefixes < 0 { // nothing is shared
+	if s.o.Prefixes < 0 || j.tellsPrompt() { // nothing is shared
 		return false
 	}
 	tokens := j.wanted()

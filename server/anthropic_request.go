@@ -19,7 +19,7 @@ func readAnthropic(f *fields) (r chatRequest) {
 	r.messages = readAnthropicMessages(f)
 	r.tools, r.choice = readAnthropicTools(f)
 	r.thinking, r.thinkingBudget = readAnthropicThinking(f, r.maxTokens)
-	r.form = oneForm(f, readForm(f, false), readOutputConfig(f))
+	r.form = oneForm(f, readForm(f), readOutputConfig(f))
 	checkConversation(f, &r)
 	for _, name := range []string{"mcp_servers", "container"} {
 		if raw := f.raw(name); raw != nil && string(raw) != "[]" {

@@ -123,10 +123,10 @@ func TestWrongTypes(t *testing.T) {
 	shared := map[string]int{
 		"model": text, "stream": boolean, "stream_options": mapping, "max_tokens": number, "max_completion_tokens": number, "stop": text | list, "n": number, "seed": number,
 		"temperature": number, "top_p": number, "top_k": number, "min_p": number, "repetition_penalty": number, "presence_penalty": number, "frequency_penalty": number,
-		"logit_bias": mapping, "mode": text, "draft": text, "window": number | text, "ignore_eos": boolean, "timings_per_token": boolean, "cache_salt": text, "grammar": text, "regex": text,
+		"logit_bias": mapping, "mode": text, "draft": text, "window": number | text, "ignore_eos": boolean, "timings_per_token": boolean, "cache_salt": text, "grammar": text, "regex": text, "response_format": mapping,
 	}
 	ofChat := map[string]int{
-		"messages": list, "tools": list, "tool_choice": text | mapping, "parallel_tool_calls": boolean, "response_format": mapping, "chat_template_kwargs": mapping,
+		"messages": list, "tools": list, "tool_choice": text | mapping, "parallel_tool_calls": boolean, "chat_template_kwargs": mapping,
 		"reasoning_effort": text, "logprobs": boolean, "top_logprobs": number, "modalities": list,
 	}
 	ofCompletion := map[string]int{"prompt": text | list, "parse_special": boolean, "echo": boolean, "suffix": text, "best_of": number}

@@ -66,6 +66,15 @@ func (b *budget) Mask(dst []uint64) error {
 	return nil
 }
 
+// Open implements decoder.Opener: thinking is free until its budget is spent.
+func (b *budget) Open() bool {
+	if b.state == budgetEnding {
+		return false
+	}
+	x, ok := b.inner.(decoder.Opener)
+	return b.inner == nil || ok && x.Open()
+}
+
 // Allowed implements decoder.Constraint.
 func (b *budget) Allowed(token int32) bool {
 	if b.state == budgetEnding {

@@ -94,6 +94,10 @@ func TestBudgetConstraint(t *testing.T) {
 				all++
 			}
 		}
+		// Where it is not told that all may follow a device would look for those that do.
+		if open := c.(decoder.Opener).Open(); open != (all == 4096) {
+			t.Fatalf("%d ids are allowed, open %t", all, open)
+		}
 		return all == 1
 	}
 	for _, c := range []struct {
@@ -150,6 +154,9 @@ func TestBudgetConstraint(t *testing.T) {
 	at = at.Clone()
 	for _, id := range append(thought[:2:2], end...) {
 		at.Advance(id)
+	}
+	if at.(decoder.Opener).Open() {
+		t.Error("open before a constraint that is not")
 	}
 	if got := at.(*budget).inner.(*counting).n; got != 2+len(end) || inner.n != 0 {
 		t.Errorf("the constraint behind it took %d tokens", got)

@@ -41,13 +41,13 @@ type message struct {
 
 // readChat reads a conversation; what is wrong with it is the fields' error.
 func readChat(f *fields) (r chatRequest) {
-	r.params = readParams(f)
+	r.params = readParams(f, 1)
 	r.messages = readMessages(f)
 	r.tools, r.choice = readTools(f)
 	r.thinking = readThinking(f)
 	r.steps = readSteps(f, r.stream)
 	r.logprobs = readChatLogprobs(f)
-	r.form = readForm(f, true)
+	r.form = readForm(f)
 	checkConversation(f, &r)
 	for _, item := range f.list("modalities", 8) {
 		if string(item) != `"text"` {

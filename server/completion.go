@@ -93,8 +93,8 @@ func (q *completionRequest) echoed(g *run) []string {
 		p := q.prompts[i/q.choices]
 		switch {
 		case !q.echo:
-		case len(p.ids) > 0:
-			list[i] = g.model.Tokenizer.Decode(p.ids, false)
+		case len(p.ids) > 0, q.promptLogprobs != nil: // its tokens' offsets are in this text
+			list[i] = g.model.Tokenizer.Decode(g.promptOf(i), false)
 		default:
 			list[i] = p.text
 		}
@@ -106,12 +106,14 @@ func (q *completionRequest) echoed(g *run) []string {
 func (s *Server) wholeCompletion(w http.ResponseWriter, r *http.Request, g *run, h head, echo []string) error {
 	texts := make([]strings.Builder, len(g.choices))
 	likely := make([][]decoder.Logprobs, len(g.choices))
+	at := make([]offsets, len(g.choices))
 	for i := range texts {
 		texts[i].WriteString(echo[i])
+		likely[i], at[i] = g.promptTold(i)
 	}
 	err := g.collect(r, func(u update) {
 		i := u.choice.index
-		likely[i] = append(likely[i], u.logprobs...)
+		likely[i] = append(append(likely[i], u.prompt...), u.logprobs...)
 		for _, e := range u.events {
 			texts[i].WriteString(e.Text)
 		}
@@ -122,7 +124,7 @@ func (s *Server) wholeCompletion(w http.ResponseWriter, r *http.Request, g *run,
 	reply := completionReply{head: h, tail: g.tail()}
 	for i, c := range g.choices {
 		reply.Choices = append(reply.Choices, completionChoice{
-			Index: i, Text: texts[i].String(), Logprobs: g.completionLogprobs(likely[i], new(offsets)), FinishReason: &c.reason,
+			Index: i, Text: texts[i].String(), Logprobs: g.completionLogprobs(likely[i], &at[i]), FinishReason: &c.reason,
 		})
 	}
 	writeJSON(w, http.StatusOK, reply)
@@ -143,6 +145,9 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, g *run
 	}
 	likely := make([][]decoder.Logprobs, len(g.choices)) // for the next chunks
 	at := make([]offsets, len(g.choices))
+	for i := range likely {
+		likely[i], at[i] = g.promptTold(i)
+	}
 	return s.stream(w, r, g,
 		func(out *events) {
 			for i, text := range echo {
@@ -156,7 +161,7 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, g *run
 		},
 		func(out *events, u update) {
 			i := u.choice.index
-			likely[i] = append(likely[i], u.logprobs...)
+			likely[i] = append(append(likely[i], u.prompt...), u.logprobs...)
 			take := func() *completionLogprobs {
 				n := min(len(likely[i]), mostLikely)
 				if n == 0 {
@@ -165,6 +170,9 @@ func (s *Server) streamCompletion(w http.ResponseWriter, r *http.Request, g *run
 				p := g.completionLogprobs(likely[i][:n], &at[i])
 				likely[i] = likely[i][n:]
 				return p
+			}
+			for len(u.prompt) > 0 && len(likely[i]) > mostLikely {
+				send(out, completionChoice{Index: i, Logprobs: take()})
 			}
 			for _, e := range u.events {
 				for _, piece := range pieces(e.Text) {

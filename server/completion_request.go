@@ -31,12 +31,16 @@ const (
 
 // readCompletion reads a completion; what is wrong with it is the fields' error.
 func readCompletion(f *fields) (r completionRequest) {
-	r.params = readParams(f)
+	r.params = readParams(f, 0)
+	if r.silent {
+		// The prompt's end brings one token in ar, and nothing is told of it.
+		r.maxTokens, r.mode, r.window, r.draft = 1, decoder.AR, 0, ""
+	}
 	r.prompts = readPrompts(f)
 	if n := len(r.prompts) * r.choices; n > maxCompletionChoices {
 		f.bad("n", "%d prompts of %d choices: want at most %d choices in all", len(r.prompts), r.choices, maxCompletionChoices)
 	}
-	r.form = readForm(f, false)
+	r.form = readForm(f)
 	checkForm(f, &r.params)
 	if b := f.boolean("parse_special"); b != nil {
 		r.plain = !*b
@@ -44,8 +48,13 @@ func readCompletion(f *fields) (r completionRequest) {
 	if string(f.raw("logprobs")) != "false" {
 		r.logprobs = f.integer("logprobs", 0, decoder.MaxLogprobs)
 	}
-	if r.echo = f.isTrue("echo"); r.echo && r.logprobs != nil {
-		f.fail(unsupported("echo", "true beside logprobs"))
+	if r.echo = f.isTrue("echo"); r.echo {
+		r.promptLogprobs = r.logprobs
+	}
+	for _, name := range []string{"tools", "functions"} {
+		if raw := f.raw(name); raw != nil && string(raw) != "[]" {
+			f.fail(unsupported(name, "a call in a completion"))
+		}
 	}
 	if f.text("suffix") != "" {
 		f.fail(unsupported("suffix", "a text"))

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/schedule"
@@ -97,21 +98,14 @@ func SessionFingerprint(e *engine.Engine, version string) string {
 		f.BatchInvariantRows, f.PrefillRows, f.Devices, device)
 }
 
-// fingerprint names weights and arithmetic: names, shapes and types of all weights,
-// the beginning and the end of each one's bytes, and what else may change a bit.
+// fingerprint names the model by its digest, and what else may change a bit.
 func fingerprint(e *engine.Engine, version string) string {
-	const sample = 64
-	h := sha256.New()
-	src := e.Source()
-	for _, name := range src.Names() {
-		t, ok := src.Tensor(name)
-		if !ok {
-			continue
-		}
-		fmt.Fprintln(h, name, t.DType, t.Shape, t.Group, len(t.Data))
-		h.Write(t.Data[:min(sample, len(t.Data))])
-		h.Write(t.Data[max(0, len(t.Data)-sample):])
+	digest := ""
+	if c, ok := e.Source().(*checkpoint.Checkpoint); ok {
+		digest = c.Digest()
 	}
-	fmt.Fprintln(h, e.Arithmetic(), version)
-	return fmt.Sprintf("fp_%x", h.Sum(nil)[:8])
+	if digest == "" {
+		digest = checkpoint.DigestWeights(e.Source())
+	}
+	return fmt.Sprintf("fp_%x", sha256.Sum256(fmt.Appendln(nil, digest, e.Arithmetic(), version)))[:len("fp_")+16]
 }

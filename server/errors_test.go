@@ -90,7 +90,7 @@ func TestRefused(t *testing.T) {
 	for body, param := range map[string]string{
 		`"x":1`: "prompt", `"prompt":""`: "prompt", `"prompt":[]`: "prompt", `"prompt":["a",""]`: "prompt[1]", `"prompt":["a",7]`: "prompt[1]", `"prompt":[[1],["a"]]`: "prompt[1]", `"prompt":[[1],[-2]]`: "prompt[1][0]", `"prompt":[[1],[4096]]`: "prompt[1][0]", `"prompt":[` + strings.Repeat(`"a",`, 8) + `"a"],"n":16`: "n", `"prompt":[` + strings.Repeat(`"a",`, 64) + `"a"]`: "prompt",
 		`"prompt":[4096]`: "prompt[0]", `"prompt":[-1]`: "prompt[0]",
-		`"prompt":"a","echo":true,"logprobs":1`: "echo", `"prompt":"a","suffix":"b"`: "suffix", `"prompt":"a","best_of":2`: "best_of", `"prompt":"a","logprobs":21`: "logprobs", `"prompt":"a","logprobs":true`: "logprobs",
+		`"prompt":"a","max_tokens":-1`: "max_tokens", `"prompt":"a","suffix":"b"`: "suffix", `"prompt":"a","response_format":{"type":"xml"}`: "response_format.type", `"prompt":"a","tools":[{"type":"function","function":{"name":"f"}}]`: "tools", `"prompt":"a","best_of":2`: "best_of", `"prompt":"a","logprobs":21`: "logprobs", `"prompt":"a","logprobs":true`: "logprobs",
 	} {
 		w, data := ask(t, h, "POST", "/v1/completions", "{"+body+"}")
 		if v := object(t, data); w.StatusCode != 400 || at(v, "error", "param") != param {

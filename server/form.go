@@ -20,14 +20,12 @@ type form struct {
 	source string
 }
 
-// readForm reads response_format, where the endpoint has it, and the fields grammar
-// (GBNF, as llama.cpp's server takes it) and regex; nil: the answer is free.
-func readForm(f *fields, chat bool) *form {
+// readForm reads response_format, at each endpoint, since it must never be dropped, and the
+// fields grammar (GBNF, as llama.cpp's server takes it) and regex; nil: the answer is free.
+func readForm(f *fields) *form {
 	var list []*form
-	if chat {
-		if x := readResponseFormat(f); x != nil {
-			list = append(list, x)
-		}
+	if x := readResponseFormat(f); x != nil {
+		list = append(list, x)
 	}
 	for _, name := range []string{"grammar", "regex"} {
 		if s := f.text(name); s != "" {

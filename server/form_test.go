@@ -89,3 +89,27 @@ func matches(r *regexp.Regexp, text string) error {
 	}
 	return nil
 }
+
+// TestFormEverywhere: response_format is obeyed at each endpoint that answers, or it would
+// be dropped where a client cannot see it.
+func TestFormEverywhere(t *testing.T) {
+	h := httptest.NewServer(New(open(t), Options{}))
+	defer h.Close()
+	const form = `"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object","properties":{"a":{"const":"seven"}},"required":["a"],"additionalProperties":false}}}`
+	for path, c := range map[string]struct {
+		body string
+		at   []any
+	}{
+		"/v1/chat/completions": {hello + `,"max_tokens":60`, []any{"choices", 0, "message", "content"}},
+		"/v1/completions":      {`"prompt":"How many?","max_tokens":60`, []any{"choices", 0, "text"}},
+		"/v1/messages":         {hello + `,"max_tokens":60`, []any{"content", 0, "text"}},
+		"/v1/responses":        {`"input":"How many?","max_output_tokens":60`, []any{"output", 0, "content", 0, "text"}},
+	} {
+		w, data := ask(t, h, "POST", path, "{"+c.body+","+form+"}")
+		said, _ := at(object(t, data), c.at...).(string)
+		var v map[string]string
+		if err := json.Unmarshal([]byte(said), &v); err != nil || v["a"] != "seven" || w.Header.Get("Windrow-Ignored") != "" {
+			t.Errorf("%s: %q, %v: %s", path, said, err, data)
+		}
+	}
+}

@@ -41,6 +41,7 @@ type choice struct {
 	mode   decoder.Mode
 	stops  []int32 // the ids that end it
 	film   *film   // nil: nobody asked for steps
+	silent bool    // nothing is told of what it generates
 
 	untold            []decoder.Logprobs
 	tokens, reasoning int       // generated, and those of them that are reasoning
@@ -58,10 +59,10 @@ type update struct {
 	events []answer.Event
 	steps  []oneStep
 	// logprobs are those of the tokens since the last update that was told, where the
-	// request asks for them.
-	logprobs []decoder.Logprobs
-	done     bool
-	err      error
+	// request asks for them, and prompt those of tokens of the prompt.
+	logprobs, prompt []decoder.Logprobs
+	done             bool
+	err              error
 }
 
 // start submits all choices, or none.
@@ -114,7 +115,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		c := &choice{index: i, stream: stream, parser: parser, mode: o.Mode, stops: o.StopIDs}
+		c := &choice{index: i, stream: stream, parser: parser, mode: o.Mode, stops: o.StopIDs, silent: r.params.silent}
 		if r.params.steps {
 			c.film = &film{tokenizer: r.model.Tokenizer, mode: o.Mode}
 		}
@@ -218,19 +219,27 @@ func (c *choice) next(ctx context.Context) update {
 		switch e := e.(type) {
 		case decoder.Prefilled:
 			c.uncached = e.Total
+		case decoder.PromptLogprobs:
+			u.prompt = append(u.prompt, e.Logprobs)
 		case decoder.Token:
+			if c.silent {
+				break
+			}
 			c.film.token()
 			c.tokens++
 			if c.parser.InReasoning() {
 				c.reasoning++
 			}
 		case decoder.Logprobs:
-			if !slices.Contains(c.stops, e.Token.ID) {
+			if !c.silent && !slices.Contains(c.stops, e.Token.ID) {
 				c.untold = append(c.untold, e)
 			}
 		case schedule.Step:
 			u.steps = append(u.steps, c.film.step(e))
 		case decoder.Text:
+			if c.silent {
+				break
+			}
 			c.film.write(string(e))
 			u.add(c.parser.Write(string(e)))
 			if c.parser.Stopped() {
@@ -243,7 +252,7 @@ func (c *choice) next(ctx context.Context) update {
 				return u
 			}
 			how := answer.Ended
-			if e.Reason == decoder.FinishLength {
+			if e.Reason == decoder.FinishLength || c.silent {
 				how = answer.Limit
 			}
 			u.add(c.parser.Close(how))

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -95,18 +96,21 @@ func likelyOf(t *tokenizer.Tokenizer, p decoder.Logprob) likelyToken {
 // The wire format of how likely a completion's tokens were: lists with an entry a token.
 type completionLogprobs struct {
 	Tokens        []string    `json:"tokens"`
-	TokenLogprobs []float32   `json:"token_logprobs"`
+	TokenLogprobs []*float32  `json:"token_logprobs"` // null of the first of a prompt
 	TopLogprobs   []likeliest `json:"top_logprobs"`
 	TextOffset    []int       `json:"text_offset"` // where a token begins in the reply's text, in characters
 	Bytes         []byteList  `json:"bytes"`
 }
 
 // likeliest are the likeliest tokens and the one that was taken, each with its logprob:
-// an object, best first.
+// an object, best first; null where nothing is known.
 type likeliest []likelyToken
 
 // MarshalJSON implements json.Marshaler.
 func (l likeliest) MarshalJSON() ([]byte, error) {
+	if l == nil {
+		return []byte("null"), nil
+	}
 	text := []byte{'{'}
 	seen := map[string]bool{}
 	for _, x := range l {
@@ -149,6 +153,7 @@ func (x *likelyToken) name() string {
 type offsets struct {
 	characters int
 	part       []byte // of a character
+	prompt     int    // how many of the next tokens are the prompt's: special ones are in its text
 }
 
 // completionLogprobs are logprobs in the form of completions; nil where there are none.
@@ -157,21 +162,42 @@ func (r *run) completionLogprobs(list []decoder.Logprobs, o *offsets) *completio
 		return nil
 	}
 	t := r.model.Tokenizer
-	p := &completionLogprobs{Tokens: []string{}, TokenLogprobs: []float32{}, TopLogprobs: []likeliest{}, TextOffset: []int{}, Bytes: []byteList{}}
+	p := &completionLogprobs{Tokens: []string{}, TokenLogprobs: []*float32{}, TopLogprobs: []likeliest{}, TextOffset: []int{}, Bytes: []byteList{}}
 	for _, x := range list {
 		token := likelyOf(t, x.Token)
+		said := &token.Logprob
 		var top likeliest
-		for _, y := range x.Top {
-			top = append(top, likelyOf(t, y))
+		if math.IsNaN(float64(token.Logprob)) {
+			said = nil
+		} else {
+			for _, y := range x.Top {
+				top = append(top, likelyOf(t, y))
+			}
+			top = append(top, token)
 		}
 		p.Tokens = append(p.Tokens, token.name())
-		p.TokenLogprobs = append(p.TokenLogprobs, token.Logprob)
-		p.TopLogprobs = append(p.TopLogprobs, append(top, token))
+		p.TokenLogprobs = append(p.TokenLogprobs, said)
+		p.TopLogprobs = append(p.TopLogprobs, top)
 		p.TextOffset = append(p.TextOffset, o.characters)
 		p.Bytes = append(p.Bytes, token.Bytes)
-		o.add(t.Bytes(x.Token.ID)) // special tokens are not in the text
+		if o.prompt--; o.prompt >= 0 {
+			o.add(token.Bytes)
+		} else {
+			o.add(t.Bytes(x.Token.ID)) // special tokens are not in the text
+		}
 	}
 	return p
+}
+
+// promptTold is what is told of choice i's prompt before it is run, where that is asked
+// for: its first token, which nothing says anything of.
+func (r *run) promptTold(i int) (list []decoder.Logprobs, o offsets) {
+	if r.params.promptLogprobs == nil {
+		return nil, o
+	}
+	prompt := r.promptOf(i)
+	unknown := decoder.Logprob{ID: prompt[0], Logprob: float32(math.NaN())}
+	return []decoder.Logprobs{{Token: unknown}}, offsets{prompt: len(prompt)}
 }
 
 func (o *offsets) add(raw []byte) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -174,6 +175,117 @@ func TestCompletionLogprobs(t *testing.T) {
 		if got, want := at(alone, "choices", i, "text"), at(whole, "choices", 2+i, "text"); got != want {
 			t.Errorf("alone %q, beside another %q", got, want)
 		}
+	}
+}
+
+// TestEchoLogprobs: a prompt's tokens are told of with what was said of them when they
+// were generated, the first with nothing; the same whole and streamed, in each mode, alone
+// and among others, when the prompt is cached, and where nothing is generated.
+func TestEchoLogprobs(t *testing.T) {
+	m := open(t)
+	h := httptest.NewServer(New(m, Options{}))
+	defer h.Close()
+	complete := func(body string) (said string, p map[string][]any, reply map[string]any) {
+		t.Helper()
+		w, data := ask(t, h, "POST", "/v1/completions", body)
+		if w.StatusCode != 200 {
+			t.Fatalf("%s: %s", body, data)
+		}
+		p = map[string][]any{}
+		add := func(c any) {
+			piece, _ := at(c, "choices", 0, "text").(string)
+			said += piece
+			likely, _ := at(c, "choices", 0, "logprobs").(map[string]any)
+			for key, v := range likely {
+				p[key] = append(p[key], list(v)...)
+			}
+		}
+		if strings.Contains(body, `"stream":true`) {
+			events, done := chunks(t, data)
+			for _, c := range events {
+				add(c)
+				if n := len(list(at(c, "choices", 0, "logprobs", "tokens"))); n > mostLikely {
+					t.Errorf("%d tokens in a chunk", n)
+				}
+			}
+			if !done {
+				t.Errorf("%s", data)
+			}
+			return said, p, events[len(events)-1]
+		}
+		reply = object(t, data)
+		add(reply)
+		return said, p, reply
+	}
+	begin := "<|im_start|>user\n" + strings.Repeat("Maya has 4 crates with 12 apples each — naïve, 東京. ", 40) + "How many apples?<|im_end|>\n<|im_start|>assistant\n"
+	ids, err := m.Tokenizer.Encode(begin)
+	if err != nil || len(ids) < 600 {
+		t.Fatalf("%d tokens, %v: want more than one chunk", len(ids), err)
+	}
+	answer, likely, _ := complete(`{"prompt":` + text(ids) + `,"mode":"ar","max_tokens":30,"logprobs":2}`)
+	n := len(likely["tokens"])
+	more, err := m.Tokenizer.Encode(answer)
+	if err != nil || len(more) != n {
+		t.Fatalf("%q is %d tokens, was %d, %v", answer, len(more), n, err)
+	}
+	all := `{"prompt":` + text(append(ids, more...)) + `,"echo":true,"logprobs":2,"seed":1`
+
+	want, told, reply := complete(all + `,"max_tokens":0}`)
+	if want != begin+answer || at(reply, "choices", 0, "finish_reason") != "length" || at(reply, "usage", "completion_tokens") != 0.0 || at(reply, "usage", "prompt_tokens") != float64(len(ids)+n) {
+		t.Errorf("%q, %v", want, reply)
+	}
+	for key, v := range told {
+		if len(v) != len(ids)+n {
+			t.Fatalf("%d %s of %d tokens", len(v), key, len(ids)+n)
+		}
+		if key != "text_offset" && text(v[len(ids):]) != text(likely[key]) {
+			t.Errorf("%s: %v, when they were generated %v", key, v[len(ids):], likely[key])
+		}
+	}
+	if told["token_logprobs"][0] != nil || told["top_logprobs"][0] != nil || told["token_logprobs"][1] == nil {
+		t.Errorf("%v %v", told["token_logprobs"][:2], told["top_logprobs"][:2])
+	}
+	for k := range told["tokens"] {
+		token, offset := told["tokens"][k].(string), int(told["text_offset"][k].(float64))
+		if !strings.HasPrefix(token, "bytes:") && !strings.HasPrefix(string([]rune(want)[offset:]), token) {
+			t.Errorf("token %q is not at %d of %q", token, offset, want)
+		}
+	}
+
+	// With an answer behind it, by each way.
+	want, told, _ = complete(all + `,"mode":"ar","max_tokens":5}`)
+	bodies := []string{`,"mode":"ar"`, `,"mode":"verified"`, `,"mode":"verified","window":4,"stream":true`, `,"stream":true`}
+	var wait sync.WaitGroup
+	for range 3 {
+		for _, body := range bodies {
+			wait.Go(func() {
+				got, p, _ := complete(all + body + `,"max_tokens":5}`)
+				if got != want || text(p) != text(told) {
+					t.Errorf("%s: %q %s, want %q %s", body, got, text(p), want, text(told))
+				}
+			})
+		}
+		wait.Go(func() { complete(`{"prompt":` + text(ids) + `,"max_tokens":20}`) })
+	}
+	wait.Wait()
+	_, p, _ := complete(all + `,"mode":"wedlm","window":8,"max_tokens":5}`)
+	for key, v := range p {
+		if text(v[:len(ids)+n]) != text(told[key][:len(ids)+n]) {
+			t.Errorf("wedlm tells other %s of the prompt", key)
+		}
+	}
+
+	// One token; none that are told of; a text with special tokens in it, for two choices.
+	if said, p, _ := complete(`{"prompt":[5],"echo":true,"logprobs":0,"max_tokens":0}`); said == "" || text(p["token_logprobs"]) != "[null]" {
+		t.Errorf("%q %v", said, p)
+	}
+	if said, p, _ := complete(`{"prompt":"a b c","max_tokens":0,"stream":true}`); said != "" || len(p) > 0 {
+		t.Errorf("%q %v", said, p)
+	}
+	_, data := ask(t, h, "POST", "/v1/completions", `{"prompt":"<|im_start|>user\n1 + 1<|im_end|>","echo":true,"logprobs":1,"n":2,"temperature":1,"max_tokens":3}`)
+	a, b := at(object(t, data), "choices", 0, "logprobs", "token_logprobs"), at(object(t, data), "choices", 1, "logprobs", "token_logprobs")
+	if len(list(a)) < 6 || text(list(a)[:6]) != text(list(b)[:6]) || at(object(t, data), "choices", 0, "logprobs", "tokens", 0) != "<|im_start|>" {
+		t.Errorf("%s", data)
 	}
 }
 

@@ -19,7 +19,8 @@ type params struct {
 	steps        bool // decoding steps are streamed
 	choices      int
 	stop         []string
-	maxTokens    int // 0: what the context leaves
+	maxTokens    int  // 0: what the context leaves
+	silent       bool // nothing is to be generated
 	mode         decoder.Mode
 	window       int // 0: auto
 	draft        decoder.DraftChoice
@@ -29,7 +30,9 @@ type params struct {
 	salt         string
 	session      string // the name to save the conversation under; "": none
 	logprobs     *int   // how many likely tokens are told of beside each; nil: nothing is
-	form         *form  // what the answer is held to; nil: free
+	// promptLogprobs are the same of the prompt's tokens.
+	promptLogprobs *int
+	form           *form // what the answer is held to; nil: free
 }
 
 // sampling are the fields that change how tokens are chosen; nil: the model's default.
@@ -61,8 +64,9 @@ func readCommon(f *fields) (p params) {
 	return p
 }
 
-// readParams reads the fields that conversations and completions share.
-func readParams(f *fields) (p params) {
+// readParams reads the fields that conversations and completions share, of which those
+// take as few tokens as that.
+func readParams(f *fields, fewest int) (p params) {
 	p = readCommon(f)
 	if o := f.object("stream_options"); o != nil {
 		p.includeUsage = o.isTrue("include_usage")
@@ -77,9 +81,10 @@ func readParams(f *fields) (p params) {
 		p.choices = *n
 	}
 	p.stop = readStop(f, "stop")
+	known := false
 	for _, name := range []string{"max_completion_tokens", "max_tokens"} {
-		if n := f.integer(name, 1, math.MaxInt32); n != nil && p.maxTokens == 0 {
-			p.maxTokens = *n
+		if n := f.integer(name, fewest, math.MaxInt32); n != nil && !known {
+			p.maxTokens, p.silent, known = *n, *n == 0, true
 		}
 	}
 	if f.has("logit_processors") {
@@ -250,7 +255,7 @@ func (p *params) options(m *Model, i int) decoder.Options {
 		}
 		s = s.over(d)
 	}
-	o := decoder.Options{Mode: p.mode, Draft: p.draft, Window: p.window, MaxTokens: p.maxTokens, Logprobs: p.logprobs}
+	o := decoder.Options{Mode: p.mode, Draft: p.draft, Window: p.window, MaxTokens: p.maxTokens, Logprobs: p.logprobs, PromptLogprobs: p.promptLogprobs}
 	if p.window > 0 {
 		d := decoder.DefaultOptions()
 		o.EntropyThreshold, o.PosPenalty = d.EntropyThreshold, d.PosPenalty

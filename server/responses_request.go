@@ -43,7 +43,7 @@ func readResponses(f *fields) (r chatRequest, a asked) {
 	r.messages = readInput(f, a.Instructions)
 	r.tools, r.choice = readResponsesTools(f, &a)
 	r.thinking = readReasoning(f, &a)
-	r.form = oneForm(f, readForm(f, false), readTextFormat(f, &a))
+	r.form = oneForm(f, readForm(f), readTextFormat(f, &a))
 	checkConversation(f, &r)
 	if o := f.object("stream_options"); o != nil {
 		o.boolean("include_obfuscation") // there is none

@@ -117,7 +117,7 @@ func (s *Server) streamTo(out *events, r *http.Request, g *run, begin func(*even
 				out.fail(errorOf(u.err))
 				return u.err
 			}
-			if len(u.events) == 0 && len(u.steps) == 0 && !u.done {
+			if len(u.events) == 0 && len(u.steps) == 0 && len(u.prompt) == 0 && !u.done {
 				continue // a chunk of the prompt, or a token without text yet
 			}
 			if !begun {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,11 +33,14 @@ func benchServeCommand() *cli.Command {
 			&cli.IntFlag{Name: "sequences", Category: categoryModel, Value: 32, Usage: "how many requests run at once, `N`"},
 			&cli.StringFlag{Name: "url", Category: categoryServer, Usage: "measure the server at `URL`, such as http://127.0.0.1:8484"},
 			&cli.StringFlag{Name: "api-key", Category: categoryServer, EnvVars: []string{"WINDROW_API_KEY"}, Usage: "`KEY` for --url"},
-			&cli.StringFlag{Name: "model-name", Category: categoryServer, Usage: "`NAME` of the model for --url, where it wants one"},
+			&cli.StringFlag{Name: "model-name", Category: categoryServer, Usage: "`NAME` of the model for --url, where it wants one; several, as A,B, are asked for in turn"},
+			&cli.IntFlag{Name: "swap-every", Category: categoryServer, Value: 8, Usage: "`N` requests to each of several --model-name before the next one"},
 			&cli.StringFlag{Name: "clients", Category: categoryLoad, Value: "1,8,32", Usage: "`NUMBERS` of clients, each asking again when it is answered"},
 			&cli.StringFlag{Name: "rate", Category: categoryLoad, Usage: "also `RATES` of requests at random times: a number a second, or such as 50% of what the most clients had answered"},
 			&cli.IntFlag{Name: "requests", Category: categoryLoad, DefaultText: "four a client, at least 8", Usage: "`N` requests a level"},
 			&cli.IntFlag{Name: "prompt", Category: categoryLoad, Value: 512, Usage: "`TOKENS` of a prompt"},
+			&cli.IntFlag{Name: "shared", Category: categoryLoad, Usage: "`TOKENS` of --prompt that all prompts begin with, cached before a level begins"},
+			&cli.StringFlag{Name: "schema", Category: categoryLoad, Usage: "hold answers to the JSON schema in `FILE`; 'text' is a string as long as --tokens allows"},
 			&cli.IntFlag{Name: "tokens", Category: categoryLoad, Value: 128, Usage: "`TOKENS` to generate"},
 			&cli.BoolFlag{Name: "text", Category: categoryLoad, Usage: "send prompts as text, not as token ids"},
 			&cli.StringFlag{Name: "data", Category: categoryLoad, Usage: "ask the questions of `NAME` in turn instead of random prompts: gsm8k, tinygsm or a JSONL file"},
@@ -74,6 +79,9 @@ func benchServe(c *cli.Context) error {
 		return usagef("--text: what --data asks is text by itself")
 	}
 	if load.Questions, err = questions(c, c.String("data"), 0); err != nil {
+		return err
+	}
+	if load.Schema, err = benchSchema(c.String("schema")); err != nil {
 		return err
 	}
 	own := load.URL == ""
@@ -116,6 +124,27 @@ func benchServe(c *cli.Context) error {
 	return nil
 }
 
+// longText is a schema of a string that --tokens ends: as many tokens as without one.
+const longText = `{"type": "string", "minLength": 5000}`
+
+// benchSchema reads --schema.
+func benchSchema(name string) (json.RawMessage, error) {
+	switch name {
+	case "":
+		return nil, nil
+	case "text":
+		return json.RawMessage(longText), nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) {
+		return nil, usagef("--schema %s: is not JSON", name)
+	}
+	return data, nil
+}
+
 // benchSoak runs the long test.
 func benchSoak(c *cli.Context, load *bench.Load, d time.Duration) error {
 	soak := &bench.Soak{URL: load.URL, Key: load.Key, Model: load.Model, Clients: slices.Max(load.Clients), Duration: d, Seed: load.Seed}
@@ -140,7 +169,7 @@ func benchSoak(c *cli.Context, load *bench.Load, d time.Duration) error {
 func parseLoad(c *cli.Context) (*bench.Load, error) {
 	l := &bench.Load{
 		URL: strings.TrimSuffix(strings.TrimSuffix(c.String("url"), "/"), "/v1"), Key: c.String("api-key"), Model: c.String("model-name"),
-		Requests: c.Int("requests"), Repetitions: c.Int("reps"), Prompt: c.Int("prompt"), Tokens: c.Int("tokens"), Words: c.Bool("text"), Window: c.Int("window"),
+		Requests: c.Int("requests"), Repetitions: c.Int("reps"), Prompt: c.Int("prompt"), Shared: c.Int("shared"), Tokens: c.Int("tokens"), Words: c.Bool("text"), Window: c.Int("window"),
 		Seed: c.Uint64("seed"), GoodTTFT: c.Duration("goodput-ttft"), GoodGap: c.Duration("goodput-gap"),
 	}
 	if l.URL != "" {
@@ -153,6 +182,12 @@ func parseLoad(c *cli.Context) (*bench.Load, error) {
 				return nil, usagef("--%s: the server at --url has its own", name)
 			}
 		}
+	}
+	if names := strings.Split(l.Model, ","); len(names) > 1 {
+		if l.URL == "" {
+			return nil, usagef("--model-name %s: several are those of a server at --url", l.Model)
+		}
+		l.Models, l.SwapEvery = names, c.Int("swap-every")
 	}
 	var err error
 	if l.Clients, err = parseSizes(c, "clients", 1); err != nil {
@@ -177,7 +212,7 @@ func parseLoad(c *cli.Context) (*bench.Load, error) {
 	for _, f := range []struct {
 		name     string
 		low, top int
-	}{{"requests", 0, 1 << 24}, {"reps", 1, 1 << 16}, {"prompt", 2, 1 << 24}, {"tokens", 1, 1 << 24}, {"window", 0, 1 << 16}} {
+	}{{"requests", 0, 1 << 24}, {"reps", 1, 1 << 16}, {"prompt", 2, 1 << 24}, {"tokens", 1, 1 << 24}, {"window", 0, 1 << 16}, {"shared", 0, 1 << 24}, {"swap-every", 1, 1 << 24}} {
 		if n := c.Int(f.name); n < f.low || n > f.top {
 			return nil, usagef("--%s %d: want %d to %d", f.name, n, f.low, f.top)
 		}

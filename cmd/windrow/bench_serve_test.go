@@ -40,6 +40,27 @@ func TestBenchServe(t *testing.T) {
 	}
 }
 
+// TestBenchServeForms: prompts that begin alike are found in the cache, and answers are
+// held to a schema; both stay what one client alone gets.
+func TestBenchServeForms(t *testing.T) {
+	var r bench.LoadReport
+	benchServed(t, "--clients 1,4 --requests 8 --prompt 100 --shared 80 --tokens 12 --schema text", &r)
+	if r.Failed() != 0 || r.Different() != 0 || r.Shared != 80 || !r.Schema {
+		t.Errorf("%+v", r)
+	}
+	for i, l := range r.Levels {
+		if l.Requests != 8 || l.Cached < 8*64 || !(l.Throughput.Median > 0) || l.Compared != 8*i {
+			t.Errorf("%+v", l)
+		}
+	}
+	for _, flags := range []string{"--schema /nowhere", "--shared 511", "--model-name a,b", "--swap-every 0"} {
+		var stdout, stderr bytes.Buffer
+		if code := run(strings.Fields("windrow bench serve "+flags), strings.NewReader(""), &stdout, &stderr); code == 0 || stderr.Len() == 0 {
+			t.Errorf("%s: %d %s", flags, code, &stderr)
+		}
+	}
+}
+
 // TestBenchServeShape: random weights of a shape, which have no tokenizer, are served.
 func TestBenchServeShape(t *testing.T) {
 	var stdout, stderr bytes.Buffer

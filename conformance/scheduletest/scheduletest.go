@@ -114,6 +114,7 @@ func open(t *testing.T, b backend.Backend) *device {
 // answer is all that a request gets.
 type answer struct {
 	ids    []int32
+	prompt []decoder.PromptLogprobs
 	reason decoder.FinishReason
 }
 
@@ -127,8 +128,11 @@ func (d *device) ask(t *testing.T, s *schedule.Scheduler, r schedule.Request) fu
 		for {
 			events, err := stream.Next(t.Context())
 			for _, e := range events {
-				if id, ok := e.(decoder.Token); ok {
-					a.ids = append(a.ids, int32(id))
+				switch e := e.(type) {
+				case decoder.Token:
+					a.ids = append(a.ids, int32(e))
+				case decoder.PromptLogprobs:
+					a.prompt = append(a.prompt, e)
 				}
 			}
 			if errors.Is(err, io.EOF) {
@@ -184,6 +188,10 @@ func Run(t *testing.T, b backend.Backend) {
 			}
 		}
 	}
+	// Logprobs of a prompt take chunks of their own.
+	two, tells := 2, request(ids(70), decoder.AR, 1, 10, 0)
+	tells.Options.PromptLogprobs = &two
+	list = append(list, tells)
 	start := func(t *testing.T, o schedule.Options) *schedule.Scheduler {
 		o.Chunk = chunk
 		s := schedule.New(d, o)
@@ -196,6 +204,9 @@ func Run(t *testing.T, b backend.Backend) {
 		want[i] = d.ask(t, s, q)()
 	}
 	s.Close()
+	if n := len(want[len(want)-1].prompt); n != 69 {
+		t.Errorf("%d tokens of a prompt of 70 were told of, want all but the first", n)
+	}
 	for i, first := range same {
 		if !slices.Equal(want[i].ids, want[first].ids) {
 			t.Errorf("request %d: verified with window %d and temperature %g gave %v, ar %v", i, list[i].Options.Window, list[i].Options.Sampling.Temperature, want[i].ids, want[first].ids)
