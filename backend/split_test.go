@@ -25,7 +25,7 @@ func TestSplitTensor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			inputs := whole.Inputs(i, n, room)
+			inputs := whole.InputShare(i, n, room)
 			if err := inputs.Check(); err != nil {
 				t.Fatalf("%v, inputs: %v", dt, err)
 			}
@@ -98,7 +98,7 @@ func TestSplitFloat8(t *testing.T) {
 		}
 	}
 	for i := range n {
-		inputs := whole.Inputs(i, n, make([]byte, 100))
+		inputs := whole.InputShare(i, n, make([]byte, 100))
 		if err := inputs.Check(); err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDevices(src, b.Features().Devices); err != nil {
+	if err := CheckDevices(src, b.Features().Devices); err != nil {
 		return nil, err
 	}
 	m := &Model{config: c, backend: b}

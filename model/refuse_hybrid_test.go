@@ -64,9 +64,18 @@ func TestRefusesHybrids(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
 		}
 	}
-	_, err = model.Load(spying(t, 2), goldenForm(t, "qwen3-next-tiny").open(t))
-	if want := "2 GPUs cannot share this model: 1 device for layers of DeltaNet do not divide by 2; it runs on 1"; err == nil || err.Error() != want {
-		t.Errorf("two devices: %v, want %s", err, want)
+	for _, tc := range []struct {
+		model   string
+		devices int
+		want    string
+	}{
+		{"qwen3-next-tiny", 4, "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"},
+		{"qwen3-5-text-tiny", 3, "3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2"},
+	} {
+		_, err = model.Load(spying(t, tc.devices), goldenForm(t, tc.model).open(t))
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%s, %d devices: %v, want %s", tc.model, tc.devices, err, tc.want)
+		}
 	}
 	// A head that a config calls tied is the one that is there; one that it does not is
 	// the embedding where there is none.

@@ -10,19 +10,20 @@ import (
 	"windrow/quant"
 )
 
-// splitOf is how several devices share a tensor of a model: one that its
+// cut is a tensor of a model with how several devices share it: one that its
 // architecture does not know is whole on each.
-func splitOf(c *checkpoint.Config, name string) backend.Split {
+func cut(c *checkpoint.Config, name string, t backend.Tensor) backend.Tensor {
 	p, ok := architecture.Of(c).Find(c, name)
 	if !ok {
-		return backend.SplitNone
+		t.Split, t.Sections = backend.SplitNone, nil
+		return t
 	}
-	return p.Split
+	return p.Cut(c, t)
 }
 
-// checkDevices reports whether n devices can share a model: whole heads, and
-// whole groups or blocks of what o and down take.
-func checkDevices(src checkpoint.Source, n int) error {
+// CheckDevices reports whether n devices can share a model: whole heads, and
+// whole groups or blocks of what is cut by inputs.
+func CheckDevices(src checkpoint.Source, n int) error {
 	if n <= 1 {
 		return nil
 	}
@@ -48,10 +49,11 @@ func sharedBy(src checkpoint.Source, n int) error {
 		}
 	}
 	for _, name := range src.Names() {
-		if splitOf(c, name) != backend.SplitInputs {
+		t, ok := src.Tensor(name)
+		if !ok || len(t.Shape) < 2 {
 			continue
 		}
-		if t, ok := src.Tensor(name); ok && len(t.Shape) == 2 {
+		if t = cut(c, name, t); t.Split == backend.SplitInputs {
 			if err := t.CheckInputs(n); err != nil {
 				return err
 			}
@@ -69,7 +71,7 @@ func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
 			continue
 		}
 		whole := quant.ConvertedBytes(t, exact)
-		if splitOf(src.Config(), name) != backend.SplitNone {
+		if cut(src.Config(), name, t).Split != backend.SplitNone {
 			whole = (whole + n - 1) / n
 		}
 		bytes += int64(whole)

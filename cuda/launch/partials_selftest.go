@@ -9,7 +9,8 @@ import (
 
 func init() { registerSelfTest("sum of parts", checkAddPartials) }
 
-// checkAddPartials compares add_partials with the same additions in the same order.
+// checkAddPartials compares add_partials with the same additions in the same order, and
+// looks at what clear_partials leaves, there and behind it.
 func checkAddPartials(d *Device) error {
 	b := &bed{d: d}
 	defer b.free()
@@ -30,6 +31,15 @@ func checkAddPartials(d *Device) error {
 			for i, v := range b.readFloats(dst, n) {
 				if v != want[i] {
 					return fmt.Errorf("element %d of %d with %d parts is %v, want %v", i, n, count, v, want[i])
+				}
+			}
+			d.clearPartials(dst, n-1)
+			if err := d.Take(); err != nil {
+				return err
+			}
+			for i, v := range b.readFloats(dst, n) {
+				if i < n-1 && v != 0 || i == n-1 && v != want[i] {
+					return fmt.Errorf("element %d of %d is %v after all before the last were cleared", i, n, v)
 				}
 			}
 		}
