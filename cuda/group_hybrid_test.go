@@ -14,6 +14,7 @@ import (
 	"windrow/conformance/decodertest"
 	"windrow/cuda/emulator"
 	"windrow/model"
+	"windrow/synthetic"
 )
 
 // groupGolden compares a golden model on several GPUs, in forwards of those lengths, with
@@ -55,6 +56,64 @@ func groupGolden(t *testing.T, devices int, name string, chunks ...int) {
 			first = deviations
 		}
 	}
+}
+
+// family is a small model of random weights of an architecture, whose first layer is a
+// DeltaNet where it has some; its key heads and KV heads are as many.
+func family(architecture string, heads int, tiled bool) *checkpoint.Config {
+	c := small(false)
+	c.Architecture, c.Heads, c.KVHeads, c.IntermediateSize = architecture, 2*heads, heads, heads*64
+	if architecture != "qwen3_5_text" {
+		c.Experts = &checkpoint.Experts{Count: 8, PerToken: 3, InnerSize: heads * 64, Renormalise: true, Step: 1}
+	}
+	if architecture != "qwen3_moe" {
+		c.AttentionGate, c.Rope.HeadDim = true, 16
+		c.Delta = &checkpoint.DeltaNet{KeyHeads: heads, ValueHeads: 2 * heads, KeyDim: 32, ValueDim: 64, Conv: 4, Layers: []bool{true, false}, Tiled: tiled}
+		if c.Experts != nil {
+			c.Experts.SharedInnerSize = heads * 128
+		}
+	}
+	return c
+}
+
+// TestGroupFamilies compares forwards of small models on several GPUs with one, in every
+// form in which heads lie.
+func TestGroupFamilies(t *testing.T) {
+	for _, c := range []struct {
+		architecture string
+		heads        int
+		tiled        bool
+		dt           backend.DType
+		exact        bool
+		devices      int
+	}{
+		{"qwen3_moe", 2, false, backend.Affine4, false, 2},
+		{"qwen3_next", 4, false, backend.BF16, true, 4},
+		{"qwen3_5_text", 3, true, backend.Q8_0, false, 3},
+		{"qwen3_5_moe_text", 2, true, backend.BF16, true, 2},
+		{"qwen3_5_moe_text", 4, false, backend.Affine4, false, 2},
+	} {
+		t.Run(fmt.Sprintf("%s tiled=%t %v exact=%t on %d", c.architecture, c.tiled, c.dt, c.exact, c.devices), func(t *testing.T) {
+			one := openBackend(t, c.exact)
+			defer one.Close()
+			tol := 2e-2
+			if c.exact {
+				tol = 1e-2
+			}
+			groupForwards(t, openGroupOf(t, c.exact, c.devices), one, synthetic.RandomSource(family(c.architecture, c.heads, c.tiled), c.dt, 6), tol)
+		})
+	}
+}
+
+// TestGroupVerified: verified's tokens are ar's, of a hybrid with experts in default
+// arithmetic.
+func TestGroupVerified(t *testing.T) {
+	m, err := model.Load(openGroup(t, false), synthetic.RandomSource(family("qwen3_next", 2, false), backend.Affine4, 5), model.Barring(1200, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	verifiedIsAR(t, m)
 }
 
 // slowTier reports whether tests run that take minutes on the emulator.
