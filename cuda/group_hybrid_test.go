@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -102,6 +103,116 @@ func TestGroupFamilies(t *testing.T) {
 			}
 			groupForwards(t, openGroupOf(t, c.exact, c.devices), one, synthetic.RandomSource(family(c.architecture, c.heads, c.tiled), c.dt, 6), tol)
 		})
+	}
+}
+
+// TestGroupBeside: rows of two sequences in one forward on a group have the bits that they
+// have alone.
+func TestGroupBeside(t *testing.T) {
+	m, first := load(t, openGroup(t, false), synthetic.RandomSource(family("qwen3_next", 2, false), backend.BF16, 7))
+	defer m.Close()
+	second, err := m.NewCache(model.CacheOptions{Capacity: 256, MaxRows: 64, DType: backend.KVBF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	forwardAll(t, m, first, 0, 40)
+	forwardAll(t, m, second, 0, 7)
+	forward := func(list ...model.Span) []model.Result {
+		t.Helper()
+		var b model.Batch
+		for _, s := range list {
+			s.First = len(b.Tokens)
+			b.Spans = append(b.Spans, s)
+			for r := range s.Rows {
+				b.Want = append(b.Want, model.Wanted{Row: int32(len(b.Tokens)), TopK: 4, Logits: true})
+				b.Tokens, b.Positions = append(b.Tokens, int32(11+31*r)), append(b.Positions, int32(s.Cache.Base()+r))
+			}
+		}
+		results, err := m.Forward(t.Context(), &b) // nothing is committed
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	one, other := model.Span{Cache: first, Rows: 1}, model.Span{Cache: second, Rows: 5}
+	got := forward(one, other)
+	for i, want := range append(forward(one), forward(other)...) {
+		if !slices.Equal(got[i].Logits, want.Logits) || !slices.Equal(got[i].Top, want.Top) {
+			t.Errorf("row %d of two sequences has other bits than alone", i)
+		}
+	}
+}
+
+// TestGroupStates: states over two GPUs take of the budget what they take of one GPU's,
+// go back as far, and make room for each other as there.
+func TestGroupStates(t *testing.T) {
+	src := synthetic.RandomSource(family("qwen3_5_text", 2, false), backend.BF16, 8)
+	type trace struct {
+		what        string
+		used, reach int64
+	}
+	walk := func(b backend.Backend) (list []trace) {
+		m, first := load(t, b, src)
+		defer m.Close()
+		note := func(what string, reach int) {
+			used, _ := b.Budget().Used()
+			list = append(list, trace{what, used, int64(reach)})
+		}
+		step := func(what string, c *model.Cache, rows int) {
+			t.Helper()
+			forwardAll(t, m, c, c.Base(), rows)
+			note(what, first.Reach(40))
+		}
+		reserve := func(what string, c *model.Cache, n int) {
+			t.Helper()
+			if err := c.Reserve(n); err != nil {
+				t.Fatal(err)
+			}
+			note(what, 0)
+		}
+		reserve("reserved", first, 100)
+		step("a prompt", first, 40)
+		first.Mark()
+		for range 20 {
+			step("a step", first, 1)
+		}
+		fork, err := first.Fork(55, 256, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step("a fork's step", fork, 3)
+		used, _ := b.Budget().Used()
+		b.Budget().Limit(used + used/8)
+		defer b.Budget().Limit(0)
+		fresh, err := m.NewCache(model.CacheOptions{Capacity: 256, MaxRows: 64, DType: backend.KVBF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step("another sequence, for which the mark has to go", fresh, 2)
+		if got := first.Reach(40); got == 40 {
+			t.Error("the mark is there still")
+		}
+		if err := fresh.Reserve(250); err == nil {
+			t.Error("more than the budget was reserved")
+		}
+		note("refused", 0)
+		for _, c := range []*model.Cache{first, fork, fresh} {
+			c.Close()
+			note("closed", 0)
+		}
+		if used, _ := b.Budget().Used(); used != 0 {
+			t.Errorf("%d bytes are taken when all is closed", used)
+		}
+		return list
+	}
+	one := openBackend(t, false)
+	defer one.Close()
+	want, got := walk(one), walk(openGroup(t, false))
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%s: %d bytes taken, back to %d; on one GPU %d, %d", want[i].what, got[i].used, got[i].reach, want[i].used, want[i].reach)
+		}
 	}
 }
 

@@ -95,6 +95,9 @@ func (c *groupStorage) on(split bool) error {
 	c.drop()
 	c.make(split)
 	c.used = true
+	if c.reserved == 0 {
+		return nil
+	}
 	return c.Reserve(c.reserved)
 }
 
