@@ -225,7 +225,10 @@ func TestGroupConformance(t *testing.T) {
 		t.Skip("minutes on the emulator: set WINDROW_SLOW")
 	}
 	g := openGroup(t, false)
-	backendtest.RunBrief(t, func(*testing.T) backend.Backend { return shared{g} })
+	open := func(*testing.T) backend.Backend { return shared{g} }
+	backendtest.RunBrief(t, open)
+	backendtest.RunDelta(t, "", open)
+	backendtest.RunExperts(t, "", open)
 }
 
 // shared leaves closing to the end of a test.
