@@ -106,6 +106,48 @@ func TestGroupFamilies(t *testing.T) {
 	}
 }
 
+// TestGroupPrompt compares a prompt of so many rows that experts are grouped by rows, and
+// GPUs' sums are NCCL's, with one GPU.
+func TestGroupPrompt(t *testing.T) {
+	const rows = 140
+	src := synthetic.RandomSource(family("qwen3_next", 2, false), backend.Affine4, 9)
+	last := func(b backend.Backend) []model.Result {
+		t.Helper()
+		m, err := model.Load(b, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		c, err := m.NewCache(model.CacheOptions{Capacity: 256, MaxRows: rows, DType: backend.KVBF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		batch := &model.Batch{Spans: []model.Span{{Cache: c, Rows: rows}}}
+		for r := range rows {
+			batch.Tokens, batch.Positions = append(batch.Tokens, int32(r*37%1300)), append(batch.Positions, int32(r))
+			if r >= rows-8 {
+				batch.Want = append(batch.Want, model.Wanted{Row: int32(r), Logits: true})
+			}
+		}
+		results, err := m.Forward(t.Context(), batch)
+		if err == nil {
+			err = c.Commit(rows)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(results, forwardAll(t, m, c, rows, 3)...)
+	}
+	one := openBackend(t, false)
+	defer one.Close()
+	if d := distance(last(openGroup(t, false)), last(one)); !(d <= 2e-2) {
+		t.Errorf("relative norm %.3g, want at most 2e-2", d)
+	} else {
+		t.Logf("relative norm %.3g", d)
+	}
+}
+
 // TestGroupBeside: rows of two sequences in one forward on a group have the bits that they
 // have alone.
 func TestGroupBeside(t *testing.T) {

@@ -39,8 +39,8 @@ type inspection struct {
 	Kernels string `json:"kernels"`
 	// QuantizedKernels says, for each type of quantised tensor, what computes
 	// with it; they are kept in their blocks.
-	QuantizedKernels []string     `json:"quantized_kernels,omitempty"`
-	Exact            bool         `json:"exact"`
+	QuantizedKernels []string `json:"quantized_kernels,omitempty"`
+	Exact            bool     `json:"exact"`
 	// Shares are what each of 2, 4 and 8 GPUs has, of as many as can share the model.
 	Shares     []model.Share `json:"shares,omitempty"`
 	TensorList []tensorInfo  `json:"tensor_list,omitempty"`

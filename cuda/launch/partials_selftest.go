@@ -15,7 +15,7 @@ func checkAddPartials(d *Device) error {
 	b := &bed{d: d}
 	defer b.free()
 	r := rand.New(rand.NewPCG(21, 1))
-	for _, n := range []int{1, 1023, 1024, 5000} {
+	for _, n := range []int{1, 1023, 1024, 4097, 5000} {
 		for _, count := range []int{1, 2, 3} {
 			want, parts := vectors.Normals(r, n), vectors.Normals(r, count*n)
 			dst := b.floats(want)
@@ -32,6 +32,9 @@ func checkAddPartials(d *Device) error {
 				if v != want[i] {
 					return fmt.Errorf("element %d of %d with %d parts is %v, want %v", i, n, count, v, want[i])
 				}
+			}
+			if n == 1 {
+				continue
 			}
 			d.clearPartials(dst, n-1)
 			if err := d.Take(); err != nil {
