@@ -195,6 +195,17 @@ func TestGroupCutRefusals(t *testing.T) {
 			c.experts(p, x, outputs, inputs, none, none)
 		},
 		"by inputs, all of them, or none": func(p *backend.Program, x []backend.Buffer) { c.experts(p, x, outputs, outputs, outputs, outputs) },
+		"experts in groups of 32 and of 64 in a layer over several GPUs": func(p *backend.Program, x []backend.Buffer) {
+			routing := p.Buffer(2)
+			p.Route(routing, x[0], c.grouped(2, 32, none), 1, true)
+			list := func(split backend.Split, groups ...int) (y []backend.Matrix) {
+				for _, n := range groups {
+					y = append(y, c.grouped(cutWidth, n, split))
+				}
+				return y
+			}
+			p.ExpertsAdd(x[1], x[0], routing, &backend.Experts{Gate: list(outputs, 32, 64), Up: list(outputs, 64, 64), Down: list(inputs, 32, 32)})
+		},
 		"the weight of the shared expert is in parts": func(p *backend.Program, x []backend.Buffer) {
 			c.experts(p, x, outputs, inputs, outputs, inputs, outputs)
 		},
@@ -277,6 +288,17 @@ func (c *cutWeights) runs(split backend.Split, runs ...int) backend.Linear {
 		c.t.Fatal(err)
 	}
 	return backend.Linear{Weight: m}
+}
+
+// grouped is a matrix of so many outputs in affine groups.
+func (c *cutWeights) grouped(rows, group int, split backend.Split) backend.Matrix {
+	x := vectors.Tensor(c.r, backend.Affine4, rows, cutWidth, group)
+	x.Split = split
+	m, err := c.b.Matrix(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
 }
 
 // run is a vector of n elements, which are cut as taps are where they are 192.
