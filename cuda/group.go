@@ -14,8 +14,8 @@ import (
 )
 
 // Group is several GPUs of one host as a backend.Backend: each has a part of the
-// weights, keys and values that have a backend.Split, and makes a part of every
-// forward. They exchange sums through NCCL.
+// weights that have a backend.Split, and of the keys, values and states of their
+// heads, and makes a part of every forward. They exchange sums through NCCL.
 type Group struct {
 	budget  backend.Budget
 	shards  []*Backend // each on its GPU
