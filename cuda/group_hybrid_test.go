@@ -277,12 +277,11 @@ func TestGroupHybrids(t *testing.T) {
 	if testing.Short() {
 		t.Skip("leave -short out")
 	}
-	models, chunks := []string{"qwen3-next-tiny"}, []int{0, 16}
+	models, chunks := []string{"qwen3-moe-tiny", "qwen3-next-tiny", "qwen3-5-text-tiny"}, []int{0, 16}
 	if slowTier() {
-		models = []string{"qwen3-moe-tiny", "qwen3-next-tiny", "qwen3-5-text-tiny", "qwen3-next-long", "qwen3-5-moe-tiny", "tiny-gsm-next"}
-		chunks = []int{0, 1, 7, 16}
+		models, chunks = append(models, "qwen3-next-long", "qwen3-5-moe-tiny", "tiny-gsm-next"), []int{0, 1, 7, 16}
 	} else {
-		t.Log("left out: golden mixtures and hybrids on two GPUs but one, minutes on the emulator: set WINDROW_SLOW=1")
+		t.Log("left out: the larger golden mixtures and hybrids on two GPUs, minutes on the emulator: set WINDROW_SLOW=1")
 	}
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) { groupGolden(t, 2, name, chunks...) })
