@@ -27,6 +27,71 @@ func mixed(a *Architecture) *Config {
 	return c
 }
 
+// wholeRoles are those that every device has all of.
+var wholeRoles = []Role{
+	Embedding, FinalNorm, AttentionNorm, QueryNorm, KeyNorm, MLPNorm, Router, SharedWeight, DeltaNorm,
+	MTPProjection, MTPEmbeddingNorm, MTPHiddenNorm, MTPFinalNorm,
+}
+
+// TestCuts: what devices cut in runs are all of a tensor's outputs or inputs, runs divide
+// where the counts that devices share do, and only what is small or looked up is whole.
+func TestCuts(t *testing.T) {
+	for _, a := range []*Architecture{qwen3MoE, qwen3Next, qwen35, qwen35MoE} {
+		for _, tiled := range []bool{false, true} {
+			c := mixed(a)
+			if c.Delta.Tiled = tiled; a == qwen3MoE {
+				c.Delta, c.MTPLayers, c.AttentionGate = nil, 0, false
+			}
+			for _, n := range a.Shared {
+				if n.Of(c)%2 != 0 {
+					t.Errorf("%s: %d %s", a.Name, n.Of(c), n.Name)
+				}
+			}
+			for _, p := range a.Tensors(c) {
+				x := p.Cut(c, backend.Tensor{Shape: p.Shape})
+				along := 0
+				switch x.Split {
+				case backend.SplitNone:
+					if p.Class != ClassBias && !slices.Contains(wholeRoles, p.Role) {
+						t.Errorf("%s: %s is whole on each device", a.Name, p.Name)
+					}
+					continue
+				case backend.SplitInputs:
+					along = len(p.Shape) - 1
+				case backend.SplitOutputs:
+					along = map[bool]int{true: len(p.Shape) - 2}[p.Class == ClassExpert]
+				}
+				runs, sum := x.Sections, 0
+				if runs == nil {
+					runs = []int{p.Shape[along]}
+				}
+				for _, n := range runs {
+					if sum += n; n%2 != 0 && p.Role != Head { // which need not be equal
+
+						t.Errorf("%s, tiled %v: %s is cut in runs of %v", a.Name, tiled, p.Name, runs)
+					}
+				}
+				if sum != p.Shape[along] {
+					t.Errorf("%s, tiled %v: %s of %v is cut in runs of %v", a.Name, tiled, p.Name, p.Shape, runs)
+				}
+			}
+		}
+	}
+	// Of two key heads with three value heads each device has one, with its three.
+	c := mixed(qwen35)
+	z := func(tiled bool) []int {
+		c.Delta.Tiled = tiled
+		return qwen35.Role(c, 0, DeltaZ, ClassProjection)[0].Cut(c, backend.Tensor{}).Sections
+	}
+	if flat, tiled := z(false), z(true); flat != nil || !slices.Equal(tiled, []int{24, 24, 24}) {
+		t.Errorf("z is cut in %v, and tiled in %v", flat, tiled)
+	}
+	qkv := qwen35.Role(c, 0, DeltaQKV, ClassProjection)[0].Cut(c, backend.Tensor{}).Sections
+	if !slices.Equal(qkv, []int{16, 16, 24, 24, 24}) {
+		t.Errorf("queries, keys and values are cut in %v", qkv)
+	}
+}
+
 func TestHybridTables(t *testing.T) {
 	for _, a := range []*Architecture{qwen3Next, qwen35, qwen35MoE} {
 		c := mixed(a)

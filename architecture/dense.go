@@ -53,7 +53,7 @@ func dense(a Architecture, headNorms, biases Need) *Architecture {
 		{Role: Head, Class: ClassHead, Name: "lm_head.weight", GGUF: "output.weight",
 			Shape: []Dim{vocabulary, hidden}, Need: NeededUntied, Split: backend.SplitOutputs},
 	}
-	a.Shared = []Count{{"KV heads", kvHeads}, {"heads", heads}, {"inner columns", inner}}
+	a.Shared = []Count{{"KV heads", kvHeads}, {"heads", heads}, {"inner columns", denseInner}}
 	return &a
 }
 
@@ -73,8 +73,19 @@ func bias(role Role, name, gguf string, n Dim, split backend.Split, need Need) P
 func hidden(c *Config) int     { return c.HiddenSize }
 func vocabulary(c *Config) int { return c.VocabSize }
 func inner(c *Config) int      { return c.IntermediateSize }
-func heads(c *Config) int      { return c.Heads }
-func kvHeads(c *Config) int    { return c.KVHeads }
-func headDim(c *Config) int    { return c.HeadDim }
-func queries(c *Config) int    { return c.Heads * c.HeadDim }
-func keys(c *Config) int       { return c.KVHeads * c.HeadDim }
+
+// denseInner is inner where some layer has an MLP of its own.
+func denseInner(c *Config) int {
+	for layer := range c.Layers {
+		if !c.Sparse(layer) {
+			return inner(c)
+		}
+	}
+	return 0
+}
+
+func heads(c *Config) int   { return c.Heads }
+func kvHeads(c *Config) int { return c.KVHeads }
+func headDim(c *Config) int { return c.HeadDim }
+func queries(c *Config) int { return c.Heads * c.HeadDim }
+func keys(c *Config) int    { return c.KVHeads * c.HeadDim }

@@ -59,8 +59,10 @@ func hybridOf(a *Architecture, fused bool) *Architecture {
 		centred(MTPHiddenNorm, "pre_fc_norm_hidden", "nextn.hnorm", hidden),
 		centred(MTPFinalNorm, "norm", "nextn.shared_head_norm", hidden),
 	}})
-	// A device has a DeltaNet's heads whole: nothing cuts them yet.
-	a.Shared = append(a.Shared, Count{"device for layers of DeltaNet", func(*Config) int { return 1 }})
+	a.Shared = append(a.Shared, Count{"key heads of DeltaNet", keyHeads})
+	if a.Mixture() {
+		a.Shared = append(a.Shared, Count{"inner columns of the shared expert", sharedInner})
+	}
 	return a
 }
 
@@ -72,6 +74,9 @@ func centred(role Role, name, gguf string, n Dim) Parameter {
 
 // deltaPart has both forms of the projections for either family: a GGUF file of
 // Qwen3-Next has q, k, v and z as Qwen3.5 has them.
+//
+// Devices have some key heads each, with all of their value heads: what lies by key head
+// is cut in one, queries, keys and values behind each other each by itself (valueRuns).
 func deltaPart(fused bool) Part {
 	need := func(published bool) Need {
 		if published {
@@ -79,26 +84,52 @@ func deltaPart(fused bool) Part {
 		}
 		return Optional
 	}
-	form := func(role Role, name, gguf string, out Dim, published bool) Parameter {
-		p := projection(role, "linear_attn."+name, gguf, out, hidden, backend.SplitNone)
-		p.Need = need(published)
+	form := func(role Role, name, gguf string, out Dim, runs func(*Config) []int, published bool) Parameter {
+		p := projection(role, "linear_attn."+name, gguf, out, hidden, backend.SplitOutputs)
+		p.Need, p.Sections = need(published), runs
 		return p
 	}
-	output := projection(DeltaOutput, "linear_attn.out_proj", "ssm_out", hidden, deltaValues, backend.SplitNone)
+	values, heads := valueRuns(valueDim), valueRuns(one)
+	output := projection(DeltaOutput, "linear_attn.out_proj", "ssm_out", hidden, deltaValues, backend.SplitInputs)
+	output.Sections = values
 	return Part{Name: "delta", In: (*Config).Recurrent, Parameters: []Parameter{
 		centred(AttentionNorm, "input_layernorm", "attn_norm", hidden),
-		form(DeltaQKVZ, "in_proj_qkvz", "ssm_in", deltaQKVZ, fused),
-		form(DeltaQKV, "in_proj_qkv", "attn_qkv", deltaChannels, !fused),
-		form(DeltaZ, "in_proj_z", "attn_gate", deltaValues, !fused),
-		form(DeltaBA, "in_proj_ba", "ssm_ba", twice(valueHeads), fused),
-		form(DeltaB, "in_proj_b", "ssm_beta", valueHeads, !fused),
-		form(DeltaA, "in_proj_a", "ssm_alpha", valueHeads, !fused),
-		{Role: DeltaConv, Class: ClassOther, Name: "linear_attn.conv1d.weight", GGUF: "ssm_conv1d.weight", Shape: []Dim{deltaChannels, one, conv}, Restore: convolution},
-		{Role: DeltaDecay, Class: ClassOther, Name: "linear_attn.A_log", GGUF: "ssm_a", Shape: []Dim{valueHeads}, Restore: logarithm},
-		{Role: DeltaTimeStep, Class: ClassOther, Name: "linear_attn.dt_bias", GGUF: "ssm_dt.bias", Shape: []Dim{valueHeads}},
+		form(DeltaQKVZ, "in_proj_qkvz", "ssm_in", deltaQKVZ, nil, fused),
+		form(DeltaQKV, "in_proj_qkv", "attn_qkv", deltaChannels, channelRuns, !fused),
+		form(DeltaZ, "in_proj_z", "attn_gate", deltaValues, values, !fused),
+		form(DeltaBA, "in_proj_ba", "ssm_ba", twice(valueHeads), nil, fused),
+		form(DeltaB, "in_proj_b", "ssm_beta", valueHeads, heads, !fused),
+		form(DeltaA, "in_proj_a", "ssm_alpha", valueHeads, heads, !fused),
+		{Role: DeltaConv, Class: ClassOther, Name: "linear_attn.conv1d.weight", GGUF: "ssm_conv1d.weight", Shape: []Dim{deltaChannels, one, conv}, Restore: convolution, Split: backend.SplitOutputs, Sections: channelRuns},
+		{Role: DeltaDecay, Class: ClassOther, Name: "linear_attn.A_log", GGUF: "ssm_a", Shape: []Dim{valueHeads}, Restore: logarithm, Split: backend.SplitOutputs, Sections: heads},
+		{Role: DeltaTimeStep, Class: ClassOther, Name: "linear_attn.dt_bias", GGUF: "ssm_dt.bias", Shape: []Dim{valueHeads}, Split: backend.SplitOutputs, Sections: heads},
 		norm(DeltaNorm, "linear_attn.norm", "ssm_norm", valueDim, Required),
 		output,
 	}}
+}
+
+// valueRuns are the runs of value heads, so wide each, that devices cut by key heads: one
+// where the value heads of a key head follow each other, else as many as it has.
+func valueRuns(width Dim) func(*Config) []int {
+	return func(c *Config) (runs []int) {
+		d := delta(c)
+		if !d.Tiled || d.KeyHeads == d.ValueHeads {
+			return nil
+		}
+		for range d.ValueHeads / d.KeyHeads {
+			runs = append(runs, d.KeyHeads*width(c))
+		}
+		return runs
+	}
+}
+
+// channelRuns are the runs of queries, of keys, and of values.
+func channelRuns(c *Config) []int {
+	values := valueRuns(valueDim)(c)
+	if values == nil {
+		values = []int{deltaValues(c)}
+	}
+	return append([]int{delta(c).Keys(), delta(c).Keys()}, values...)
 }
 
 // sharedExpert is the one that every row has.
@@ -183,6 +214,7 @@ func delta(c *Config) *DeltaNet {
 	return c.Delta
 }
 
+func keyHeads(c *Config) int      { return delta(c).KeyHeads }
 func valueHeads(c *Config) int    { return delta(c).ValueHeads }
 func valueDim(c *Config) int      { return delta(c).ValueDim }
 func conv(c *Config) int          { return delta(c).Conv }

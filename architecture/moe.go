@@ -7,9 +7,12 @@ import "windrow/backend"
 var qwen3MoE = mixture(dense(Architecture{Name: "qwen3_moe", Class: "Qwen3MoeForCausalLM", GGUF: "qwen3moe",
 	Defaults: Defaults{Experts: Experts{Count: 128, PerToken: 8, InnerSize: 768}}}, Required, Optional))
 
-// mixture adds the layers with experts. Files have the experts' matrices one by one
-// (Hugging Face), all of a kind in one tensor (MLX and GGUF), or gate and up of all in
-// one (later Hugging Face models).
+// mixture adds the layers with experts. Devices cut inside of each expert, as in a dense
+// MLP: each reads its share of the experts that a row chose, whichever they are. The
+// router is whole, so that all choose the same.
+//
+// Files have the experts' matrices one by one (Hugging Face), all of a kind in one tensor
+// (MLX and GGUF), or gate and up of all in one (later Hugging Face models).
 func mixture(a *Architecture) *Architecture {
 	for i := range a.Layers {
 		if a.Layers[i].Name == "mlp" {
@@ -30,7 +33,8 @@ func mixture(a *Architecture) *Architecture {
 	add(ExpertUp, "up_proj", "ffn_up_exps", expertInner, hidden, backend.SplitOutputs)
 	add(ExpertDown, "down_proj", "ffn_down_exps", hidden, expertInner, backend.SplitInputs)
 	part.Parameters = append(part.Parameters,
-		Parameter{Role: ExpertGateUp, Class: ClassExpert, Name: "mlp.experts.gate_up_proj", GGUF: "ffn_gate_up_exps.weight", Shape: []Dim{experts, twice(expertInner), hidden}, Need: Optional, Read: ReadChosen, Split: backend.SplitOutputs},
+		Parameter{Role: ExpertGateUp, Class: ClassExpert, Name: "mlp.experts.gate_up_proj", GGUF: "ffn_gate_up_exps.weight", Shape: []Dim{experts, twice(expertInner), hidden}, Need: Optional, Read: ReadChosen, Split: backend.SplitOutputs,
+			Sections: func(c *Config) []int { return []int{expertInner(c), expertInner(c)} }},
 		Parameter{Role: ExpertDown, Class: ClassExpert, Name: "mlp.experts.down_proj", Shape: []Dim{experts, hidden, expertInner}, Need: Optional, Read: ReadChosen, Split: backend.SplitInputs},
 	)
 	a.Layers = append(a.Layers, part)

@@ -19,8 +19,11 @@ type Parameter struct {
 	GGUF  string
 	Shape []Dim // [out, in] of a matrix
 	Need  Need
-	Split backend.Split
-	Read  Read
+	// Split is how several devices share it. Sections, where there are several, are
+	// the runs of its outputs or inputs that are cut each by itself.
+	Split    backend.Split
+	Sections func(*Config) []int
+	Read     Read
 	// Each is how many experts have such a tensor, each its own; nil: it is one
 	// tensor.
 	Each Dim
@@ -150,6 +153,15 @@ func (p *Parameter) tensor(c *Config, part *Part, layer, expert int) Tensor {
 	}
 	for _, d := range p.Shape {
 		t.Shape = append(t.Shape, d(c))
+	}
+	return t
+}
+
+// Cut is a tensor of the parameter with how devices share it.
+func (p *Parameter) Cut(c *Config, t backend.Tensor) backend.Tensor {
+	t.Split, t.Sections = p.Split, nil
+	if p.Sections != nil {
+		t.Sections = p.Sections(c)
 	}
 	return t
 }

@@ -421,11 +421,6 @@ type UnsupportedError struct {
 	What    string // such as "operation 12" or "rotation of 64 of 256 elements"
 }
 
-// NoGates is how a backend refuses heads whose queries have gates.
-func NoGates(backend string) error {
-	return &UnsupportedError{Backend: backend, What: "attention with gates"}
-}
-
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s: this backend has no %s", e.Backend, e.What)
 }

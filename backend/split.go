@@ -22,6 +22,7 @@ func (t Tensor) Outputs(first, n int) Tensor {
 		return b[first*row : (first+n)*row : (first+n)*row]
 	}
 	y := t
+	y.Sections = nil
 	y.Shape = append([]int{n}, t.Shape[1:]...)
 	y.Data = part(t.Data)
 	if t.Group != 0 {
@@ -30,42 +31,103 @@ func (t Tensor) Outputs(first, n int) Tensor {
 	return y
 }
 
-// CheckInputs reports whether a matrix can be cut into n parts of equal inputs:
-// whole groups or blocks each.
+// sections are the runs of so many outputs or inputs that Split cuts, each by itself.
+func (t Tensor) sections(length int) ([]int, error) {
+	if t.Sections == nil {
+		return []int{length}, nil
+	}
+	sum := 0
+	for _, n := range t.Sections {
+		sum += max(n, 0)
+	}
+	if sum != length {
+		return nil, fmt.Errorf("tensor %s: runs of %v to cut, %d in all", t.Name, t.Sections, length)
+	}
+	return t.Sections, nil
+}
+
+// CheckOutputs reports whether a matrix, or a vector, can be cut into n equal shares of
+// its outputs, of each of its Sections.
+func (t Tensor) CheckOutputs(n int) error {
+	list, err := t.sections(t.Shape[0])
+	for _, run := range list {
+		if run%n != 0 {
+			return fmt.Errorf("tensor %s: %d outputs do not divide by %d", t.Name, run, n)
+		}
+	}
+	return err
+}
+
+// CheckInputs reports whether a matrix, or a stack of them, can be cut into n shares of
+// equal inputs, of each of its Sections: whole groups or blocks each.
 func (t Tensor) CheckInputs(n int) error {
 	unit, what := max(t.DType.BlockSize(), t.Group), "blocks"
 	if t.Group != 0 {
 		what = "groups"
 	}
-	if in := t.Shape[1]; in%(n*unit) != 0 {
+	list, err := t.sections(t.Shape[len(t.Shape)-1])
+	for _, in := range list {
+		if in%(n*unit) == 0 {
+			continue
+		}
 		if unit == 1 {
 			return fmt.Errorf("tensor %s: %d inputs do not divide by %d", t.Name, in, n)
 		}
 		return fmt.Errorf("tensor %s: %d inputs in %s of %d do not divide by %d", t.Name, in, what, unit, n)
 	}
-	return nil
+	return err
 }
 
-// Inputs is part i of n of every row of a matrix, copied: CheckInputs holds.
-// It takes its memory from room, where that has enough.
-func (t Tensor) Inputs(i, n int, room []byte) Tensor {
+// OutputShare is share i of n of the outputs: CheckOutputs holds. Where there are
+// Sections it is a copy, which takes its memory from room, if that has enough.
+func (t Tensor) OutputShare(i, n int, room []byte) Tensor {
 	out := t.Shape[0]
-	part := func(b []byte) []byte {
+	if t.Sections == nil {
+		return t.Outputs(i*out/n, out/n)
+	}
+	return t.share([]int{out / n}, n, room, func(dst, b []byte) {
 		row := len(b) / out
-		width := row / n
-		var y []byte
-		if size := out * width; size <= len(room) {
+		for _, run := range t.Sections {
+			share := run / n * row
+			copy(dst, b[i*share:(i+1)*share])
+			dst, b = dst[share:], b[run*row:]
+		}
+	})
+}
+
+// InputShare is share i of n of every row of a matrix, copied: CheckInputs holds. It
+// takes its memory from room, where that has enough.
+func (t Tensor) InputShare(i, n int, room []byte) Tensor {
+	out, in := t.Shape[0], t.Shape[1]
+	list, _ := t.sections(in) // checked
+	return t.share([]int{out, in / n}, n, room, func(dst, b []byte) {
+		row := len(b) / out
+		for r := range out {
+			from := b[r*row : (r+1)*row]
+			for _, run := range list {
+				bytes := row * run / in
+				share := bytes / n
+				copy(dst, from[i*share:(i+1)*share])
+				dst, from = dst[share:], from[bytes:]
+			}
+		}
+	})
+}
+
+// share is a tensor of that shape whose bytes fill brings, an n-th of t's.
+func (t Tensor) share(shape []int, n int, room []byte, fill func(dst, src []byte)) Tensor {
+	part := func(b []byte) (y []byte) {
+		if size := len(b) / n; size <= len(room) {
 			y, room = room[:size:size], room[size:]
 		} else {
 			y = make([]byte, size)
 		}
-		for r := range out {
-			copy(y[r*width:(r+1)*width], b[r*row+i*width:])
-		}
+		fill(y, b)
 		return y
 	}
 	y := t
-	y.Shape = []int{out, t.Shape[1] / n}
+	y.Sections = nil
+	y.Shape = append(shape, t.Shape[len(shape):]...)
 	y.Data = part(t.Data)
 	if t.Group != 0 {
 		y.Scales, y.Biases = part(t.Scales), part(t.Biases)

@@ -25,7 +25,7 @@ func TestSplitTensor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range n {
-			inputs := whole.Inputs(i, n, room)
+			inputs := whole.InputShare(i, n, room)
 			if err := inputs.Check(); err != nil {
 				t.Fatalf("%v, inputs: %v", dt, err)
 			}
@@ -46,6 +46,77 @@ func TestSplitTensor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Shares of what is cut in runs have their share of each, and together are the whole.
+func TestSplitSections(t *testing.T) {
+	const n, rows, in = 2, 24, 1024
+	r := rand.New(rand.NewPCG(8, 2))
+	outputs, inputs := []int{4, 8, 12}, []int{512, 512}
+	for dt := backend.F32; dt <= backend.Q6_K; dt++ {
+		whole := vectors.Tensor(r, dt, rows, in, 64)
+		row, got := make([]float32, in), make([]float32, in)
+		of := func(x *backend.Tensor, i, width int) []float32 {
+			quant.Row(got[:width], x, i)
+			return got[:width]
+		}
+		for i := range n {
+			y := *whole
+			y.Sections = outputs
+			if err := y.CheckOutputs(n); err != nil {
+				t.Fatal(err)
+			}
+			share := y.OutputShare(i, n, make([]byte, 100))
+			if err := share.Check(); err != nil || share.Sections != nil || share.Shape[0] != rows/n {
+				t.Fatalf("%v: %v, %v", dt, share.Shape, err)
+			}
+			at, from := 0, 0
+			for _, run := range outputs {
+				for k := range run / n {
+					quant.Row(row, whole, from+i*run/n+k)
+					if !slices.Equal(of(&share, at, in), row) {
+						t.Errorf("%v, share %d: output %d differs", dt, i, at)
+					}
+					at++
+				}
+				from += run
+			}
+			y.Sections = inputs
+			if err := y.CheckInputs(n); err != nil {
+				t.Fatal(err)
+			}
+			share = y.InputShare(i, n, make([]byte, share.Bytes()))
+			if err := share.Check(); err != nil || share.Sections != nil {
+				t.Fatalf("%v: %v, %v", dt, share.Shape, err)
+			}
+			for o := range rows {
+				quant.Row(row, whole, o)
+				want := append(slices.Clone(row[i*256:][:256]), row[512+i*256:][:256]...)
+				if !slices.Equal(of(&share, o, in/n), want) {
+					t.Errorf("%v, share %d: inputs of output %d differ", dt, i, o)
+				}
+			}
+		}
+	}
+	w := vectors.Tensor(r, backend.Q8_0, 6, 192, 0)
+	w.Name = "w"
+	for want, err := range map[string]error{
+		"tensor w: 3 outputs do not divide by 2":                 sections(w, 3, 3).CheckOutputs(2),
+		"tensor w: runs of [3 4] to cut, 6 in all":               sections(w, 3, 4).CheckOutputs(1),
+		"tensor w: 96 inputs in blocks of 32 do not divide by 2": sections(w, 96, 96).CheckInputs(2),
+		"tensor w: runs of [96 32] to cut, 192 in all":           sections(w, 96, 32).CheckInputs(1),
+		"tensor w: runs of [224 -32] to cut, 192 in all":         sections(w, 224, -32).CheckInputs(1),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func sections(t *backend.Tensor, runs ...int) backend.Tensor {
+	y := *t
+	y.Sections = runs
+	return y
 }
 
 func TestCheckInputs(t *testing.T) {
@@ -98,7 +169,7 @@ func TestSplitFloat8(t *testing.T) {
 		}
 	}
 	for i := range n {
-		inputs := whole.Inputs(i, n, make([]byte, 100))
+		inputs := whole.InputShare(i, n, make([]byte, 100))
 		if err := inputs.Check(); err != nil {
 			t.Fatal(err)
 		}

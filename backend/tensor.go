@@ -164,6 +164,9 @@ type Tensor struct {
 	// Split is how several devices may share the tensor, a bias of one
 	// dimension too.
 	Split Split
+	// Sections are runs of the outputs, or the inputs, that Split cuts each by
+	// itself: of every run a device has its share. nil: all is one run.
+	Sections []int
 }
 
 // Elements is the number of weights; 0 where the shape does not fit an int.

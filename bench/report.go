@@ -23,6 +23,7 @@ type Report struct {
 	Backend       string             `json:"backend"`
 	Kernels       string             `json:"kernels"`
 	Exact         bool               `json:"exact"`
+	GPUs          int                `json:"gpus,omitempty"` // that share the model, where there are several
 	KVDType       string             `json:"kv_dtype"`
 	Threads       int                `json:"threads"`
 	Repetitions   int                `json:"repetitions"`
@@ -32,7 +33,7 @@ type Report struct {
 	StepMS        map[string]float64 `json:"step_ms"`
 	C             map[string]float64 `json:"c"`
 	// OneRow is about steps of one row: their time by context, the bytes they
-	// read at Context, and the share of the bandwidth that this is.
+	// read at Context (of several GPUs, in all), and the share of the bandwidth that this is.
 	OneRowMS        map[string]float64 `json:"one_row_ms"`
 	OneRowBytes     int64              `json:"one_row_bytes"`
 	OneRowBandwidth float64            `json:"one_row_bandwidth_share"`
@@ -83,7 +84,7 @@ func (r *runner) report() *Report {
 	e, f := r.engine, r.engine.Features()
 	y := &Report{
 		Model: e.Name(), DType: weightDType(e.Source()), Backend: e.BackendName(), Kernels: f.Kernels, Exact: f.Exact,
-		KVDType: e.KV().String(), Threads: f.Threads, Repetitions: r.Repetitions, Context: r.Context,
+		GPUs: f.Devices, KVDType: e.KV().String(), Threads: f.Threads, Repetitions: r.Repetitions, Context: r.Context,
 		OneRowBytes: r.watch.StepBytes(r.Context), Launches: e.Launches(), Modes: []ModeReport{},
 		Spread: Spreads{
 			BandwidthGBps: newSpread(r.bandwidth), OneRowBandwidth: newSpread(r.share),
@@ -207,7 +208,11 @@ func (r *Report) Table(out io.Writer) error {
 		fmt.Fprintf(w, "one row at context %s\t%s ms\n", n, r.Spread.OneRowMS[n])
 	}
 	if s := r.Spread.OneRowBandwidth; s.Median > 0 {
-		fmt.Fprintf(w, "one row at context %d reads %s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, units.Bytes(r.OneRowBytes), 100*s.Median, 100*s.Min, 100*s.Max)
+		on := ""
+		if r.GPUs > 1 {
+			on = fmt.Sprintf(" on %d GPUs", r.GPUs)
+		}
+		fmt.Fprintf(w, "one row at context %d reads %s%s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, units.Bytes(r.OneRowBytes), on, 100*s.Median, 100*s.Min, 100*s.Max)
 	}
 	if len(r.StepMS) > 0 {
 		fmt.Fprintf(w, "\nrows at context %d\tms\tc(rows)\n", r.Context)

@@ -49,10 +49,13 @@ type Backend struct {
 	packs    map[backend.DType]bool // whose kernel has been asked for (previewPack)
 	notify   func(int64)
 
-	owned     []driver.Ptr // weights, angles and slabs of KV pages
-	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
-	weights   weightRoom
-	freePages map[int][]driver.Ptr
+	owned []driver.Ptr // weights, angles and slabs of KV pages
+	// In a group: room for parts of rows that are to be uploaded, and how much of it is
+	// in use.
+	gathered   []byte
+	inGathered int
+	weights    weightRoom
+	freePages  map[int][]driver.Ptr
 	// Of states by size, under the lock of the marks.
 	freeStates map[int][]driver.Ptr
 	marks      *paging.Marks[driver.Ptr]

@@ -37,16 +37,9 @@ func smallMixture() *checkpoint.Config {
 	return c
 }
 
-// TestExpertsVerified: verified's tokens are ar's, in default arithmetic, and steps of
-// one row, of a window, and of a prompt are graphs and launches of the same bits.
-func TestExpertsVerified(t *testing.T) {
-	b := openBackend(t, false)
-	defer b.Close()
-	m, err := model.Load(b, synthetic.RandomSource(smallMixture(), backend.Affine4, 5), model.Barring(1200, 5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+// verifiedIsAR compares the modes' answers to random prompts that repeat themselves.
+func verifiedIsAR(t *testing.T, m *model.Model) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(3, 9))
 	forwards, all := 0, float32(math.Inf(1))
 	for range 2 {
@@ -78,6 +71,19 @@ func TestExpertsVerified(t *testing.T) {
 		forwards += verified.Stats.Forwards
 	}
 	t.Logf("%d forwards", forwards)
+}
+
+// TestExpertsVerified: verified's tokens are ar's, in default arithmetic, and steps of
+// one row, of a window, and of a prompt are graphs and launches of the same bits.
+func TestExpertsVerified(t *testing.T) {
+	b := openBackend(t, false)
+	defer b.Close()
+	m, err := model.Load(b, synthetic.RandomSource(smallMixture(), backend.Affine4, 5), model.Barring(1200, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	verifiedIsAR(t, m)
 	// Of a step of one row: the step block, embedding and head besides.
 	c, err := m.NewCache(model.CacheOptions{Capacity: 120, MaxRows: 64, DType: backend.KVBF16})
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/cuda/driver"
 	"windrow/cuda/launch"
 )
 
 // Group is several GPUs of one host as a backend.Backend: each has a part of the
-// weights, keys and values that have a backend.Split, and makes a part of every
-// forward. They exchange sums through NCCL.
+// weights that have a backend.Split, and of the keys, values and states of their
+// heads, and makes a part of every forward. They exchange sums through NCCL.
 type Group struct {
 	budget  backend.Budget
 	shards  []*Backend // each on its GPU
@@ -24,6 +25,7 @@ type Group struct {
 	work    []chan func() // of the threads of all shards but the first
 	ended   sync.WaitGroup
 	running *groupForward
+	marks   *paging.Marks[[]driver.Ptr]
 
 	abortOnce sync.Once
 	aborted   sync.WaitGroup
@@ -51,7 +53,10 @@ func NewGroup(o Options, devices int) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{nccl: lib, notify: o.Progress}
+	g := &Group{nccl: lib, notify: o.Progress, marks: paging.NewMarks[[]driver.Ptr](paging.DefaultMarks)}
+	if o.Marks != 0 {
+		g.marks.Limit(o.Marks)
+	}
 	for i := range devices {
 		part := o
 		part.Device, part.Progress = i, nil
@@ -187,6 +192,7 @@ func (g *Group) Features() backend.Features {
 	f := g.shards[0].Features()
 	f.Description = fmt.Sprintf("%d × %s, NCCL %s", len(g.shards), f.Description, g.nccl.VersionText())
 	f.Devices = len(g.shards)
+	f.HiddenRows = false // results come of parts of the vocabulary alone
 	return f
 }
 

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"windrow/backend"
 )
@@ -12,7 +13,8 @@ import (
 type groupBuffer struct {
 	width       int
 	whole, part []backend.Buffer
-	split       bool // the parts hold the value
+	split       bool  // the parts hold the value
+	runs        []int // of the columns, each cut by itself (backend.Tensor.Sections)
 }
 
 // cutter rewrites a program into one for each GPU. Which buffers are whole follows from
@@ -49,6 +51,7 @@ func (g *Group) Compile(p *backend.Program) (backend.Forward, error) {
 			return nil, err
 		}
 	}
+	c.beside()
 	for i, b := range g.shards {
 		f, err := b.compile(c.parts[i])
 		if err != nil {
@@ -80,14 +83,15 @@ func (c *cutter) cut(o *backend.Op) error {
 	case backend.OpGatedProject:
 		c.gatedProject(o)
 	case backend.OpRotateStore:
-		if o.Heads.Gated {
-			return backend.NoGates(c.g.Name())
-		}
 		c.rotateStore(o)
 	case backend.OpAttend:
 		c.attend(o)
 	case backend.OpDelta:
-		return &backend.UnsupportedError{Backend: c.g.Name(), What: "gated DeltaNet on several GPUs"}
+		c.delta(o)
+	case backend.OpRoute:
+		c.route(o)
+	case backend.OpExpertsAdd:
+		c.experts(o)
 	case backend.OpTap:
 		c.tap(o)
 	case backend.OpHead:
@@ -118,22 +122,25 @@ func (c *cutter) on(i int, b backend.Buffer) backend.Buffer {
 	return y.whole[i]
 }
 
-// inParts makes b parts, of that width on GPU i.
-func (c *cutter) inParts(i int, b backend.Buffer, width int) backend.Buffer {
+// inParts makes b parts, of that width on GPU i: of each of the runs its share.
+func (c *cutter) inParts(i int, b backend.Buffer, width int, runs []int) backend.Buffer {
 	y := &c.buffers[b]
-	y.split = true
+	y.split, y.runs = true, runs
 	if y.part[i] < 0 || c.parts[i].Widths[y.part[i]] != width {
 		y.part[i] = c.parts[i].Buffer(width)
 	}
 	return y.part[i]
 }
 
+// isWhole says that b's value is whole from here on.
+func (c *cutter) isWhole(b backend.Buffer) { c.buffers[b].split, c.buffers[b].runs = false, nil }
+
 // target is GPU i's buffer for the outputs of m.
 func (c *cutter) target(i int, b backend.Buffer, m *groupMatrix) backend.Buffer {
 	if m.split == backend.SplitOutputs {
-		return c.inParts(i, b, m.parts[i].weight.Out)
+		return c.inParts(i, b, m.parts[i].weight.Out, m.runs)
 	}
-	c.buffers[b].split = false
+	c.isWhole(b)
 	return c.on(i, b)
 }
 
@@ -192,7 +199,7 @@ func (c *cutter) embed(o *backend.Op) {
 		c.fail("embed: a table in parts")
 		return
 	}
-	c.buffers[o.Dst[0]].split = false
+	c.isWhole(o.Dst[0])
 	for i, p := range c.parts {
 		p.Embed(c.on(i, o.Dst[0]), m.parts[i])
 	}
@@ -203,7 +210,7 @@ func (c *cutter) rmsNorm(o *backend.Op) {
 	if w == nil || !c.whole("rms norm", o.Src[0]) {
 		return
 	}
-	c.buffers[o.Dst[0]].split = false
+	c.isWhole(o.Dst[0])
 	for i, p := range c.parts {
 		p.RMSNorm(c.on(i, o.Dst[0]), c.on(i, o.Src[0]), w.parts[i], o.Eps)
 	}
@@ -218,7 +225,7 @@ func (c *cutter) takes(what string, x backend.Buffer, w backend.Linear) bool {
 	case m.split == backend.SplitInputs:
 		c.fail("%s: a weight of cut inputs makes sums, which only ProjectAdd takes", what)
 		return false
-	case bias != nil && bias.split != m.split:
+	case bias != nil && (bias.split != m.split || !slices.Equal(bias.runs, m.runs)):
 		c.fail("%s: weight and bias are not cut alike", what)
 		return false
 	}
@@ -261,6 +268,9 @@ func (c *cutter) projectAdd(o *backend.Op) {
 	case !c.buffers[src].split:
 		c.fail("project: weight [%d, %d] of cut inputs from width %d, which is not in parts", m.out, m.in, c.buffers[src].width)
 		return
+	case !slices.Equal(c.buffers[src].runs, m.runs):
+		c.fail("project: weight [%d, %d], whose inputs are cut in runs of %v, from parts of runs of %v", m.out, m.in, m.runs, c.buffers[src].runs)
+		return
 	case bias != nil && bias.split != backend.SplitNone:
 		c.fail("project: the bias of sums is whole: %d outputs", m.out)
 		return
@@ -276,7 +286,7 @@ func (c *cutter) gatedProject(o *backend.Op) {
 	}
 	gate, gateBias := c.linear(o.Weights[0])
 	up, upBias := c.linear(o.Weights[1])
-	if gate.split != up.split {
+	if gate.split != up.split || !slices.Equal(gate.runs, up.runs) {
 		c.fail("gated project: gate and up are not cut alike")
 		return
 	}
@@ -290,15 +300,15 @@ func (c *cutter) gatedProject(o *backend.Op) {
 func (c *cutter) rotateStore(o *backend.Op) {
 	q, k, v := o.Src[0], o.Src[1], o.Src[2]
 	split := c.buffers[k].split
-	if c.buffers[q].split != split || c.buffers[v].split != split {
-		c.fail("rotate: queries, keys and values are not cut alike")
+	for _, b := range o.Src {
+		if c.buffers[b].split != split || c.buffers[b].runs != nil {
+			c.fail("rotate: queries, keys and values are not cut alike")
+			return
+		}
+	}
+	if !c.storesBy("rotate", o.Layer, split) {
 		return
 	}
-	if c.f.stores && c.f.split != split {
-		c.fail("rotate: layer %d is cut, another one is not, or the other way round", o.Layer)
-		return
-	}
-	c.f.stores, c.f.split = true, split
 	r, ok := o.Heads.Rotation.(*groupAngles)
 	if !ok || r.g != c.g {
 		c.err = foreign("rotation")
@@ -327,6 +337,34 @@ func (c *cutter) rotateStore(o *backend.Op) {
 	}
 }
 
+// storesBy notes that a layer is stored by heads, or whole: as all others are.
+func (c *cutter) storesBy(what string, layer int, split bool) bool {
+	if c.f.stores && c.f.split != split {
+		c.fail("%s: layer %d is cut, another one is not, or the other way round", what, layer)
+		return false
+	}
+	c.f.stores, c.f.split = true, split
+	return true
+}
+
+// beside tells the parts what other programs keep in the storage.
+func (c *cutter) beside() {
+	if !c.f.stores {
+		return
+	}
+	for _, p := range c.parts {
+		layers := slices.Clone(c.f.program.Stores())
+		for layer := range layers {
+			if own := p.Stores(); layer < len(own) && own[layer].Kind != backend.StoreNone {
+				layers[layer] = backend.LayerStore{}
+			} else if c.f.split {
+				layers[layer] = shareOf(layers[layer], len(c.parts))
+			}
+		}
+		p.Beside(layers)
+	}
+}
+
 // attend is attention of the heads that each GPU has.
 func (c *cutter) attend(o *backend.Op) {
 	dst, q := o.Dst[0], o.Src[0]
@@ -337,15 +375,19 @@ func (c *cutter) attend(o *backend.Op) {
 	for i, p := range c.parts {
 		from := c.on(i, q)
 		if c.f.split {
-			c.inParts(i, dst, p.Widths[from])
+			c.inParts(i, dst, p.Widths[from]/o.Heads.QStride()*o.Heads.HeadDim, nil)
 		} else {
-			c.buffers[dst].split = false
+			c.isWhole(dst)
 		}
 		p.Attend(c.on(i, dst), from, o.Layer, o.Scale)
 	}
 }
 
 func (c *cutter) tap(o *backend.Op) {
+	if b := &c.buffers[o.Src[0]]; b.split && b.runs != nil {
+		c.fail("tap: a buffer of width %d is in parts of several runs", b.width)
+		return
+	}
 	c.f.cutTaps = append(c.f.cutTaps, c.buffers[o.Src[0]].split)
 	for i, p := range c.parts {
 		p.Tap(c.on(i, o.Src[0]))

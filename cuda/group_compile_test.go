@@ -188,6 +188,71 @@ func TestGroupCutRefusals(t *testing.T) {
 			p.RotateStore(x[1], x[2], x[3], c.heads(4), 0)
 			p.Attend(x[4], x[0], 0, 1)
 		},
+		"route: a router in parts": func(p *backend.Program, x []backend.Buffer) {
+			p.Route(p.Buffer(4), x[0], c.linear(outputs).Weight, 2, true)
+		},
+		"gates and ups are cut by outputs and downs by inputs": func(p *backend.Program, x []backend.Buffer) {
+			c.experts(p, x, outputs, inputs, none, none)
+		},
+		"by inputs, all of them, or none": func(p *backend.Program, x []backend.Buffer) { c.experts(p, x, outputs, outputs, outputs, outputs) },
+		"experts in groups of 32 and of 64 in a layer over several GPUs": func(p *backend.Program, x []backend.Buffer) {
+			routing := p.Buffer(2)
+			p.Route(routing, x[0], c.grouped(2, 32, none), 1, true)
+			list := func(split backend.Split, groups ...int) (y []backend.Matrix) {
+				for _, n := range groups {
+					y = append(y, c.grouped(cutWidth, n, split))
+				}
+				return y
+			}
+			p.ExpertsAdd(x[1], x[0], routing, &backend.Experts{Gate: list(outputs, 32, 64), Up: list(outputs, 64, 64), Down: list(inputs, 32, 32)})
+		},
+		"the weight of the shared expert is in parts": func(p *backend.Program, x []backend.Buffer) {
+			c.experts(p, x, outputs, inputs, outputs, inputs, outputs)
+		},
+		"experts: a buffer of width 128 is in parts": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			routing := p.Buffer(2)
+			p.Route(routing, x[0], c.linear(none).Weight, 1, true)
+			p.ExpertsAdd(x[0], x[1], routing, &backend.Experts{Gate: c.some(none), Up: c.some(none), Down: c.some(none)})
+		},
+		"what it takes is not cut alike": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			p.Delta(p.Buffer(32), c.delta(2, outputs, x[1], x[2]), 0)
+		},
+		"taps that are not cut as heads are": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:3], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs)})
+			d := c.delta(2, outputs, x[1], x[2])
+			d.Taps = c.run(none, 192)
+			p.Delta(p.Buffer(32), d, 0)
+		},
+		"decays that are not cut as heads are": func(p *backend.Program, x []backend.Buffer) {
+			d := c.delta(2, none, x[1], x[2])
+			d.LogDecay = c.run(outputs, 2)
+			p.Delta(p.Buffer(32), d, 0)
+		},
+		"1 key heads over 2 GPUs": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:3], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs)})
+			p.Delta(p.Buffer(16), c.delta(1, outputs, x[1], x[2]), 0)
+		},
+		"of a buffer that is not cut by heads": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:3], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs)})
+			d := c.delta(2, outputs, x[1], x[2])
+			d.V = backend.Strided{Buffer: x[1], First: 40, Stride: 16} // behind each other, in the second half
+			p.Delta(p.Buffer(32), d, 0)
+		},
+		"delta: layer 1 is cut, another one is not": func(p *backend.Program, x []backend.Buffer) {
+			p.RotateStore(x[0], x[1], x[2], c.heads(4), 0)
+			p.Project(x[1:3], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs)})
+			p.Delta(p.Buffer(32), c.delta(2, outputs, x[1], x[2]), 1)
+		},
+		"tap: a buffer of width 128 is in parts of several runs": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.runs(outputs, 64, 64)})
+			p.Tap(x[1])
+		},
+		"whose inputs are cut in runs of [64 64]": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.linear(outputs)})
+			p.ProjectAdd(x[0], x[1], c.runs(inputs, 64, 64))
+		},
 		"a head of cut inputs": func(p *backend.Program, x []backend.Buffer) {
 			p.Head(x[0], c.norm, 1e-6, c.linear(inputs).Weight, backend.NoBars)
 		},
@@ -212,6 +277,84 @@ func TestGroupCutRefusals(t *testing.T) {
 	if _, err := g.Compile(p); !errors.As(err, &lacks) || lacks.What != "operation 77" {
 		t.Errorf("an operation that nobody has: %v", err)
 	}
+}
+
+// runs is linear with runs that are cut each by itself.
+func (c *cutWeights) runs(split backend.Split, runs ...int) backend.Linear {
+	x := vectors.Tensor(c.r, backend.F32, cutWidth, cutWidth, 0)
+	x.Split, x.Sections = split, runs
+	m, err := c.b.Matrix(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return backend.Linear{Weight: m}
+}
+
+// grouped is a matrix of so many outputs in affine groups.
+func (c *cutWeights) grouped(rows, group int, split backend.Split) backend.Matrix {
+	x := vectors.Tensor(c.r, backend.Affine4, rows, cutWidth, group)
+	x.Split = split
+	m, err := c.b.Matrix(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// run is a vector of n elements, which are cut as taps are where they are 192.
+func (c *cutWeights) run(split backend.Split, n int) backend.Vector {
+	x := vectors.Tensor(c.r, backend.F32, 1, n, 0)
+	x.Shape, x.Split = []int{n}, split
+	if n == 192 {
+		x.Sections = []int{64, 64, 64}
+	}
+	v, err := c.b.Vector(*x)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+// delta is of heads of 16, by key head in one buffer: q, k, v, z, then b and a in another.
+func (c *cutWeights) delta(heads int, split backend.Split, wide, narrow backend.Buffer) backend.Delta {
+	at := func(b backend.Buffer, first int) backend.Strided {
+		return backend.Strided{Buffer: b, First: first, Stride: cutWidth / heads}
+	}
+	return backend.Delta{
+		StateShape: backend.StateShape{KeyHeads: heads, ValueHeads: heads, KeyDim: 16, ValueDim: 16, Conv: 2},
+		Q:          at(wide, 0), K: at(wide, 16), V: at(wide, 32), Z: at(wide, 48), B: at(narrow, 0), A: at(narrow, 1),
+		Taps: c.run(split, 96*heads), LogDecay: c.run(split, heads), TimeStep: c.run(split, heads), Norm: c.run(backend.SplitNone, 16), Eps: 1e-6,
+	}
+}
+
+// some is one matrix of each of two experts.
+func (c *cutWeights) some(split backend.Split) []backend.Matrix {
+	return []backend.Matrix{c.linear(split).Weight, c.linear(split).Weight}
+}
+
+// experts lists two experts and a shared one, cut so, and its weight.
+func (c *cutWeights) experts(p *backend.Program, x []backend.Buffer, gate, down, sharedGate, sharedDown backend.Split, weight ...backend.Split) {
+	matrix := func(rows int, split backend.Split) backend.Matrix {
+		t := vectors.Tensor(c.r, backend.F32, rows, cutWidth, 0)
+		t.Split = split
+		m, err := c.b.Matrix(*t)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return m
+	}
+	share := matrix(1, backend.SplitNone)
+	if len(weight) > 0 {
+		m := *share.(*groupMatrix) // one output cannot be cut: as if
+		m.split = weight[0]
+		share = &m
+	}
+	routing := p.Buffer(2)
+	p.Route(routing, x[0], matrix(2, backend.SplitNone), 1, true)
+	p.ExpertsAdd(x[1], x[0], routing, &backend.Experts{
+		Gate: c.some(gate), Up: c.some(gate), Down: c.some(down),
+		Shared: &backend.SharedExpert{Gate: c.linear(sharedGate).Weight, Up: c.linear(sharedGate).Weight, Down: c.linear(sharedDown).Weight, Weight: share},
+	})
 }
 
 func (c *cutWeights) heads(n int) backend.Heads {

@@ -74,7 +74,7 @@ func (f *groupForward) set(v *backend.Values) error {
 		return err
 	}
 	return f.oneByOne(func(i int, p *forward) error {
-		p.b.gathered = nil // the weights are there
+		p.b.gathered, p.b.inGathered = nil, 0 // the weights are there
 		return p.set(v, f.spans[i])
 	})
 }
@@ -120,6 +120,9 @@ func (f *groupForward) spread(spans []backend.Span) error {
 		if err := c.on(f.split); err != nil {
 			return fmt.Errorf("cuda: span %d: %w", j, backend.InSpan(j, err))
 		}
+		if err := c.begin(s.Base, s.Rows, f.program.Recurs()); err != nil {
+			return fmt.Errorf("cuda: %w", backend.InSpan(j, err))
+		}
 		for i := range f.spans {
 			s.Storage = c.parts[i]
 			f.spans[i] = append(f.spans[i], s)
@@ -142,6 +145,9 @@ func (f *groupForward) begin(of func(*forward) section) error {
 	}
 	if err == nil {
 		err = f.onAll((*forward).launch)
+	}
+	if err == nil {
+		f.parts[0].written(of(f.parts[0])) // on all of them
 	}
 	return err
 }

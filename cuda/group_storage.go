@@ -5,15 +5,19 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/backend/paging"
+	"windrow/cuda/driver"
 )
 
-// groupStorage is a sequence's keys and values over the GPUs of a group: by heads, or
-// whole on each, which the first forward decides. What is reserved before it is made as
-// heads that can be shared out are.
+// groupStorage is a sequence's keys, values and states over the GPUs of a group: by heads,
+// or whole on each, which the first forward decides. What is reserved before it is made
+// as heads that can be shared out are. Pages are each GPU's own; states are had and given
+// up on all GPUs at once.
 type groupStorage struct {
 	g        *Group
 	layout   backend.Layout
-	parts    []*storage // nil: nothing has been reserved or stored
+	parts    []*storage   // nil: nothing has been reserved or stored
+	states   *groupStates // nil, too, where no layer has some
 	split    bool
 	used     bool // by a forward
 	reserved int
@@ -22,9 +26,6 @@ type groupStorage struct {
 
 // NewStorage makes storage that takes its pages as they are written.
 func (g *Group) NewStorage(l backend.Layout) (backend.Storage, error) {
-	if l.Recurrent() {
-		return nil, &backend.UnsupportedError{Backend: g.Name(), What: "states of recurrent layers on several GPUs"}
-	}
 	if err := checkLayout(l); err != nil {
 		return nil, err
 	}
@@ -36,14 +37,11 @@ func (g *Group) Budget() *backend.Budget { return &g.budget }
 
 func (c *groupStorage) Layout() backend.Layout { return c.layout }
 
-func (c *groupStorage) Reach(n, base int) int { return c.layout.Reach(n, base) }
-
-// Mark and Truncate do nothing: there are no states.
-func (c *groupStorage) Mark(int)     {}
-func (c *groupStorage) Truncate(int) {}
-
 // Bytes is what it takes on all GPUs by heads, or on each of them.
 func (c *groupStorage) Bytes() (n int64) {
+	if c.states != nil {
+		n = c.states.Bytes()
+	}
 	for i, p := range c.parts {
 		if i == 0 || c.split {
 			n += p.Bytes()
@@ -61,13 +59,24 @@ func (c *groupStorage) drop() {
 	for _, p := range c.parts {
 		p.Close()
 	}
-	c.parts = nil
+	if c.states != nil {
+		c.states.Close()
+	}
+	c.parts, c.states = nil, nil
 }
 
-// divides reports whether heads can be shared out.
-func (c *groupStorage) divides() bool {
-	heads := c.layout.Keys().KVHeads
-	return heads > 0 && heads%len(c.g.shards) == 0
+// divides says which heads cannot be shared out; nil: all can.
+func (c *groupStorage) divides() error {
+	n := len(c.g.shards)
+	for _, s := range c.layout.Layers {
+		switch {
+		case s.Kind == backend.StoreKeys && s.KVHeads%n != 0:
+			return fmt.Errorf("%d kv heads over %d GPUs", s.KVHeads, n)
+		case s.Kind == backend.StoreState && s.State.KeyHeads%n != 0:
+			return fmt.Errorf("states of %d key heads over %d GPUs", s.State.KeyHeads, n)
+		}
+	}
+	return nil
 }
 
 // on makes the parts, once it is known whether heads are cut.
@@ -78,40 +87,46 @@ func (c *groupStorage) on(split bool) error {
 		return nil
 	case c.used:
 		return errors.New("storage by heads is used whole, or the other way round")
-	case split && !c.divides():
-		return fmt.Errorf("%d kv heads over %d GPUs", c.layout.Keys().KVHeads, len(c.g.shards))
+	case split:
+		if err := c.divides(); err != nil {
+			return err
+		}
 	}
 	c.drop()
-	if err := c.make(split); err != nil {
-		return err
-	}
+	c.make(split)
 	c.used = true
+	if c.reserved == 0 {
+		return nil
+	}
 	return c.Reserve(c.reserved)
 }
 
 // make makes empty parts.
-func (c *groupStorage) make(split bool) error {
+func (c *groupStorage) make(split bool) {
 	c.split = split
 	l := c.layout
 	if split {
 		l.Layers = append([]backend.LayerStore(nil), l.Layers...)
 		for i := range l.Layers {
-			l.Layers[i].KVHeads /= len(c.g.shards)
+			l.Layers[i] = shareOf(l.Layers[i], len(c.g.shards))
 		}
+	}
+	if l.Recurrent() {
+		c.states = c.g.newStates(c.layout, stateBytes(l))
 	}
 	for i, b := range c.g.shards {
 		budget := &c.g.budget
 		if i > 0 && !split {
 			budget = &b.budget // a copy of what is counted
 		}
-		p, err := b.newStorage(l, budget)
-		if err != nil {
-			c.drop()
-			return err
-		}
-		c.parts = append(c.parts, p)
+		c.add(b.storageOf(paging.Sequence[driver.Ptr, driver.Ptr]{Table: paging.New(l, pages{b, int(l.Keys().PageBytes())}, budget)}))
 	}
-	return nil
+}
+
+// add adds the next GPU's part.
+func (c *groupStorage) add(p *storage) {
+	p.group, p.rank = c.states, len(c.parts)
+	c.parts = append(c.parts, p)
 }
 
 // begun makes parts where there are none.
@@ -120,27 +135,72 @@ func (c *groupStorage) begun() error {
 	case !c.open:
 		return errors.New("cuda: the storage is closed")
 	case c.parts == nil:
-		return c.make(c.divides())
+		c.make(c.divides() == nil)
 	}
 	return nil
 }
 
-// Reserve takes the pages of the first indices on all GPUs, or none.
+// Reserve takes the pages of the first indices on all GPUs, and states, or none.
 func (c *groupStorage) Reserve(tokens int) error {
 	if err := c.begun(); err != nil {
 		return err
 	}
-	for i, p := range c.parts {
-		if err := p.Reserve(tokens); err != nil {
-			if !c.used && c.reserved == 0 {
-				c.drop()
-			}
-			return onGPU(i, err)
+	if err := c.withStates().ReserveBy(tokens, c.reservePages); err != nil {
+		if !c.used && c.reserved == 0 {
+			c.drop()
 		}
+		return err
 	}
 	c.reserved = max(c.reserved, tokens)
 	return nil
 }
+
+func (c *groupStorage) reservePages(tokens int) error {
+	for i, p := range c.parts {
+		if err := p.Reserve(tokens); err != nil {
+			return onGPU(i, err)
+		}
+	}
+	return nil
+}
+
+// withStates is the storage as far as it is not each GPU's own.
+func (c *groupStorage) withStates() paging.Sequence[driver.Ptr, []driver.Ptr] {
+	return paging.Sequence[driver.Ptr, []driver.Ptr]{States: c.states}
+}
+
+// begin sees to the pages of all GPUs, and with states to these.
+func (c *groupStorage) begin(base, rows int, states bool) error {
+	return c.withStates().Begin(c, base, rows, states)
+}
+
+// Writable makes the pages of indices writable on all GPUs.
+func (c *groupStorage) Writable(from, to int) error {
+	for i, p := range c.parts {
+		if err := p.Writable(from, to); err != nil {
+			return onGPU(i, err)
+		}
+	}
+	return nil
+}
+
+// Reach is how far pages and states go back, both.
+func (c *groupStorage) Reach(n, base int) int {
+	n = c.layout.Reach(n, base)
+	switch {
+	case !c.layout.Recurrent():
+		return n
+	case c.states == nil: // nothing was written
+		return 0
+	}
+	return c.layout.Reach(c.states.Reach(n), base)
+}
+
+// Truncate holds the states behind n indices until the next forward.
+func (c *groupStorage) Truncate(n int) { c.withStates().Truncate(n) }
+
+// Mark keeps the states behind base indices.
+func (c *groupStorage) Mark(base int) { c.withStates().Mark(base) }
 
 // Fork forks each GPU's part.
 func (c *groupStorage) Fork(n, slots int) (backend.Storage, error) {
@@ -149,13 +209,19 @@ func (c *groupStorage) Fork(n, slots int) (backend.Storage, error) {
 	}
 	y := &groupStorage{g: c.g, layout: c.layout, split: c.split, used: c.used, open: true}
 	y.layout.Slots = slots
+	if c.states != nil {
+		var err error
+		if y.states, err = c.states.Fork(y.layout, n); err != nil {
+			return nil, fmt.Errorf("cuda: %w", err)
+		}
+	}
 	for i, p := range c.parts {
 		part, err := p.fork(n, slots)
 		if err != nil {
 			y.Close()
 			return nil, onGPU(i, err)
 		}
-		y.parts = append(y.parts, part)
+		y.add(part)
 	}
 	return y, nil
 }
@@ -177,6 +243,9 @@ func (c *groupStorage) carry(page int, exported []byte, move func(*storage, int,
 	k := c.layout.Keys()
 	if len(exported) != k.ExportedPage() {
 		return fmt.Errorf("cuda: a page of %d bytes, want %d", len(exported), k.ExportedPage())
+	}
+	if k.Layers == 0 {
+		return nil
 	}
 	if !c.split {
 		parts := c.parts

@@ -144,41 +144,46 @@ func TestGroupForward(t *testing.T) {
 			if c.devices == 3 { // the vocabulary has no equal parts
 				config.Heads, config.KVHeads, config.IntermediateSize = 6, 3, 384
 			}
-			src := synthetic.RandomSource(config, c.dt, 5)
-			want, wantCache := load(t, ref, src)
-			g := openGroupOf(t, c.exact, c.devices)
-			got, cache := load(t, g, src)
 			tol := 2e-2
 			if c.exact {
 				tol = 1e-2 // keys and values rounded to bf16 may fall to the other side
 			}
-			const prompt, rows = 40, 5
-			for _, step := range []int{prompt, 1, rows} {
-				a, b := forwardAll(t, got, cache, cache.Base(), step), forwardAll(t, want, wantCache, wantCache.Base(), step)
-				if d := distance(a, b); !(d <= tol) {
-					t.Errorf("%d rows: relative norm %.3g, want at most %g", step, d, tol)
-				}
-			}
-			// The last rows again, one by one.
-			if _, err := cache.Truncate(prompt + 1); err != nil {
-				t.Fatal(err)
-			}
-			together := forwardAll(t, got, cache, prompt+1, rows)
-			if _, err := cache.Truncate(prompt + 1); err != nil {
-				t.Fatal(err)
-			}
-			for i := range rows {
-				alone := forwardAll(t, got, cache, prompt+1+i, 1)[0]
-				if !slices.Equal(alone.Logits, together[i].Logits) || alone.Entropy != together[i].Entropy || alone.LogSumExp != together[i].LogSumExp || !slices.Equal(alone.Top, together[i].Top) {
-					t.Errorf("row %d alone gives other bits than among %d", i, rows)
-				}
-			}
-			for i, b := range g.shards {
-				if n := len(b.graphs.list); n != 2 {
-					t.Errorf("GPU %d has %d graphs, want one of 1 row and one of %d", i, n, rows)
-				}
-			}
+			groupForwards(t, openGroupOf(t, c.exact, c.devices), ref, synthetic.RandomSource(config, c.dt, 5), tol)
 		})
+	}
+}
+
+// groupForwards compares a prefill and steps of a model on a group with another backend.
+func groupForwards(t *testing.T, g *Group, ref backend.Backend, src checkpoint.Source, tol float64) {
+	t.Helper()
+	want, wantCache := load(t, ref, src)
+	got, cache := load(t, g, src)
+	const prompt, rows = 40, 5
+	for _, step := range []int{prompt, 1, rows} {
+		a, b := forwardAll(t, got, cache, cache.Base(), step), forwardAll(t, want, wantCache, wantCache.Base(), step)
+		if d := distance(a, b); !(d <= tol) {
+			t.Errorf("%d rows: relative norm %.3g, want at most %g", step, d, tol)
+		}
+	}
+	// The last rows again, one by one.
+	back := func() {
+		if n, err := cache.Truncate(prompt + 1); err != nil || n != prompt+1 {
+			t.Fatalf("back to %d: %d, %v", prompt+1, n, err)
+		}
+	}
+	back()
+	together := forwardAll(t, got, cache, prompt+1, rows)
+	back()
+	for i := range rows {
+		alone := forwardAll(t, got, cache, prompt+1+i, 1)[0]
+		if !slices.Equal(alone.Logits, together[i].Logits) || alone.Entropy != together[i].Entropy || alone.LogSumExp != together[i].LogSumExp || !slices.Equal(alone.Top, together[i].Top) {
+			t.Errorf("row %d alone gives other bits than among %d", i, rows)
+		}
+	}
+	for i, b := range g.shards {
+		if n := len(b.graphs.list); n != 2 {
+			t.Errorf("GPU %d has %d graphs, want one of 1 row and one of %d", i, n, rows)
+		}
 	}
 }
 
@@ -220,7 +225,10 @@ func TestGroupConformance(t *testing.T) {
 		t.Skip("minutes on the emulator: set WINDROW_SLOW")
 	}
 	g := openGroup(t, false)
-	backendtest.RunBrief(t, func(*testing.T) backend.Backend { return shared{g} })
+	open := func(*testing.T) backend.Backend { return shared{g} }
+	backendtest.RunBrief(t, open)
+	backendtest.RunDelta(t, "", open)
+	backendtest.RunExperts(t, "", open)
 }
 
 // shared leaves closing to the end of a test.

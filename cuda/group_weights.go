@@ -13,6 +13,7 @@ type groupMatrix struct {
 	g       *Group
 	out, in int
 	split   backend.Split
+	runs    []int // of what is cut, each by itself (backend.Tensor.Sections)
 	parts   []*matrix
 	first   []int // output that a part begins with, where outputs are cut
 	heads   []*matrix
@@ -26,6 +27,7 @@ type groupVector struct {
 	g     *Group
 	n     int
 	split backend.Split
+	runs  []int
 	parts []*vector
 }
 
@@ -63,34 +65,40 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, parts: make([]*matrix, n)}
+	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, runs: t.Sections, parts: make([]*matrix, n)}
 	at := []int(nil)
-	switch t.Split {
-	case backend.SplitOutputs:
+	switch {
+	case t.Split == backend.SplitInputs:
+		if err := t.CheckInputs(n); err != nil {
+			return nil, err
+		}
+	case t.Split == backend.SplitOutputs && t.Sections != nil:
+		if err := t.CheckOutputs(n); err != nil {
+			return nil, err
+		}
+	case t.Split == backend.SplitOutputs:
 		if at = cuts(m.out, n); at == nil {
 			m.split = backend.SplitNone
 		} else {
 			m.first = at[:n]
 		}
-	case backend.SplitInputs:
-		if err := t.CheckInputs(n); err != nil {
-			return nil, err
-		}
 	}
 	err := g.each(func(i int, b *Backend) error {
 		part := t
 		part.Split = m.split
-		switch m.split {
-		case backend.SplitOutputs:
+		switch {
+		case at != nil:
 			part = t.Outputs(at[i], at[i+1]-at[i])
-		case backend.SplitInputs:
-			if err := b.uploader.Flush(); err != nil { // it reads what was gathered before
+		case m.split != backend.SplitNone:
+			room, err := b.gather(t.Bytes() / n)
+			if err != nil {
 				return err
 			}
-			if size := t.Bytes() / n; size > len(b.gathered) {
-				b.gathered = make([]byte, size)
+			if m.split == backend.SplitInputs {
+				part = t.InputShare(i, n, room)
+			} else {
+				part = t.OutputShare(i, n, room)
 			}
-			part = t.Inputs(i, n, b.gathered)
 		}
 		y, err := b.Matrix(part)
 		if err != nil {
@@ -106,20 +114,48 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	return m, nil
 }
 
+// gatheredRoom is how much of gathered weights is on its way at once, where they are
+// small: a model of experts has tens of thousands.
+const gatheredRoom = 8 << 20
+
+// gather is room for n bytes of a weight that are gathered on the host, which an upload
+// reads until the next Flush.
+func (b *Backend) gather(n int) ([]byte, error) {
+	if n > len(b.gathered)-b.inGathered {
+		if err := b.uploader.Flush(); err != nil {
+			return nil, err
+		}
+		if b.inGathered = 0; n > len(b.gathered) {
+			b.gathered = make([]byte, max(n, gatheredRoom))
+		}
+	}
+	room := b.gathered[b.inGathered:][:n:n]
+	b.inGathered += n
+	return room, nil
+}
+
 // Vector cuts a bias of cut outputs as they are cut, and keeps others whole.
 func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
 	n := len(g.shards)
-	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, parts: make([]*vector, n)}
+	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, runs: t.Sections, parts: make([]*vector, n)}
 	at := cuts(v.n, n)
 	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil {
-		v.split = backend.SplitNone
+		v.split, v.runs = backend.SplitNone, nil
+	}
+	if v.runs != nil {
+		if err := t.CheckOutputs(n); err != nil {
+			return nil, err
+		}
 	}
 	err := g.each(func(i int, b *Backend) error {
 		part := t
-		if v.split == backend.SplitOutputs {
+		switch {
+		case v.runs != nil:
+			part = t.OutputShare(i, n, nil)
+		case v.split == backend.SplitOutputs:
 			part = t.Outputs(at[i], at[i+1]-at[i])
 		}
 		y, err := b.Vector(part)

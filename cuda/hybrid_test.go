@@ -52,9 +52,7 @@ type hybridWalk struct {
 	want   [][]float32
 }
 
-func newHybridWalk(t *testing.T, exact bool, kv backend.KVType, rows int) *hybridWalk {
-	b := openBackend(t, exact)
-	t.Cleanup(func() { b.Close() })
+func newHybridWalk(t *testing.T, b backend.Backend, kv backend.KVType, rows int) *hybridWalk {
 	m, err := model.Load(b, backendtest.Source(t, goldenDir, hybridModels[0]))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +125,9 @@ func TestHybridWalks(t *testing.T) {
 		exact bool
 		kv    backend.KVType
 	}{{true, backend.KVF32}, {false, backend.KVBF16}} {
-		w := newHybridWalk(t, c.exact, c.kv, 70)
+		b := openBackend(t, c.exact)
+		defer b.Close()
+		w := newHybridWalk(t, b, c.kv, 70)
 		steps := 120
 		if testing.Short() {
 			steps = 30

@@ -77,7 +77,7 @@ func (f *forward) written(s section) {
 	for i := range s.ops {
 		if o := &s.ops[i]; o.kind == opDelta {
 			for _, span := range f.values.Spans {
-				span.Storage.(*storage).States.Done(o.layer)
+				span.Storage.(*storage).done(o.layer)
 			}
 		}
 	}

@@ -143,12 +143,26 @@ func readsOfExperts(_ *plan, o *op) (f form) {
 func (y *plan) fewRows() bool { return y.decode && !y.wide }
 
 func prepareExperts(f *forward, y *plan, a *action) (moved bool, err error) {
-	return f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.shape.Bucket)
+	moved, err = f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.shape.Bucket)
+	if err == nil && a.mixture.Down.Of.Partial {
+		var also bool
+		also, err = f.b.device.PreparePartials(y.shape.Bucket*a.to[0].width, y.decode)
+		moved = moved || also
+	}
+	return moved, err
 }
 
 func (b *Backend) emitExperts(y *plan, a *action) {
-	routing := y.buffers[a.routing].f32
-	b.device.Experts(a.to[0].f32, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.shape.Bucket)
+	routing, to, n := y.buffers[a.routing].f32, a.to[0].f32, y.shape.Bucket*a.to[0].width
+	partial := a.mixture.Down.Of.Partial
+	if partial { // experts add to what is there
+		to = b.device.OwnPartial(n, y.decode)
+		b.device.ClearPartial(n, y.decode)
+	}
+	b.device.Experts(to, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.shape.Bucket)
+	if partial {
+		b.device.JoinPartials(a.to[0].f32, n, y.decode)
+	}
 }
 
 // free gives the lists of experts back.
@@ -177,8 +191,11 @@ func (c *compiler) alike(list []backend.Matrix) ([]*matrix, error) {
 	of := &all[0].weight
 	for i, m := range all {
 		w := &m.weight
-		if w.DType != of.DType || w.Fast() != of.Fast() || w.Group != least && m.tensor.Data == nil {
+		if w.DType != of.DType || w.Fast() != of.Fast() {
 			return nil, &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("experts of several types in a layer, %v and %v", of.DType, w.DType)}
+		}
+		if w.Group != least && m.tensor.Data == nil {
+			return nil, &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("experts in groups of %d and of %d in a layer over several GPUs", least, w.Group)}
 		}
 		if w.Group != least {
 			var err error

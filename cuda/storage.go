@@ -18,6 +18,9 @@ type storage struct {
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
+	// Of a group's storage: its states, and which of the GPUs this is.
+	group *groupStates
+	rank  int
 }
 
 // NewStorage makes storage that takes its pages as they are written.

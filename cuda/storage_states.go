@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"windrow/backend"
+	"windrow/backend/paging"
 	"windrow/cuda/driver"
 	"windrow/cuda/launch"
 )
@@ -52,10 +53,25 @@ func (p statePool) Give(at driver.Ptr) {
 
 // StateStep is what the forward at work does with the states.
 func (c *storage) StateStep() launch.StateStep {
-	s := c.States.Step()
-	y := launch.StateStep{To: *s.To, Settle: s.Settle, Folded: s.Folded}
+	if c.group != nil {
+		return stateStep(c.group.Step(), func(at []driver.Ptr) driver.Ptr { return at[c.rank] })
+	}
+	return stateStep(c.States.Step(), func(at driver.Ptr) driver.Ptr { return at })
+}
+
+func stateStep[V any](s *paging.StateStep[V], on func(V) driver.Ptr) launch.StateStep {
+	y := launch.StateStep{To: on(*s.To), Settle: s.Settle, Folded: s.Folded}
 	if s.From != nil {
-		y.From = *s.From
+		y.From = on(*s.From)
 	}
 	return y
+}
+
+// done says that a layer's states are written; in a group, on all GPUs.
+func (c *storage) done(layer int) {
+	if c.group != nil {
+		c.group.Done(layer)
+		return
+	}
+	c.States.Done(layer)
 }

@@ -69,7 +69,7 @@ func (d *device) close() {
 // can hold the weights, and notes why it does not take one that is there.
 func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	gpus := map[string]func(Options, checkpoint.Source) (*device, error){CUDA: openCUDA, Metal: openMetal}
-	if err := groupLacks(o.GPUs, src.Config()); err != nil {
+	if err := model.CheckDevices(src, o.GPUs); err != nil { // before they are looked for
 		return nil, err
 	}
 	for _, name := range o.gpuKinds() {
@@ -90,19 +90,6 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	threads := b.Features().Threads
 	return newDevice(b, func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }, nil,
 		roomOf(roomOfHost, func() (int64, error) { return memory.Total(), nil })), nil
-}
-
-// groupLacks says what a model needs that several GPUs cannot do together, before they
-// are looked for.
-func groupLacks(gpus int, c *checkpoint.Config) error {
-	switch {
-	case gpus <= 1:
-	case c.Delta != nil:
-		return &backend.UnsupportedError{Backend: CUDA, What: "gated DeltaNet over several GPUs yet, which one GPU runs"}
-	case c.Experts != nil:
-		return &backend.UnsupportedError{Backend: CUDA, What: "mixture of experts over several GPUs yet, which one GPU runs"}
-	}
-	return nil
 }
 
 // gpuKinds are the kinds of GPUs to try. Kernels that are asked for are the CPU's;

@@ -2,10 +2,10 @@ package engine_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
-	"windrow/backend"
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/tokenizer"
@@ -24,12 +24,12 @@ func openHybrid(t *testing.T, o engine.Options) *engine.Engine {
 	return e
 }
 
-// TestHybridOverGPUs: several GPUs refuse layers of gated DeltaNet before they are looked
+// TestHybridOverGPUs: GPUs that cannot share a hybrid are refused before they are looked
 // for.
 func TestHybridOverGPUs(t *testing.T) {
-	_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: engine.CUDA, GPUs: 2})
-	if lacks := (*backend.UnsupportedError)(nil); !errors.As(err, &lacks) || lacks.What != "gated DeltaNet over several GPUs yet, which one GPU runs" {
-		t.Error(err)
+	_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: engine.CUDA, GPUs: 4})
+	if want := "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -71,8 +71,7 @@ func (l *loader) experts(role architecture.Role) []backend.Matrix {
 		if l.err != nil {
 			return nil
 		}
-		t.Split = p.Split
-		list = append(list, l.part(l.made(t)))
+		list = append(list, l.part(l.made(p.Cut(l.config, t))))
 	}
 	return list
 }
@@ -88,8 +87,7 @@ func (l *loader) stacked(role architecture.Role) *backend.Tensor {
 			l.fail(fmt.Errorf("tensor %s: shape %v, the config says %v", p.Name, t.Shape, p.Shape))
 			return nil
 		}
-		t.Split = p.Split
-		t = l.made(t)
+		t = l.made(p.Cut(l.config, t))
 		if err := t.Check(); err != nil {
 			l.fail(err)
 		}
@@ -105,6 +103,7 @@ func (l *loader) stacked(role architecture.Role) *backend.Tensor {
 func (l *loader) halves(t *backend.Tensor) (gate, up []backend.Matrix) {
 	for i := range t.Shape[0] {
 		both := t.Part(i)
+		both.Sections = nil // gate's rows and up's, apart
 		n := both.Shape[0] / 2
 		gate, up = append(gate, l.part(both.Rows(0, n))), append(up, l.part(both.Rows(n, 2*n)))
 	}
@@ -116,12 +115,12 @@ func (l *loader) made(t backend.Tensor) backend.Tensor {
 	if t.Make == nil || l.err != nil {
 		return t
 	}
-	split := t.Split
+	split, sections := t.Split, t.Sections
 	t, err := t.Make(l.ctx)
 	if err != nil {
 		l.fail(err)
 	}
-	t.Split = split
+	t.Split, t.Sections = split, sections
 	return t
 }
 

@@ -88,8 +88,7 @@ func (l *loader) tensor(role architecture.Role, class architecture.Class) (t bac
 		l.fail(fmt.Errorf("tensor %s: shape %v, the config says %v", p.Name, t.Shape, p.Shape))
 		return t, false
 	}
-	t.Split = p.Split
-	return t, true
+	return p.Cut(l.config, t), true
 }
 
 // matrix is nil where the table allows that it is absent.
@@ -116,7 +115,11 @@ func (l *loader) flat(role architecture.Role, class architecture.Class) backend.
 	if !ok {
 		return nil
 	}
-	t.Shape = []int{t.Elements()}
+	each := t.Elements() / t.Shape[0]
+	t.Shape, t.Sections = []int{t.Elements()}, slices.Clone(t.Sections)
+	for i := range t.Sections {
+		t.Sections[i] *= each
+	}
 	return l.vectorOf(t)
 }
 

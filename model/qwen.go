@@ -68,7 +68,7 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDevices(src, b.Features().Devices); err != nil {
+	if err := CheckDevices(src, b.Features().Devices); err != nil {
 		return nil, err
 	}
 	rotation, err := b.Rotation(table, c.MaxPositions)
@@ -125,5 +125,11 @@ func (m *Model) KVBytesPerToken(t backend.KVType) int64 {
 	return backend.Layout{Layers: m.stores, DType: t}.BytesPerToken()
 }
 
-// WeightBytes is how many bytes of weights a forward of one row reads.
-func (m *Model) WeightBytes(src checkpoint.Source) int64 { return checkpoint.ReadBytes(src) }
+// WeightBytes is how many bytes of weights a forward of one row reads: of several
+// devices, all of them together.
+func (m *Model) WeightBytes(src checkpoint.Source) int64 {
+	if n := m.backend.Features().Devices; n > 1 {
+		return int64(n) * ShareOf(src, n).ReadBytes
+	}
+	return checkpoint.ReadBytes(src)
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"windrow/checkpoint"
 	"windrow/cpu"
 	"windrow/model"
 )
@@ -64,9 +65,37 @@ func TestRefusesHybrids(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
 		}
 	}
-	_, err = model.Load(spying(t, 2), goldenForm(t, "qwen3-next-tiny").open(t))
-	if want := "2 GPUs cannot share this model: 1 device for layers of DeltaNet do not divide by 2; it runs on 1"; err == nil || err.Error() != want {
-		t.Errorf("two devices: %v, want %s", err, want)
+	for _, tc := range []struct {
+		model   string
+		devices int
+		want    string
+	}{
+		{"qwen3-next-tiny", 4, "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"},
+		{"qwen3-5-text-tiny", 3, "3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2"},
+	} {
+		_, err = model.Load(spying(t, tc.devices), goldenForm(t, tc.model).open(t))
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%s, %d devices: %v, want %s", tc.model, tc.devices, err, tc.want)
+		}
+	}
+	// What each of two has: half of what is cut, and all of the rest.
+	src := goldenForm(t, "qwen3-next-tiny").open(t)
+	share := model.ShareOf(src, 2)
+	if got, want := model.ShareOf(src, 1), checkpoint.ReadBytes(src); got.ReadBytes != want || got.WeightBytes != checkpoint.Inspect(src).Bytes {
+		t.Errorf("one GPU: %+v, want %d bytes read", got, want)
+	}
+	if want := model.DeviceBytes(src, 2, true); share.WeightBytes != want || share.StateBytes*2 != src.Config().StateBytes() {
+		t.Errorf("each of two: %+v, want %d bytes of weights", share, want)
+	}
+	whole := int64(0) // that a row reads on each
+	for _, name := range src.Names() {
+		x, _ := src.Tensor(name)
+		if strings.Contains(name, "norm.weight") || strings.Contains(name, "layernorm") || strings.HasSuffix(name, "mlp.gate.weight") || strings.Contains(name, "shared_expert_gate") {
+			whole += int64(x.Bytes())
+		}
+	}
+	if got, want := 2*share.ReadBytes, checkpoint.ReadBytes(src)+whole; got != want {
+		t.Errorf("two read %d bytes, want %d", got, want)
 	}
 	// A head that a config calls tied is the one that is there; one that it does not is
 	// the embedding where there is none.

@@ -10,19 +10,9 @@ import (
 	"windrow/quant"
 )
 
-// splitOf is how several devices share a tensor of a model: one that its
-// architecture does not know is whole on each.
-func splitOf(c *checkpoint.Config, name string) backend.Split {
-	p, ok := architecture.Of(c).Find(c, name)
-	if !ok {
-		return backend.SplitNone
-	}
-	return p.Split
-}
-
-// checkDevices reports whether n devices can share a model: whole heads, and
-// whole groups or blocks of what o and down take.
-func checkDevices(src checkpoint.Source, n int) error {
+// CheckDevices reports whether n devices can share a model: whole heads, and
+// whole groups or blocks of what is cut by inputs.
+func CheckDevices(src checkpoint.Source, n int) error {
 	if n <= 1 {
 		return nil
 	}
@@ -47,32 +37,75 @@ func sharedBy(src checkpoint.Source, n int) error {
 			return fmt.Errorf("%d %s do not divide by %d", count, d.Name, n)
 		}
 	}
-	for _, name := range src.Names() {
-		if splitOf(c, name) != backend.SplitInputs {
-			continue
+	var err error
+	eachTensor(src, func(_ *architecture.Tensor, t backend.Tensor) {
+		if err == nil && t.Split == backend.SplitInputs && len(t.Shape) >= 2 {
+			err = t.CheckInputs(n)
 		}
-		if t, ok := src.Tensor(name); ok && len(t.Shape) == 2 {
-			if err := t.CheckInputs(n); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	})
+	return err
 }
 
 // DeviceBytes is what the weights of a source take on each of n devices, types
 // without kernels there converted, as quant.Convert does with exact.
 func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
+	eachTensor(src, func(_ *architecture.Tensor, t backend.Tensor) {
+		whole := int64(quant.ConvertedBytes(t, exact))
+		if t.Split != backend.SplitNone {
+			whole = (whole + int64(n) - 1) / int64(n)
+		}
+		bytes += whole
+	})
+	return bytes
+}
+
+// eachTensor calls f with every tensor of a source, and how several devices share it, and
+// what its architecture says of it: nil, where it does not know it.
+func eachTensor(src checkpoint.Source, f func(p *architecture.Tensor, t backend.Tensor)) {
+	c := src.Config()
+	table := architecture.Of(c)
 	for _, name := range src.Names() {
 		t, ok := src.Tensor(name)
 		if !ok {
 			continue
 		}
-		whole := quant.ConvertedBytes(t, exact)
-		if splitOf(src.Config(), name) != backend.SplitNone {
-			whole = (whole + n - 1) / n
+		if p, known := table.Find(c, name); known {
+			f(&p, p.Cut(c, t))
+		} else {
+			t.Split, t.Sections = backend.SplitNone, nil
+			f(nil, t)
 		}
-		bytes += int64(whole)
 	}
-	return bytes
+}
+
+// Share is what each of several GPUs has of a model, in bytes.
+type Share struct {
+	GPUs        int   `json:"gpus"`
+	WeightBytes int64 `json:"weight_bytes"` // of weights as stored
+	ReadBytes   int64 `json:"read_bytes"`   // of those, what a forward of one row reads
+	// StateBytes is what a sequence keeps, however long it is; KVBytesPerToken its keys
+	// and values in bf16.
+	StateBytes      int64 `json:"state_bytes,omitempty"`
+	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
+}
+
+// ShareOf is what each of n GPUs has, which can share the model (CheckDevices).
+func ShareOf(src checkpoint.Source, n int) Share {
+	c := src.Config()
+	y := Share{GPUs: n, StateBytes: c.StateBytes() / int64(n), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(n)}
+	eachTensor(src, func(p *architecture.Tensor, t backend.Tensor) {
+		parts := int64(1)
+		if t.Split != backend.SplitNone {
+			parts = int64(n)
+		}
+		y.WeightBytes += int64(t.Bytes()) / parts
+		if p != nil {
+			// An embedding that is the head as well is whole, and each reads its part.
+			if p.Role == architecture.Embedding {
+				parts = int64(n)
+			}
+			y.ReadBytes += p.ReadBytes(c, int64(t.Bytes())) / parts
+		}
+	})
+	return y
 }

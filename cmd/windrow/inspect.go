@@ -14,6 +14,7 @@ import (
 	"windrow/cpu"
 	"windrow/engine"
 	"windrow/internal/units"
+	"windrow/model"
 )
 
 func inspectCommand() *cli.Command {
@@ -38,9 +39,11 @@ type inspection struct {
 	Kernels string `json:"kernels"`
 	// QuantizedKernels says, for each type of quantised tensor, what computes
 	// with it; they are kept in their blocks.
-	QuantizedKernels []string     `json:"quantized_kernels,omitempty"`
-	Exact            bool         `json:"exact"`
-	TensorList       []tensorInfo `json:"tensor_list,omitempty"`
+	QuantizedKernels []string `json:"quantized_kernels,omitempty"`
+	Exact            bool     `json:"exact"`
+	// Shares are what each of 2, 4 and 8 GPUs has, of as many as can share the model.
+	Shares     []model.Share `json:"shares,omitempty"`
+	TensorList []tensorInfo  `json:"tensor_list,omitempty"`
 }
 
 type tensorInfo struct {
@@ -123,6 +126,11 @@ func newInspection(from *checkpoint.Checkpoint, name string, tensors bool) (insp
 			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
 		}
 	}
+	for _, n := range []int{2, 4, 8} {
+		if model.CheckDevices(from, n) == nil {
+			in.Shares = append(in.Shares, model.ShareOf(from, n))
+		}
+	}
 	return in, nil
 }
 
@@ -188,6 +196,13 @@ func (in inspection) table(out io.Writer) error {
 	}
 	for _, m := range in.Memory {
 		row(fmt.Sprintf("context %d, KV %s", m.Context, m.KVDType), "%s of keys and values, %s with the weights", units.Bytes(m.KV), units.Bytes(m.Total))
+	}
+	for _, s := range in.Shares {
+		states := ""
+		if s.StateBytes > 0 {
+			states = fmt.Sprintf(", %s of a sequence's states", units.Bytes(s.StateBytes))
+		}
+		row(fmt.Sprintf("each of %d GPUs", s.GPUs), "%s of weights, of which a token reads %s%s, KV bf16 %s a token", units.Bytes(s.WeightBytes), units.Bytes(s.ReadBytes), states, units.Bytes(s.KVBytesPerToken))
 	}
 	rounded := "activations are rounded to the weights' precision (--exact: f32)"
 	if in.Exact {

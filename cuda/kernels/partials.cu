@@ -23,4 +23,17 @@ KERNEL(256) void add_partials(float *dst, const float *parts, u32 count, u32 n) 
   }
 }
 
+// part = 0, n long; 4 elements a thread.
+KERNEL(256) void clear_partials(float *part, u32 n) {
+  launch_dependents();
+  dependency_wait();
+  const u32 i = (bid() * 256 + tid()) * 4;
+  if (n % 4 == 0) {
+    if (i < n) *(f32x4 *)(part + i) = {0, 0, 0, 0};
+    return;
+  }
+  for (u32 j = i; j < i + 4 && j < n; j++) part[j] = 0;
+}
+
 REGISTER(add_partials)
+REGISTER(clear_partials)

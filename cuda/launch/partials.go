@@ -6,7 +6,10 @@ import (
 	"windrow/cuda/driver"
 )
 
-var kernelAddPartials = kernel{file: "partials", name: "add_partials"}
+var (
+	kernelAddPartials   = kernel{file: "partials", name: "add_partials"}
+	kernelClearPartials = kernel{file: "partials", name: "clear_partials"}
+)
 
 // A projection whose inputs are cut over the GPUs of a group makes a part of its
 // sum on each of them. In decode passes all get all parts and add them in the
@@ -73,6 +76,15 @@ func (d *Device) OwnPartial(n int, decode bool) driver.Ptr {
 		return d.partials.data + driver.Ptr(4*n*d.rank.index)
 	}
 	return d.partials.data
+}
+
+// ClearPartial makes this GPU's part of n floats 0, for what adds to it.
+func (d *Device) ClearPartial(n int, decode bool) {
+	d.clearPartials(d.OwnPartial(n, decode), n)
+}
+
+func (d *Device) clearPartials(part driver.Ptr, n int) {
+	d.launch(kernelClearPartials, dim{x: Ceil(n, 4*rowThreads)}, rowThreads, uint64(part), uint64(n))
 }
 
 // JoinPartials adds the parts of n floats of all GPUs to dst, on each of them.
