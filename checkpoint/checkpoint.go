@@ -54,6 +54,7 @@ type Checkpoint struct {
 	others     map[string]bool // tensors that are no weights: position ids and the like
 	packed     map[string]packedTensor
 	parts      map[string]packedTensor // of weights that another method than MLX's quantised
+	stored     []RawTensor             // these parts, in order
 	mapped     []mmap.MMap             // the files that tensors lie in; none where they are in memory
 }
 

@@ -88,6 +88,7 @@ func (c *Checkpoint) joinPublished() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.parts)) {
+		c.stored = append(c.stored, c.parts[name].RawTensor)
 		if !used[name] {
 			return fmt.Errorf("%s: tensor %.80q belongs to a quantised weight, and its %s is missing", c.files.path(c.parts[name].file), name, suffixes[0])
 		}

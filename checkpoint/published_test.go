@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,6 +175,37 @@ func TestPublishedCheckpoint(t *testing.T) {
 			t.Errorf("%s: %v", p.name, err)
 		} else if err := y.Check(); err != nil || y.Bytes() != x.Bytes() {
 			t.Errorf("%s: %d bytes, described as %d: %v", p.name, y.Bytes(), x.Bytes(), err)
+		}
+	}
+}
+
+// TestPublishedDigest: a byte of any part makes another digest.
+func TestPublishedDigest(t *testing.T) {
+	digest := func(files map[string][]byte) string {
+		c, err := New(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Digest()
+	}
+	for _, p := range publishedCases() {
+		first := digest(p.files(t, nil))
+		if first != digest(p.files(t, nil)) {
+			t.Errorf("%s: another digest of the same files", p.name)
+		}
+		for _, x := range p.tensors {
+			if strings.HasSuffix(x.Name, ".g_idx") || strings.HasSuffix(x.Name, "_shape") {
+				continue // which have one content
+			}
+			changed := digest(p.files(t, func(all map[string]RawTensor, _ set) {
+				y := all[x.Name]
+				y.Data = slices.Clone(y.Data)
+				y.Data[len(y.Data)-1] ^= 1
+				all[x.Name] = y
+			}))
+			if changed == first {
+				t.Errorf("%s: %s changes nothing", p.name, x.Name)
+			}
 		}
 	}
 }

@@ -49,7 +49,7 @@ var (
 const takeEverything = 100
 
 // ErrNoCalibration is a model of which no calibration can be kept: it was not opened from
-// files, or its weights are converted at load, or c(rows) cannot be measured.
+// files, or c(rows) cannot be measured.
 var ErrNoCalibration = errors.New("no calibration can be kept: want a model from files that are used as they are, and c(rows) measured")
 
 // Calibrate answers prompts in mode verified, and keeps what its drafts were seen to be
@@ -63,7 +63,7 @@ func (e *Engine) Calibrate(ctx context.Context, data string, prompts [][]int32, 
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if cost == nil || e.files == nil || e.files.Digest() == "" || e.shared {
+	if cost == nil || e.files == nil || e.shared {
 		return nil, ErrNoCalibration
 	}
 	if len(prompts) == 0 {

@@ -49,11 +49,7 @@ func (e *Engine) remember() {
 	if e.files == nil || e.shared || m.Folder == NoFolder {
 		return
 	}
-	digest := e.files.Digest()
-	if digest == "" {
-		return
-	}
-	e.remembered.key = fmt.Sprintf("%s, mask %d, %s", digest, e.vocabulary(e.Config()).MaskID, e.costKey())
+	e.remembered.key = fmt.Sprintf("%s, mask %d, %s", e.files.Digest(), e.vocabulary(e.Config()).MaskID, e.costKey())
 	e.remembered.written = time.Now()
 	var l learned
 	there, readable := m.find(learnedKind, e.remembered.key, &l)

@@ -100,11 +100,10 @@ func SessionFingerprint(e *engine.Engine, version string) string {
 
 // fingerprint names the model by its digest, and what else may change a bit.
 func fingerprint(e *engine.Engine, version string) string {
-	digest := ""
+	var digest string
 	if c, ok := e.Source().(*checkpoint.Checkpoint); ok {
 		digest = c.Digest()
-	}
-	if digest == "" {
+	} else {
 		digest = checkpoint.DigestWeights(e.Source())
 	}
 	return fmt.Sprintf("fp_%x", sha256.Sum256(fmt.Appendln(nil, digest, e.Arithmetic(), version)))[:len("fp_")+16]
