@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Digest names the model by what its files hold: the config, the tokenizer's files,
@@ -36,7 +37,7 @@ func DigestWeights(src Source) string {
 
 // digestWeights writes what a digest is made of.
 func digestWeights(h io.Writer, src Source) {
-	for _, name := range src.Names() {
+	for _, name := range slices.Sorted(slices.Values(src.Names())) {
 		if t, ok := src.Tensor(name); ok {
 			fmt.Fprintln(h, name, t.DType, t.Shape, t.Group, len(t.Data))
 			digestSamples(h, t.Data)
