@@ -40,7 +40,9 @@ type Backend struct {
 	uploader *driver.Uploader
 	exact    bool
 	variant  bool // Options.BatchVariant
-	notify   func(int64)
+	// promptRows is Features.PromptRows.
+	promptRows int
+	notify     func(int64)
 
 	owned     []driver.Ptr // weights, angles and slabs of KV pages
 	gathered  []byte       // in a group: room for parts of rows that are to be uploaded
@@ -78,6 +80,7 @@ func New(o Options) (*Backend, error) {
 	}
 	dev.Context.Enter()
 	defer dev.Context.Leave()
+	b.setPromptRows()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -115,6 +118,16 @@ func (b *Backend) prefillRows() int {
 	return 2048
 }
 
+// setPromptRows says how many rows a pass of prompts may have whose bits do not depend
+// on their number: none where the device's kernels for many rows do not keep them. The
+// exact arithmetic keeps them in all passes.
+func (b *Backend) setPromptRows() {
+	b.promptRows = 0
+	if !b.exact && b.device.PromptsAlike() {
+		b.promptRows = launch.PromptRows
+	}
+}
+
 // Features describes the device.
 func (b *Backend) Features() backend.Features {
 	i := b.device.Info
@@ -123,6 +136,7 @@ func (b *Backend) Features() backend.Features {
 		Kernels:            "cuda-bf16",
 		PrefillRows:        b.prefillRows(),
 		BatchInvariantRows: invariantRows,
+		PromptRows:         b.promptRows,
 	}
 	if b.variant {
 		f.Kernels += "-variant"

@@ -143,12 +143,12 @@ func readsOfExperts(_ *plan, o *op) (f form) {
 func (y *plan) fewRows() bool { return y.decode && !y.wide }
 
 func prepareExperts(f *forward, y *plan, a *action) (moved bool, err error) {
-	return f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.shape.Bucket)
+	return f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.prefillRows())
 }
 
 func (b *Backend) emitExperts(y *plan, a *action) {
 	routing := y.buffers[a.routing].f32
-	b.device.Experts(a.to[0].f32, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.shape.Bucket)
+	b.device.Experts(a.to[0].f32, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.prefillRows())
 }
 
 // free gives the lists of experts back.

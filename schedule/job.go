@@ -38,6 +38,9 @@ func cost(j *job) float64 {
 // left is how many rows of its prompt, or of what is run again, are to come.
 func (j *job) left() int { return j.sequence.Left() }
 
+// unread is how many of them are of its prompt.
+func (j *job) unread() int { return len(j.request.Prompt) - j.cache.Base() }
+
 // measured completes the timings.
 func (j *job) measured() Timings {
 	t := j.timings

@@ -63,7 +63,7 @@ func TestPrefillRoutes(t *testing.T) {
 		{"own, packed", Device{}, packed, 256, RouteOwn},
 		{"odd outputs", Device{prefill: hopper}, odd, 4096, routeDecode},
 	} {
-		if got := c.d.chosen(c.w, c.rows); got != c.want {
+		if got := c.d.chosen(c.w, Rows{Count: c.rows}); got != c.want {
 			t.Errorf("%s: %d rows go by %d, want %d", c.name, c.rows, got, c.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestPrefillUnprepared(t *testing.T) {
 	d := testDevice(t)
 	w := []Linear{{Weight: &Weight{Out: 8, In: 64, Packed: &packedMatrix{}}}}
 	d.prefill.route = RouteOwn
-	d.PrefillProject([]Target{{}}, 0, w, 512)
+	d.PrefillProject([]Target{{}}, 0, w, Rows{Count: 512})
 	if err := d.Take(); !errors.Is(err, errUnprepared) {
 		t.Errorf("got %v", err)
 	}

@@ -80,14 +80,31 @@ func (s wideShape) time(sms, in int) float64 {
 	return float64(Ceil(s.blocks(), sms)) * (float64(stages)*step + edge)
 }
 
-// wideShape chooses how kernels/wide.cuh makes a projection to total strips.
-func (d *Device) wideShape(w format, total, rows, in int) (best wideShape, ok bool) {
+// wideShape chooses how kernels/wide.cuh makes a projection to total strips. The order
+// of sums depends on the parts of the inputs.
+func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideShape, ok bool) {
 	if f := d.Tuning.wide; f.wide != 0 {
-		return d.wideShapeOf(f, w, total, rows, in)
+		return d.wideShapeOf(f, w, total, rows.Count, in)
 	}
+	parts := 0
+	if order := rows.ordered(); order != rows.Count {
+		if best, ok = d.fastestWide(w, total, order, in, 0); !ok {
+			return best, false
+		}
+		parts = best.parts // of fewer rows they take fewer blocks
+	}
+	return d.fastestWide(w, total, rows.Count, in, parts)
+}
+
+// fastestWide is the shape that should take the least time: of all, or of those with so
+// many parts.
+func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShape, ok bool) {
 	least := math.Inf(1)
 	for wide := 1; wide <= mostWide; wide++ {
 		for parts := 1; parts <= mostWideParts; parts *= 2 {
+			if only != 0 && parts != only {
+				continue
+			}
 			s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in)
 			if time := s.time(d.Info.SMs, in); fits && time < least {
 				best, least, ok = s, time, true
@@ -139,7 +156,7 @@ func (p *wideParts) free(ctx *driver.Context) {
 }
 
 // wide enqueues a projection by kernels/wide.cuh; PrepareGEMM has made room.
-func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows int) {
+func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows Rows) {
 	if d.err != nil {
 		return
 	}
@@ -149,7 +166,7 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows i
 	}
 	s, ok := d.wideShape(p.format, p.total, rows, p.in)
 	if !ok {
-		d.err = fmt.Errorf("project: %d rows of %d inputs to %d strips by %v", rows, p.in, p.total, d.Tuning.wide)
+		d.err = fmt.Errorf("project: %d rows of %d inputs to %d strips by %v", rows.Count, p.in, p.total, d.Tuning.wide)
 		return
 	}
 	if s.parts > 1 && d.prefill.parts.counters == 0 {
@@ -157,9 +174,9 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows i
 		return
 	}
 	var at driver.Ptr
-	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows, p.in, 8 * s.tiles}); d.err != nil {
+	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows.Count, p.in, 8 * s.tiles}); d.err != nil {
 		return
 	}
-	args := append(p.args(at, rows, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))
+	args := append(p.args(at, rows.Count, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))
 	d.launch(wideKernel(p.format, s), s.grid, s.threads(), args...)
 }
