@@ -435,3 +435,35 @@ func TestSeal(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestPromptsTogether: prompts that come together share forwards where their rows keep
+// their bits so, and nowhere else; each gets what it gets alone.
+func TestPromptsTogether(t *testing.T) {
+	const chunk = 256
+	e := open(t)
+	list := requests(t, e, 12, 77)
+	for i := range list {
+		list[i].Prompt = list[i].Prompt[:min(len(list[i].Prompt), 20+11*i)]
+		list[i].Options.MaxTokens = 5
+	}
+	want := aloneIn(t, e, chunk, list)
+	for _, m := range manners(e) {
+		x, like := in(t, e, m, chunk)
+		s := schedule.New(x, schedule.Options{Chunk: chunk, Sequences: len(list), Prefixes: -1})
+		var streams []*schedule.Stream
+		for _, q := range list {
+			streams = append(streams, submit(t, e, s, q))
+		}
+		for i, stream := range streams {
+			got, err := follow(t, stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, fmt.Sprintf("%s, request %d", m, i), got, want[i])
+		}
+		s.Close()
+		if like != nil && (like.shared.Load() > 0) != (m == alike) {
+			t.Errorf("%s: %d forwards had several prompts", m, like.shared.Load())
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (p *prompted) span(b *model.Batch, c *model.Cache, tokens []int32, say bool
 
 func (p *prompted) cache(rows int) *model.Cache {
 	p.t.Helper()
-	c, err := p.m.NewCache(model.CacheOptions{Capacity: rows + 1, MaxRows: rows, DType: p.kv})
+	c, err := p.m.NewCache(model.CacheOptions{Capacity: rows, MaxRows: rows, DType: p.kv})
 	if err != nil {
 		p.t.Fatal(err)
 	}
