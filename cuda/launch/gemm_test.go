@@ -86,6 +86,9 @@ func TestPromptOrder(t *testing.T) {
 			}
 			for rows := 8; rows <= PromptRows; rows += 8 {
 				for _, packed := range []bool{false, true} {
+					if FewForExperts(false, Rows{rows, true}) {
+						t.Fatalf("experts of %d rows are multiplied as in steps", rows)
+					}
 					if got, want := d.promptRoute(c.in, packed, rows), d.promptRoute(c.in, packed, PromptRows); got != want {
 						t.Errorf("%d rows go by %d, %d by %d", rows, got, PromptRows, want)
 					}
