@@ -28,6 +28,7 @@ type forward struct {
 	angles    []*angles
 	owned     []driver.Ptr // lists of experts
 	closed    bool
+	prompted  map[geometry]bool // passes of prompts that have run
 	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
 
 	values  launch.StepValues // of the forward that runs

@@ -43,14 +43,19 @@ func (f wideForm) threads() int { return 128*f.wide + 32 }
 
 func (s wideShape) blocks() int { return s.grid.x * s.grid.y * s.grid.z }
 
-// wideShapeOf cuts a projection to total strips of 16 outputs; ok reports whether
-// a block of that form has room. Parts wait for each other: they are for launches
-// whose blocks are all at work at once.
-func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in int) (s wideShape, ok bool) {
-	s = wideShape{wideForm: f, tiles: mostWideTiles}
+// wideTiles is how many tiles of 8 rows a block takes of that many.
+func wideTiles(rows int) int {
 	if rows <= 64 {
-		s.tiles = 8
+		return mostWideTiles / 2
 	}
+	return mostWideTiles
+}
+
+// wideShapeOf cuts a projection to total strips of 16 outputs, and to so many tiles of 8
+// rows a block; ok reports whether a block of that form has room. Parts wait for each
+// other: they are for launches whose blocks are all at work at once.
+func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in, tiles int) (s wideShape, ok bool) {
+	s = wideShape{wideForm: f, tiles: tiles}
 	s.grid = dim{Ceil(total, 4*f.wide), f.parts, Ceil(rows, 8*s.tiles)}
 	stage, sums := 2*128*8*s.tiles, 4*f.wide*8*s.tiles*20*4
 	weights := 4 * f.wide * wideSlots * (128 / w.inputs) * w.granule
@@ -84,7 +89,7 @@ func (s wideShape) time(sms, in int) float64 {
 // of sums depends on the parts of the inputs.
 func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideShape, ok bool) {
 	if f := d.Tuning.wide; f.wide != 0 {
-		return d.wideShapeOf(f, w, total, rows.Count, in)
+		return d.wideShapeOf(f, w, total, rows.Count, in, wideTiles(rows.Count))
 	}
 	parts := 0
 	if order := rows.ordered(); order != rows.Count {
@@ -97,7 +102,7 @@ func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideSha
 }
 
 // fastestWide is the shape that should take the least time: of all, or of those with so
-// many parts.
+// many parts. Where they may not be more, blocks of fewer rows fill the device, too.
 func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShape, ok bool) {
 	least := math.Inf(1)
 	for wide := 1; wide <= mostWide; wide++ {
@@ -105,9 +110,14 @@ func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShap
 			if only != 0 && parts != only {
 				continue
 			}
-			s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in)
-			if time := s.time(d.Info.SMs, in); fits && time < least {
-				best, least, ok = s, time, true
+			for tiles := wideTiles(rows); tiles >= mostWideTiles/2; tiles /= 2 {
+				s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in, tiles)
+				if time := s.time(d.Info.SMs, in); fits && time < least {
+					best, least, ok = s, time, true
+				}
+				if only == 0 {
+					break
+				}
 			}
 		}
 	}
