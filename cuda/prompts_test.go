@@ -42,6 +42,15 @@ func large() *checkpoint.Config {
 	return c
 }
 
+// smallHybrid is a model with recurrent layers, gates of attention, and experts.
+func smallHybrid() *checkpoint.Config {
+	c := smallMixture()
+	c.Architecture, c.Heads, c.KVHeads, c.AttentionGate = "qwen3_5_moe_text", 2, 1, true
+	c.Delta = &checkpoint.DeltaNet{KeyHeads: 1, ValueHeads: 2, KeyDim: 64, ValueDim: 64, Conv: 4, Layers: []bool{true, false}}
+	c.Experts.SharedInnerSize = 128
+	return c
+}
+
 // promptTypes are weights of each arithmetic: as stored, by groups, by blocks.
 var promptTypes = []backend.DType{backend.BF16, backend.Affine4, backend.Q4_K, backend.F32}
 
@@ -55,7 +64,7 @@ func TestPromptsHopper(t *testing.T) { testPrompts(t, emulator.CheckedHopper(t),
 
 func testPrompts(t *testing.T, library string, types ...backend.DType) {
 	rows := 140 // more than experts take as in steps
-	models := map[string]*checkpoint.Config{"dense": small(true), "experts": smallMixture()}
+	models := map[string]*checkpoint.Config{"dense": small(true), "experts": smallMixture(), "hybrid": smallHybrid()}
 	if emulator.OnGPU {
 		rows = launch.PromptRows
 		models["large"] = large()
@@ -76,7 +85,7 @@ func testPrompts(t *testing.T, library string, types ...backend.DType) {
 				}
 				if c.Experts != nil {
 					e := *c.Experts
-					e.InnerSize = 256
+					e.InnerSize, e.SharedInnerSize = 256, 2*e.SharedInnerSize
 					c.Experts = &e
 				}
 			}
