@@ -60,6 +60,12 @@ type Features struct {
 	// BatchInvariantRows is the largest row count for which a row's result is
 	// bit-identical whatever other rows ride along.
 	BatchInvariantRows int
+	// PromptRows is the largest row count of a forward of prompts alone
+	// (Values.Prompts) for which a row's result, and what is stored of it, is
+	// bit-identical however the prompt is cut and whatever other prompts ride along. It
+	// may differ from what the row has as one of a step. 0: a row's bits depend on how
+	// its prompt is cut, beyond BatchInvariantRows.
+	PromptRows int
 	// HiddenRows is true where results may bring rows' hidden states (Wanted.Hidden).
 	HiddenRows bool
 	// Devices is over how many devices tensors with a Split are cut (0: one).

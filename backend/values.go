@@ -28,6 +28,9 @@ type Values struct {
 	Tokens, Positions []int32
 	// Spans cover the rows, in order. Their storage has the program's shape.
 	Spans []Span
+	// Prompts says that all rows are of prompts: which bits they have is then what
+	// Features.PromptRows promises.
+	Prompts bool
 	// Input has the rows [rows × width] that the program's Input takes; nil where it
 	// has none.
 	Input []float32

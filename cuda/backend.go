@@ -47,7 +47,9 @@ type Backend struct {
 	variant  bool                   // Options.BatchVariant
 	preload  bool                   // Options.Preload
 	packs    map[backend.DType]bool // whose kernel has been asked for (previewPack)
-	notify   func(int64)
+	// promptRows is Features.PromptRows.
+	promptRows int
+	notify     func(int64)
 
 	owned []driver.Ptr // weights, angles and slabs of KV pages
 	// In a group: room for parts of rows that are to be uploaded, and how much of it is
@@ -90,6 +92,7 @@ func New(o Options) (*Backend, error) {
 	go dev.Code.Prune()
 	dev.Context.Enter()
 	defer dev.Context.Leave()
+	b.setPromptRows()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
@@ -127,6 +130,16 @@ func (b *Backend) prefillRows() int {
 	return 2048
 }
 
+// setPromptRows says how many rows a pass of prompts may have whose bits do not depend
+// on their number: none where the device's kernels for many rows do not keep them. The
+// exact arithmetic keeps them in all passes.
+func (b *Backend) setPromptRows() {
+	b.promptRows = 0
+	if !b.exact && b.device.PromptsAlike() {
+		b.promptRows = launch.PromptRows
+	}
+}
+
 // Features describes the device.
 func (b *Backend) Features() backend.Features {
 	i := b.device.Info
@@ -135,6 +148,7 @@ func (b *Backend) Features() backend.Features {
 		Kernels:            "cuda-bf16",
 		PrefillRows:        b.prefillRows(),
 		BatchInvariantRows: invariantRows,
+		PromptRows:         b.promptRows,
 	}
 	if b.variant {
 		f.Kernels += "-variant"

@@ -28,16 +28,18 @@ type forward struct {
 	angles    []*angles
 	owned     []driver.Ptr // lists of experts
 	closed    bool
+	prompted  map[geometry]bool // passes of prompts that have run
 	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
 
-	values launch.StepValues // of the forward that runs
-	want   []backend.Wanted
-	host   []float32 // embedded rows that were decoded on the host
-	now    plan
-	graph  *driver.Graph // of what is to be launched; nil: kernel by kernel
-	head   *action       // of what was launched last
-	next   plan
-	spans  []backend.Span // of the next forward
+	values  launch.StepValues // of the forward that runs
+	prompts bool              // its rows are to have the bits of prompts' rows
+	want    []backend.Wanted
+	host    []float32 // embedded rows that were decoded on the host
+	now     plan
+	graph   *driver.Graph // of what is to be launched; nil: kernel by kernel
+	head    *action       // of what was launched last
+	next    plan
+	spans   []backend.Span // of the next forward
 }
 
 var (
@@ -102,6 +104,7 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 		}
 	}
 	y := &f.values
+	f.prompts = v.Prompts && len(v.Tokens) <= f.b.promptRows
 	y.Rows, y.Tokens, y.Positions, y.Spans = len(v.Tokens), v.Tokens, v.Positions, spans
 	f.setWant(v.Want)
 	f.look(v.Tokens)
@@ -142,10 +145,13 @@ func (f *forward) look(tokens []int32) {
 	}
 }
 
+// leastPrompt is the rows that a pass of prompts is rounded up to, at least.
+const leastPrompt = 64
+
 // geometry rounds the forward's sizes up to those of its graphs, with those spans.
 func (f *forward) geometry(spans []backend.Span) geometry {
 	v := &f.values
-	g := geometry{host: 4 * len(f.host)}
+	g := geometry{host: 4 * len(f.host), prompt: f.prompts}
 	slots, longest := 1, 0
 	for _, s := range spans {
 		slots = max(slots, launch.SlotsOf(s))
@@ -156,9 +162,13 @@ func (f *forward) geometry(spans []backend.Span) geometry {
 	} else {
 		g.kv = spans[0].Storage.(*storage).keys
 	}
-	g.decode = longest <= invariantRows
+	g.decode = longest <= invariantRows && !g.prompt
 	g.chunks = launch.PowerOfTwo(launch.Ceil(slots, launch.ChunkSlots))
-	g.shape = launch.StepShape{Bucket: launch.RowBucket(v.Rows), Spans: launch.PowerOfTwo(len(spans)), States: f.states}
+	bucket := launch.RowBucket(v.Rows)
+	if g.prompt {
+		bucket = max(bucket, leastPrompt) // kernels of many rows take no fewer
+	}
+	g.shape = launch.StepShape{Bucket: bucket, Spans: launch.PowerOfTwo(len(spans)), States: f.states}
 	g.shape.Pages = max(8, g.shape.Spans*g.chunks)
 	g.wide = g.decode && f.b.variant && v.Rows > invariantRows
 	if g.decode {

@@ -64,6 +64,7 @@ func NewGroup(o Options, devices int) (*Group, error) {
 		if err != nil {
 			return nil, errors.Join(onGPU(i, err), g.Close())
 		}
+		b.promptRows = 0 // ncclAllReduce has an order of its own for each number of rows
 		g.shards = append(g.shards, b)
 	}
 	if err := g.open(); err != nil {

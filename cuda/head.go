@@ -38,7 +38,7 @@ func prepareHead(f *forward, y *plan, a *action) (moved bool, err error) {
 	_, out := launch.StatsBytes(a.w[0].Weight.Out, y.head, y.top)
 	if moved, err = f.b.results.Grow(f.b.device.Context, out); err == nil && y.wideHead() && a.w[0].Weight.Fast() {
 		var also bool
-		also, err = f.b.device.PrepareGEMM(a.w[:], y.head)
+		also, err = f.b.device.PrepareGEMM(a.w[:], launch.Rows{Count: y.head})
 		moved = moved || also
 	}
 	return moved, err
@@ -58,7 +58,7 @@ func (b *Backend) emitHead(y *plan, a *action) {
 		d.RMSNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.Device)
 		logits := []launch.Target{{F32: a.logits()}}
 		if y.wideHead() {
-			d.PrefillProject(logits, a.scratch[0], a.w[:1], y.head)
+			d.PrefillProject(logits, a.scratch[0], a.w[:1], launch.Rows{Count: y.head})
 		} else {
 			d.Project(logits, a.scratch[0], a.w[:1], y.head)
 		}

@@ -65,9 +65,10 @@ func (f *forward) use(v *variant) {
 	f.graph, f.head, f.now.actions = v.graph, v.head, f.now.actions[:0]
 }
 
-// record makes the graph of a decode pass that has none.
+// record makes the graph of a decode pass that has none, and of a pass of prompts in a
+// geometry that it has met before.
 func (f *forward) record(s section) error {
-	if f.graph != nil || !s.whole() || !f.now.decode {
+	if f.graph != nil || !s.whole() || !f.now.decode && !f.met() {
 		return nil
 	}
 	v, err := f.capture(&f.now)
@@ -75,6 +76,22 @@ func (f *forward) record(s section) error {
 		f.use(v)
 	}
 	return err
+}
+
+// met reports whether a pass of prompts had this geometry before. One that comes once is
+// sooner launched than captured.
+func (f *forward) met() bool {
+	if !f.now.prompt {
+		return false
+	}
+	if f.prompted[f.now.geometry] {
+		return true
+	}
+	if f.prompted == nil || len(f.prompted) == maxGraphs {
+		f.prompted = map[geometry]bool{}
+	}
+	f.prompted[f.now.geometry] = true
+	return false
 }
 
 // launch enqueues the plan, as its graph or its kernels one by one.

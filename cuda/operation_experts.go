@@ -143,7 +143,7 @@ func readsOfExperts(_ *plan, o *op) (f form) {
 func (y *plan) fewRows() bool { return y.decode && !y.wide }
 
 func prepareExperts(f *forward, y *plan, a *action) (moved bool, err error) {
-	moved, err = f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.shape.Bucket)
+	moved, err = f.b.device.PrepareExperts(a.mixture, y.fewRows(), y.prefillRows())
 	if err == nil && a.mixture.Down.Of.Partial {
 		var also bool
 		also, err = f.b.device.PreparePartials(y.shape.Bucket*a.to[0].width, y.decode)
@@ -159,7 +159,7 @@ func (b *Backend) emitExperts(y *plan, a *action) {
 		to = b.device.OwnPartial(n, y.decode)
 		b.device.ClearPartial(n, y.decode)
 	}
-	b.device.Experts(to, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.shape.Bucket)
+	b.device.Experts(to, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.prefillRows())
 	if partial {
 		b.device.JoinPartials(a.to[0].f32, n, y.decode)
 	}

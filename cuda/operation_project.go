@@ -42,11 +42,16 @@ func scratchOfGated(y *plan, o *op) [3]int {
 	return [3]int{n, n}
 }
 
+// prefillRows are those of a pass as projections of prefill take them.
+func (y *plan) prefillRows() launch.Rows {
+	return launch.Rows{Count: y.shape.Bucket, Prompt: y.prompt}
+}
+
 func prepareProject(f *forward, y *plan, a *action) (moved bool, err error) {
 	if a.from[0].bf16 == 0 || y.decode && !y.wide {
 		return false, nil
 	}
-	return f.b.device.PrepareGEMM(a.w[:], y.shape.Bucket)
+	return f.b.device.PrepareGEMM(a.w[:], y.prefillRows())
 }
 
 func prepareProjectAdd(f *forward, y *plan, a *action) (moved bool, err error) {
@@ -77,7 +82,7 @@ func (b *Backend) project(y *plan, dst []operand, src operand, w []launch.Linear
 	case y.decode && !y.wide:
 		b.device.Project(targets[:len(dst)], src.bf16, w, y.shape.Bucket)
 	default:
-		b.device.PrefillProject(targets[:len(dst)], src.bf16, w, y.shape.Bucket)
+		b.device.PrefillProject(targets[:len(dst)], src.bf16, w, y.prefillRows())
 	}
 }
 
@@ -123,7 +128,7 @@ func (b *Backend) emitGated(y *plan, a *action) {
 		case y.decode && !y.wide:
 			d.ProjectGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
 		default:
-			d.PrefillGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
+			d.PrefillGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], y.prefillRows())
 		}
 		return
 	}

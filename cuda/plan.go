@@ -29,6 +29,7 @@ type buffer struct {
 type geometry struct {
 	shape  launch.StepShape
 	decode bool // every span has at most invariantRows rows
+	prompt bool // rows of prompts alone, whose bits do not depend on their number
 	wide   bool // a decode pass whose projections are made as prefill's
 	chunks int  // of the context, a power of two
 	most   int  // rows of the longest span, rounded up

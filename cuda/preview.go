@@ -41,7 +41,7 @@ func (f *forward) kernels(rows int) (launch.Wanted, error) {
 	}
 	g := geometry{chunks: 4, decode: rows <= invariantRows, most: launch.RowBucket(rows), host: 4 * f.hostWidth * rows, top: 1}
 	if !g.decode {
-		g.most = (rows + 127) &^ 127
+		g.most, g.prompt = (rows+127)&^127, rows <= f.b.promptRows
 	}
 	g.kv = backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16}.Keys()
 	g.shape = launch.StepShape{Bucket: launch.RowBucket(rows), Spans: 1, States: f.states, Pages: 8}

@@ -4,11 +4,22 @@ import (
 	"testing"
 
 	"windrow/conformance/scheduletest"
+	"windrow/cuda/launch"
 )
 
-// TestSchedule: what a scheduler promises of answers holds on the device.
+// TestSchedule: what a scheduler promises of answers holds on the device, and where rows
+// of prompts are alike: on compute capability 9.0, and elsewhere by gemm.cu.
 func TestSchedule(t *testing.T) {
-	b := openBackend(t, false)
-	defer b.Close()
-	scheduletest.Run(t, b)
+	for _, own := range []bool{false, true} {
+		name := map[bool]string{false: "as chosen", true: "prompts alike"}[own]
+		t.Run(name, func(t *testing.T) {
+			b := openBackend(t, false).(*Backend)
+			defer b.Close()
+			if own && !hopper(b.device) {
+				b.device.UseRoute(launch.RouteOwn)
+				b.setPromptRows()
+			}
+			scheduletest.Run(t, b)
+		})
+	}
 }

@@ -77,6 +77,9 @@ type Options struct {
 	PromptLogprobs *int
 	// PrefillRows is the chunk in which a prompt is prefilled (default 512).
 	PrefillRows int
+	// PrefillAnywhere lets chunks of a prompt begin and end anywhere: its rows have the
+	// same bits however it is cut.
+	PrefillAnywhere bool
 	// InvariantRows is how many rows of a span keep their bits whatever is beside them:
 	// tokens of the output that are run again (Sequence.Move) go in spans of so many. 0:
 	// any number.

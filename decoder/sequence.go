@@ -227,18 +227,24 @@ func (s *Sequence) Plan(b *model.Batch, most int) {
 		s.rows.reset(int32(s.cache.Base()), s.o.Vocabulary.MaskID, s.sampler.needsLogits(), b)
 		s.stepper.plan(&s.rows)
 	}
-	b.Spans = append(b.Spans, model.Span{Cache: s.cache, First: first, Rows: len(b.Tokens) - first})
+	b.Spans = append(b.Spans, model.Span{
+		Cache: s.cache, First: first, Rows: len(b.Tokens) - first, Prompt: s.Prefilling() && s.cache.Base() < len(s.prompt) && s.o.PromptLogprobs == nil,
+	})
 }
 
 // planPrompt appends the next chunk of the prompt, or of what is run again. Chunks of
-// a prompt end at multiples of their length: a token's chunk depends on where it stands
-// alone, so that a prompt whose beginning is cached has the bits of one that is not.
+// a prompt end at multiples of their length, unless Options say that it does not matter:
+// a token's chunk depends on where it stands alone, so that a prompt whose beginning is
+// cached has the bits of one that is not.
 func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	from := s.cache.Base()
 	n := s.promptRows()
-	if from < len(s.prompt) {
+	switch {
+	case from < len(s.prompt) && s.o.PrefillAnywhere:
+		n = min(n, len(s.prompt)-from)
+	case from < len(s.prompt):
 		n = min(n-from%n, len(s.prompt)-from)
-	} else {
+	default:
 		n = min(n, s.need-from)
 		if s.o.InvariantRows > 0 {
 			n = min(n, s.o.InvariantRows)

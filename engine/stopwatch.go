@@ -204,7 +204,9 @@ func (s *Stopwatch) fill(ctx context.Context, c *model.Cache, n int) error {
 		if k == len(ids) {
 			w = wantLast
 		}
-		if err := s.forward(ctx, batch(w, span{c, ids[:k]})); err != nil {
+		b := batch(w, span{c, ids[:k]})
+		b.Spans[0].Prompt = true
+		if err := s.forward(ctx, b); err != nil {
 			return err
 		}
 		if err := c.Commit(k); err != nil {

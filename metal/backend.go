@@ -90,7 +90,8 @@ const (
 	invariantRows = 32
 	// promptRows is how many rows of a prompt one forward should carry: enough that
 	// matrices are multiplied in large tiles, few enough that the forward of an 8B model
-	// (1.8 · 10¹² operations) is one command buffer (submitFLOPs).
+	// (1.8 · 10¹² operations) is one command buffer (submitFLOPs). In forwards of prompts
+	// alone a row's bits do not depend on their number, up to this.
 	promptRows = 128
 )
 
@@ -98,7 +99,7 @@ const (
 func (b *Backend) Features() backend.Features {
 	f := backend.Features{
 		Description: fmt.Sprintf("%s, family Apple%d, macOS %s; not yet run on hardware", b.info.Name, b.info.Family, b.info.System),
-		Kernels:     "metal-bf16", PrefillRows: promptRows, BatchInvariantRows: invariantRows, KVF16: true,
+		Kernels:     "metal-bf16", PrefillRows: promptRows, PromptRows: promptRows, BatchInvariantRows: invariantRows, KVF16: true,
 	}
 	if b.exact {
 		f.Kernels, f.Exact = "metal-f32", true

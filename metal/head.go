@@ -79,7 +79,7 @@ func (r *run) encodeHead(e encoder, h *head, x view) {
 		y.top = max(y.top, w.Candidates(min(mostTop, h.out)))
 	}
 	// Rows of the head are those of decode forwards wherever there are few.
-	decode := r.decode || n <= invariantRows
+	decode := r.decode || r.prompts || n <= invariantRows
 	rmsNormWanted(e, y.states, x, h.norm, r.wanted.at(4*y.taken), n, h.in, h.eps)
 	project(e, []view{y.logits}, y.states, n, []linear{h.linear}, decode)
 	rowResults(e, y.out, y.partials, y.logits, n, h.out, int(h.bars.Limit), int(h.bars.Except), y.top)

@@ -33,7 +33,8 @@ func (t projectTile) bytes() int { return (t.outputs + t.rows) * lineBytes }
 // project computes dst[i] = x·w[i]ᵀ + bias, [rows, out]. x, [rows, in], is f32
 // or bf16; sums are f32, over weights of exact values. Weights of one format
 // are one dispatch, three at most. In a decode forward a row's bits do not depend
-// on the number of rows; more than windowRows are cut to windows then.
+// on the number of rows; more than windowRows are cut to windows then. In others they
+// do not either, up to promptRows, but are not those of decode forwards.
 //
 // Packed affine words begin at a multiple of 4 bytes, and x of quantised weights
 // at a multiple of 16; floats are read fastest where x does too, in is a
@@ -90,13 +91,9 @@ func (p projection) encode(e encoder) {
 		p.window(e)
 	case p.rows == 1 && p.decode && useMatvec.Load():
 		p.matvec(e)
-	case p.decode || p.rows <= windowRows:
+	case p.decode || p.smallPrefill():
 		p.window(e)
 	default:
-		if g := p.prefillGroups(); g[0]*g[1] < leastPrefill {
-			p.window(e)
-			return
-		}
 		p.prefill(e)
 	}
 }

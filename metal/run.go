@@ -13,12 +13,13 @@ import (
 // run is a forward under way: what its operations are encoded with, and how far
 // they are.
 type run struct {
-	f      *forward
-	plan   *plan
-	rows   int
-	decode bool // every span has at most invariantRows rows
-	spans  []span
-	places []view // of the plan
+	f       *forward
+	plan    *plan
+	rows    int
+	decode  bool // every span has at most invariantRows rows, and not all are of prompts
+	prompts bool // all rows are of prompts, and keep their bits in any number
+	spans   []span
+	places  []view // of the plan
 	// Scratch of attention and of gated DeltaNet, one for all layers.
 	scratch, deltaScratch view
 	stated                []int // layers with states that were submitted last
@@ -45,7 +46,8 @@ type span struct {
 // begin takes all that a forward needs. Nothing runs on the device now.
 func (r *run) begin(f *forward, v *backend.Values) error {
 	*r = run{f: f, rows: len(v.Tokens), spans: r.spans[:0], places: r.places[:0], dst: r.dst[:0], src: r.src[:0], stated: r.stated[:0], tap: v.Tap, want: v.Want}
-	r.decode = r.rows <= invariantRows
+	r.prompts = v.Prompts && r.rows <= promptRows
+	r.decode = r.rows <= invariantRows && !r.prompts
 	now := variant{tapped: v.Tap != nil, head: len(v.Want) > 0}
 	if len(f.program.Stores()) > 0 {
 		if err := r.takeSpans(v.Spans); err != nil {
@@ -67,7 +69,7 @@ func (r *run) begin(f *forward, v *backend.Values) error {
 
 // takeSpans makes room in the storage of spans.
 func (r *run) takeSpans(spans []backend.Span) error {
-	r.decode = true
+	r.decode = !r.prompts
 	for i, s := range spans {
 		c, ok := s.Storage.(*storage)
 		if !ok || !c.Open() || c.b != r.f.b {

@@ -28,6 +28,8 @@ type Batch struct {
 type Span struct {
 	Cache       *Cache
 	First, Rows int
+	// Prompt says that the rows are of a prompt (backend.Features.PromptRows).
+	Prompt bool
 }
 
 // The results' types are the backend's.

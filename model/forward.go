@@ -22,11 +22,13 @@ func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 		return nil, err
 	}
 	m.spans = m.spans[:0]
+	prompts := true
 	for _, s := range b.Spans {
+		prompts = prompts && s.Prompt
 		s.Cache.Stage(0)
 		m.spans = append(m.spans, backend.Span{Storage: s.Cache.storage, Base: s.Cache.base, First: s.First, Rows: s.Rows})
 	}
-	v := backend.Values{Tokens: b.Tokens, Positions: b.Positions, Spans: m.spans, Want: b.Want, Tap: b.Hidden}
+	v := backend.Values{Tokens: b.Tokens, Positions: b.Positions, Spans: m.spans, Prompts: prompts, Want: b.Want, Tap: b.Hidden}
 	if err := m.forward.Start(ctx, v); err != nil {
 		return nil, err
 	}

@@ -60,18 +60,37 @@ func (s *Scheduler) together(steps, prompts []*job) (list []chosen) {
 	return list
 }
 
-// inTurn gives a pass to one chunk of one prompt, or to the steps of all: prompts that
-// wait have PrefillShare of the time.
+// inTurn gives a pass to prompts, or to the steps of all: prompts that wait have
+// PrefillShare of the time.
 func (s *Scheduler) inTurn(steps, prompts []*job) (list []chosen) {
 	r := &s.rates
 	due := r.prefill*(1-s.o.PrefillShare) <= r.decode*s.o.PrefillShare
 	if len(prompts) > 0 && (len(steps) == 0 || due) {
-		return []chosen{{job: prompts[0]}}
+		return s.prompts(prompts)
 	}
 	for _, j := range steps {
 		list = append(list, chosen{job: j})
 	}
 	return list
+}
+
+// prompts are those of a pass of prompts alone: a chunk of the first, and beside it the
+// others of which all that is left has room, in turn, where that leaves everybody's bits.
+func (s *Scheduler) prompts(list []*job) []chosen {
+	first := list[0]
+	in := []chosen{{job: first}}
+	room := s.o.Chunk - first.unread()
+	// Tokens that are run again are no prompt's, and rows that are told of are as steps have them.
+	if !s.alike() || first.unread() <= 0 || first.tellsPrompt() {
+		return in
+	}
+	for _, j := range list[1:] {
+		if n := j.unread(); n > 0 && n == j.left() && n <= room && len(in) < s.o.Sequences && !j.tellsPrompt() {
+			in = append(in, chosen{job: j})
+			room -= n
+		}
+	}
+	return in
 }
 
 // booked notes what a forward of so many rows took, of which some were of prompts.

@@ -43,6 +43,9 @@ func (j *job) tellsPrompt() bool { return j.request.Options.PromptLogprobs != ni
 // left is how many rows of its prompt, or of what is run again, are to come.
 func (j *job) left() int { return j.sequence.Left() }
 
+// unread is how many of them are of its prompt.
+func (j *job) unread() int { return len(j.request.Prompt) - j.cache.Base() }
+
 // measured completes the timings.
 func (j *job) measured() Timings {
 	t := j.timings

@@ -54,11 +54,9 @@ func TestPromptLogprobs(t *testing.T) {
 		}
 		list = append(list, r)
 	}
-	for _, gpu := range variants() {
-		var x schedule.Engine = e
-		if gpu {
-			x = &gpuLike{Engine: e, t: t, chunk: 128}
-		}
+	for _, m := range manners(e) {
+		x, _ := in(t, e, m, 128)
+		gpu := m != asItIs
 		begin := func(o schedule.Options) *schedule.Scheduler {
 			o.Chunk = 128
 			s := schedule.New(x, o)
@@ -78,7 +76,7 @@ func TestPromptLogprobs(t *testing.T) {
 				n = len(list[i].Prompt) - 1
 			}
 			if len(want[i]) < n || fmt.Sprint(want[i][n:]) != fmt.Sprint(without[i]) {
-				t.Fatalf("gpu %t, request %d: %v, without its prompt's %v", gpu, i, want[i], without[i])
+				t.Fatalf("%s, request %d: %v, without its prompt's %v", m, i, want[i], without[i])
 			}
 		}
 		together := func(what string, s *schedule.Scheduler, first int) {
@@ -88,7 +86,7 @@ func TestPromptLogprobs(t *testing.T) {
 				stream := submit(t, e, s, list[i])
 				wait.Go(func() {
 					if got := told(t, stream); fmt.Sprint(got) != fmt.Sprint(want[i]) {
-						t.Errorf("gpu %t, %s, request %d: %v, alone %v", gpu, what, i, got, want[i])
+						t.Errorf("%s, %s, request %d: %v, alone %v", m, what, i, got, want[i])
 					}
 				})
 			}
@@ -99,13 +97,13 @@ func TestPromptLogprobs(t *testing.T) {
 			together("among others", s, 0)
 		}
 		if s.State().PrefixHits == 0 {
-			t.Errorf("gpu %t: nothing was cached", gpu)
+			t.Errorf("%s: nothing was cached", m)
 		}
 		s.Close()
 		s = begin(schedule.Options{KVMemory: 8 * e.KVPageBytes(), Prefixes: -1, Slack: -1})
 		together("preempted", s, 6)
 		if s.State().Preemptions == 0 {
-			t.Errorf("gpu %t: nothing was preempted", gpu)
+			t.Errorf("%s: nothing was preempted", m)
 		}
 		s.Close()
 		e.Budget().Limit(0)
@@ -115,7 +113,7 @@ func TestPromptLogprobs(t *testing.T) {
 		before := s.State()
 		told(t, submit(t, e, s, plain[0]))
 		if hits := s.State().PrefixHits - before.PrefixHits; gpu && hits > 0 || !gpu && hits == 0 {
-			t.Errorf("gpu %t: %d tokens were taken over from a prompt that was told of", gpu, hits)
+			t.Errorf("%s: %d tokens were taken over from a prompt that was told of", m, hits)
 		}
 		s.Close()
 	}

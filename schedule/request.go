@@ -11,7 +11,7 @@ import (
 // Request is a generation that is asked for.
 type Request struct {
 	// Prompt are the ids to continue; Options must be complete (engine.Complete).
-	// Options.PrefillRows and InvariantRows are the scheduler's.
+	// Options.PrefillRows, PrefillAnywhere and InvariantRows are the scheduler's.
 	Prompt  []int32
 	Options decoder.Options
 	// Detokenizer turns ids into text; nil: there is no text.

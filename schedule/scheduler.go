@@ -114,6 +114,7 @@ func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 // cut says in which pieces a request's rows go: in those that keep everybody's bits.
 func (s *Scheduler) cut(o *decoder.Options) {
 	o.PrefillRows = s.o.Chunk
+	o.PrefillAnywhere = s.alike()
 	if !s.mixes() {
 		o.InvariantRows = s.features.BatchInvariantRows
 	}
@@ -248,9 +249,13 @@ func (s *Scheduler) State() State {
 // with steps.
 func (s *Scheduler) mixes() bool { return s.features.BatchInvariantRows >= s.o.Chunk+64*s.o.Sequences }
 
+// alike reports whether rows of prompts keep their bits in any forward of prompts, so
+// that prompts may be cut anywhere, share forwards, and go on from any prefix.
+func (s *Scheduler) alike() bool { return s.mixes() || s.features.PromptRows >= s.o.Chunk }
+
 // step is what prefixes are cut to multiples of.
 func (s *Scheduler) step() int {
-	if s.mixes() {
+	if s.alike() {
 		return 1
 	}
 	return s.o.Chunk

@@ -39,37 +39,78 @@ func store(t *testing.T, e schedule.Engine, dir string, note func(string)) *sess
 	return s
 }
 
-// gpuLike is an engine whose spans of more than 32 rows promise nothing across shapes:
-// it checks that prompts are cut alike for everybody.
+// manner is how an engine's forwards are: as they are; as of a GPU that promises nothing
+// of spans of more than 32 rows; or as of one on which rows of prompts are alike.
+type manner string
+
+const (
+	asItIs manner = "as it is"
+	coarse manner = "as on a GPU"
+	alike  manner = "as on a GPU whose prompts are alike"
+)
+
+// manners are those in which an engine can be driven.
+func manners(e *engine.Engine) []manner {
+	switch {
+	case decodertest.Device() == engine.CPU:
+		return []manner{asItIs, coarse, alike}
+	case e.Features().PromptRows > 0:
+		return []manner{coarse, alike}
+	}
+	return []manner{coarse}
+}
+
+// gpuLike is an engine in the manner of a GPU: it checks that prompts are cut, and share
+// forwards, as that allows.
 type gpuLike struct {
 	*engine.Engine
 	t      *testing.T
 	chunk  int
-	chunks atomic.Int64
+	manner manner
+	chunks atomic.Int64 // whole ones
+	shared atomic.Int64 // forwards of several prompts
 }
 
-// variants are an engine as it is and as on a GPU, where it is not on one.
-func variants() []bool {
-	if decodertest.Device() != engine.CPU {
-		return []bool{true}
+// in is an engine in a manner; the second result is nil as it is.
+func in(t *testing.T, e *engine.Engine, m manner, chunk int) (schedule.Engine, *gpuLike) {
+	if m == asItIs {
+		return e, nil
 	}
-	return []bool{false, true}
+	like := &gpuLike{Engine: e, t: t, chunk: chunk, manner: m}
+	return like, like
 }
 
 func (e *gpuLike) Features() backend.Features {
 	f := e.Engine.Features()
-	f.BatchInvariantRows = 32
+	f.BatchInvariantRows, f.PromptRows = 32, 0
+	if e.manner == alike {
+		f.PromptRows = e.chunk
+	}
 	return f
 }
 
 func (e *gpuLike) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	prompts := 0
 	for _, span := range b.Spans {
-		if span.Rows > 32 && (len(b.Spans) != 1 || span.Rows > e.chunk || span.Cache.Base()%e.chunk != 0) {
-			e.t.Errorf("%d rows at %d among %d spans: want a chunk of %d alone", span.Rows, span.Cache.Base(), len(b.Spans), e.chunk)
+		if span.Prompt {
+			prompts++
+		}
+		whole := len(b.Spans) == 1 && span.Cache.Base()%e.chunk == 0
+		switch {
+		case e.manner == alike && span.Prompt && len(b.Tokens) <= e.chunk, span.Rows <= 32 && (e.manner == coarse || !span.Prompt):
+		case e.manner == coarse && whole && span.Rows <= e.chunk:
+		default:
+			e.t.Errorf("%s: %d rows at %d of a prompt %t, among %d spans of %d rows: chunks are %d", e.manner, span.Rows, span.Cache.Base(), span.Prompt, len(b.Spans), len(b.Tokens), e.chunk)
 		}
 		if span.Rows == e.chunk {
 			e.chunks.Add(1)
 		}
+	}
+	if prompts > 0 && prompts < len(b.Spans) && e.manner == alike {
+		e.t.Errorf("%d of %d spans are of prompts: want all or none", prompts, len(b.Spans))
+	}
+	if prompts > 1 {
+		e.shared.Add(1)
 	}
 	return e.Engine.Forward(ctx, b)
 }
@@ -108,12 +149,8 @@ func TestHitIsMiss(t *testing.T) {
 		}
 	}
 	want := aloneIn(t, e, chunk, list)
-	for _, gpu := range variants() {
-		var x schedule.Engine = e
-		like := &gpuLike{Engine: e, t: t, chunk: chunk}
-		if gpu {
-			x = like
-		}
+	for _, m := range manners(e) {
+		x, like := in(t, e, m, chunk)
 		dir := t.TempDir()
 		run := func(what string, o schedule.Options, least float64) schedule.State {
 			t.Helper()
@@ -136,16 +173,16 @@ func TestHitIsMiss(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				compare(t, fmt.Sprintf("%s, as on a GPU %t, request %d", what, gpu, i), got, want[i])
+				compare(t, fmt.Sprintf("%s, %s, request %d", what, m, i), got, want[i])
 			}
 			st := s.State()
 			if float64(st.CachedTokens) < least*float64(st.PromptTokens) {
-				t.Errorf("%s, as on a GPU %t: %d of %d tokens were there: nothing is shown", what, gpu, st.CachedTokens, st.PromptTokens)
+				t.Errorf("%s, %s: %d of %d tokens were there: nothing is shown", what, m, st.CachedTokens, st.PromptTokens)
 			}
 			return st
 		}
 		hits := 0.7
-		if gpu {
+		if m == coarse {
 			hits = 0.3
 		}
 		run("from memory", schedule.Options{}, hits)
@@ -165,9 +202,9 @@ func TestHitIsMiss(t *testing.T) {
 		s.Close()
 		st := run("from disk", schedule.Options{Prefixes: 1, Sessions: kept}, 0.2)
 		if int(st.SessionLoads) < len(list)/4 || st.SessionFailures > 0 {
-			t.Errorf("as on a GPU %t: %d of %d requests came from disk, %d failed", gpu, st.SessionLoads, len(list), st.SessionFailures)
+			t.Errorf("%s: %d of %d requests came from disk, %d failed", m, st.SessionLoads, len(list), st.SessionFailures)
 		}
-		if gpu && like.chunks.Load() == 0 {
+		if m == coarse && like.chunks.Load() == 0 {
 			t.Error("no whole chunk was run: nothing is shown")
 		}
 		kept.Close()
@@ -358,11 +395,8 @@ func TestSeal(t *testing.T) {
 	e := open(t)
 	list, want := turns(t, e, 5, 24)
 	last := list[4]
-	for _, gpu := range variants() {
-		var x schedule.Engine = e
-		if gpu {
-			x = &gpuLike{Engine: e, t: t, chunk: 64}
-		}
+	for _, m := range manners(e) {
+		x, _ := in(t, e, m, 64)
 		s := schedule.New(x, schedule.Options{Chunk: 64})
 		defer s.Close()
 		n := len(list[3].Prompt)
@@ -373,7 +407,7 @@ func TestSeal(t *testing.T) {
 		}
 		compare(t, "beside it", got, want[1])
 		sealed := func() int {
-			if gpu {
+			if m == coarse {
 				return n / 64 * 64
 			}
 			return n
@@ -392,12 +426,44 @@ func TestSeal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.sum.Stats.CachedTokens < sealed {
-			t.Errorf("as on a GPU %t: %d tokens were there, want %d", gpu, got.sum.Stats.CachedTokens, sealed)
+			t.Errorf("%s: %d tokens were there, want %d", m, got.sum.Stats.CachedTokens, sealed)
 		}
 		compare(t, "after it", got, want[4])
 		if st := s.State(); st.Requests != 2 || st.Running != 0 {
 			t.Errorf("what nobody asked for is counted: %+v", st)
 		}
 		s.Close()
+	}
+}
+
+// TestPromptsTogether: prompts that come together share forwards where their rows keep
+// their bits so, and nowhere else; each gets what it gets alone.
+func TestPromptsTogether(t *testing.T) {
+	const chunk = 256
+	e := open(t)
+	list := requests(t, e, 12, 77)
+	for i := range list {
+		list[i].Prompt = list[i].Prompt[:min(len(list[i].Prompt), 20+11*i)]
+		list[i].Options.MaxTokens = 5
+	}
+	want := aloneIn(t, e, chunk, list)
+	for _, m := range manners(e) {
+		x, like := in(t, e, m, chunk)
+		s := schedule.New(x, schedule.Options{Chunk: chunk, Sequences: len(list), Prefixes: -1})
+		var streams []*schedule.Stream
+		for _, q := range list {
+			streams = append(streams, submit(t, e, s, q))
+		}
+		for i, stream := range streams {
+			got, err := follow(t, stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, fmt.Sprintf("%s, request %d", m, i), got, want[i])
+		}
+		s.Close()
+		if like != nil && (like.shared.Load() > 0) != (m == alike) {
+			t.Errorf("%s: %d forwards had several prompts", m, like.shared.Load())
+		}
 	}
 }

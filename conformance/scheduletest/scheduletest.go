@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"windrow/model"
 	"windrow/rope"
 	"windrow/schedule"
+	"windrow/session"
 	"windrow/synthetic"
 )
 
@@ -159,7 +161,7 @@ func request(prompt []int32, mode decoder.Mode, window, tokens int, seed uint64)
 }
 
 // Run checks that a request's answer is the same alone and among others, with its
-// beginning cached and not, after a preemption, and, in verified, at any window what ar
+// beginning cached and not, a page of it too, after a preemption, and, in verified, at any window what ar
 // gives, sampled too. The model is small: an emulated GPU takes seconds.
 func Run(t *testing.T, b backend.Backend) {
 	d := open(t, b)
@@ -251,7 +253,65 @@ func Run(t *testing.T, b backend.Backend) {
 			t.Errorf("%d preemptions, %d rows run again: nothing is shown", st.Preemptions, st.ReplayedRows)
 		}
 	})
+	t.Run("short conversations", func(t *testing.T) { d.short(t, ids) })
 	if used, _ := d.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
+	}
+}
+
+// short checks conversations of fewer tokens than a chunk: what their next turns begin
+// with is found, in memory and on disk, where the device's rows of prompts keep their
+// bits, and nowhere else; answers are those of a miss.
+func (d *device) short(t *testing.T, ids func(n int) []int32) {
+	f := d.Features()
+	alike := f.PromptRows >= chunk || f.BatchInvariantRows >= 1<<10
+	talk := ids(100)
+	var list []schedule.Request
+	for i, n := range []int{1, 64, 65, 90, 100} { // what a request has of it
+		for j, mode := range []decoder.Mode{decoder.AR, decoder.Verified} {
+			prompt := slices.Concat(talk[:n], ids(7*i))
+			list = append(list, request(append(prompt, int32(maskID-1-i)), mode, 4, 6, uint64(j)))
+		}
+	}
+	miss := schedule.New(d, schedule.Options{Sequences: 1, Prefixes: -1, Chunk: chunk})
+	defer miss.Close()
+	var want []answer
+	for _, q := range list {
+		want = append(want, d.ask(t, miss, q)())
+	}
+	dir := filepath.Join(t.TempDir(), "sessions")
+	open := func() *session.Store {
+		store, err := session.Open(dir, session.Options{Fingerprint: "test", PageTokens: backend.PageTokens, PageBytes: int(d.KVPageBytes())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	for _, restored := range []bool{false, true} {
+		store := open()
+		s := schedule.New(d, schedule.Options{Sessions: store, Chunk: chunk})
+		if !restored {
+			first := request(talk, decoder.AR, 1, 1, 0)
+			first.Session = "talk"
+			d.ask(t, s, first)()
+			info, err := s.SaveSession(t.Context(), "", "talk")
+			if saved := err == nil && info.Tokens == backend.PageTokens; saved != alike {
+				t.Errorf("a session of %d tokens is saved as %+v, %v; rows of prompts are alike %t", len(talk), info, err, alike)
+			}
+		}
+		for i, q := range list {
+			if got := d.ask(t, s, q)(); fmt.Sprint(got) != fmt.Sprint(want[i]) {
+				t.Errorf("restored %t, request %d: %v, a miss %v", restored, i, got, want[i])
+			}
+		}
+		st := s.State()
+		if found := st.CachedTokens > 4*backend.PageTokens; found != alike {
+			t.Errorf("restored %t: %d tokens were there; rows of prompts are alike %t", restored, st.CachedTokens, alike)
+		}
+		if restored && (st.SessionLoads > 0) != alike {
+			t.Errorf("%d sessions came from disk; rows of prompts are alike %t", st.SessionLoads, alike)
+		}
+		s.Close()
+		store.Close()
 	}
 }

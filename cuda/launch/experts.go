@@ -71,20 +71,22 @@ func (e *Experts) layout(bucket int) (l expertsLayout) {
 // prefill pass, too: an expert has few of them.
 const decodeExperts = 128
 
-// FewForExperts reports whether experts run as in a decode pass.
-func FewForExperts(decode bool, bucket int) bool { return decode || bucket <= decodeExperts }
+// FewForExperts reports whether experts run as in a decode pass: which rows of prompts
+// whose bits are to be alike do not, however few.
+func FewForExperts(decode bool, rows Rows) bool { return decode || rows.ordered() <= decodeExperts }
 
-// PrepareExperts makes room for the experts of bucket rows; changed reports whether
+// PrepareExperts makes room for the experts of that many rows; changed reports whether
 // addresses changed.
-func (d *Device) PrepareExperts(e *Experts, decode bool, bucket int) (changed bool, err error) {
+func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed bool, err error) {
+	bucket := rows.Count
 	changed, err = d.grow(&d.mixtures.work, e.layout(bucket).size)
-	if err == nil && e.Shared != nil && !FewForExperts(decode, bucket) {
+	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {
 		for _, w := range [][]Linear{e.Shared[:2], e.Shared[2:]} {
 			if !w[0].Weight.Fast() || err != nil {
 				continue
 			}
 			var also bool
-			also, err = d.PrepareGEMM(w, bucket)
+			also, err = d.PrepareGEMM(w, rows)
 			changed = changed || also
 		}
 	}
@@ -113,8 +115,10 @@ func expertStages(perWarp, bytes, limit int) int { return max(1, min(perWarp, 7,
 func (f format) experts() string { return "experts" + f.file[len("stream"):] }
 
 // Experts adds to dst, f32 [bucket, width], what the experts make of x, [bucket, width],
-// by the routing of Route, which has made the lists. PrepareExperts has made room.
-func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step driver.Ptr, decode bool, bucket int) {
+// by the routing of Route, which has made the lists (tiles of many rows of an expert, for
+// more than 32 rows). PrepareExperts has made room.
+func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step driver.Ptr, decode bool, rows Rows) {
+	bucket := rows.Count
 	l, work := e.layout(bucket), d.mixtures.work.data
 	if d.err == nil && l.size > d.mixtures.work.size {
 		d.err = fmt.Errorf("cuda: no room was made for the experts of %d rows", bucket)
@@ -125,13 +129,13 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 	shares, shared := driver.Ptr(0), driver.Ptr(0)
 	if e.Shared != nil {
 		shares, shared = d.mixtures.route.data+driver.Ptr(route.shares), at(l.sharedMade)
-		d.sharedExpert(shared, x32, x16, e, at(l.shared32), at(l.shared16), at(l.up32), FewForExperts(decode, bucket), bucket)
+		d.sharedExpert(shared, x32, x16, e, at(l.shared32), at(l.shared16), at(l.up32), FewForExperts(decode, rows), rows)
 	}
 	slots := e.Gate.Count
 	if bucket <= fewRows {
 		slots = min(slots, bucket*e.Chosen)
 	}
-	grouped := !FewForExperts(decode, bucket)
+	grouped := !FewForExperts(decode, rows)
 	n := bucket * e.Chosen * e.inner()
 	if gate := e.Gate.Of; gate.Fast() {
 		if grouped {
@@ -164,7 +168,7 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 }
 
 // sharedExpert makes the shared expert's rows.
-func (d *Device) sharedExpert(dst, x32, x16 driver.Ptr, e *Experts, inner32, inner16, up32 driver.Ptr, few bool, bucket int) {
+func (d *Device) sharedExpert(dst, x32, x16 driver.Ptr, e *Experts, inner32, inner16, up32 driver.Ptr, few bool, rows Rows) {
 	gate, up, down := e.Shared[0], e.Shared[1], e.Shared[2]
 	if gate.Weight.Fast() && up.Weight.Fast() && gate.Weight.format() == up.Weight.format() {
 		to := Target{BF16: inner16}
@@ -172,28 +176,28 @@ func (d *Device) sharedExpert(dst, x32, x16 driver.Ptr, e *Experts, inner32, inn
 			to = Target{F32: inner32}
 		}
 		if few {
-			d.ProjectGated(to, x16, gate, up, bucket)
+			d.ProjectGated(to, x16, gate, up, rows.Count)
 		} else {
-			d.PrefillGated(to, x16, gate, up, bucket)
+			d.PrefillGated(to, x16, gate, up, rows)
 		}
 	} else {
-		d.projectAny(inner32, x32, x16, gate, few, bucket)
-		d.projectAny(up32, x32, x16, up, few, bucket)
-		d.GatedAct(inner32, inner16, inner32, up32, false, bucket*gate.Weight.Out)
+		d.projectAny(inner32, x32, x16, gate, few, rows)
+		d.projectAny(up32, x32, x16, up, few, rows)
+		d.GatedAct(inner32, inner16, inner32, up32, false, rows.Count*gate.Weight.Out)
 	}
-	d.projectAny(dst, inner32, inner16, down, few, bucket)
+	d.projectAny(dst, inner32, inner16, down, few, rows)
 }
 
 // projectAny is a projection by a weight of any form.
-func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, bucket int) {
+func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, rows Rows) {
 	to := []Target{{F32: dst}}
 	switch {
 	case !w.Weight.Fast():
-		d.SIMTProject(dst, x32, w.Weight, 0, false, bucket)
+		d.SIMTProject(dst, x32, w.Weight, 0, false, rows.Count)
 	case few:
-		d.Project(to, x16, []Linear{w}, bucket)
+		d.Project(to, x16, []Linear{w}, rows.Count)
 	default:
-		d.PrefillProject(to, x16, []Linear{w}, bucket)
+		d.PrefillProject(to, x16, []Linear{w}, rows)
 	}
 }
 

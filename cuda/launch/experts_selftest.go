@@ -138,11 +138,11 @@ func (b *expertsBench) run(x, before []float32, decode bool) (sums, routing []fl
 	if _, b.err = b.d.PrepareRoute(&b.router, bucket); b.err != nil {
 		return nil, nil
 	}
-	if _, b.err = b.d.PrepareExperts(&b.e, decode, bucket); b.err != nil {
+	if _, b.err = b.d.PrepareExperts(&b.e, decode, Rows{Count: bucket}); b.err != nil {
 		return nil, nil
 	}
 	b.d.Route(to, x32, &b.router, Normed{}, step, bucket)
-	b.d.Experts(dst, x32, x16, to, &b.e, step, decode, bucket)
+	b.d.Experts(dst, x32, x16, to, &b.e, step, decode, Rows{Count: bucket})
 	return b.downloadF32(rows*b.width, dst), b.downloadF32(rows*2*b.e.Chosen, to)
 }
 

@@ -105,7 +105,7 @@ func (d *Device) gemmVariants() []gemmVariant {
 // chosenVariant names the variant that a prefill of bf16 weights takes.
 func (d *Device) chosenVariant(s gemmShape, rows int) string {
 	w := []Linear{{Weight: &Weight{Out: s.outs[0], In: s.in}}}
-	switch route := d.chosen(w, rows); route {
+	switch route := d.chosen(w, Rows{Count: rows}); route {
 	case routeDecode:
 		return "decode"
 	case routeBLAS:
@@ -176,7 +176,7 @@ func gemmTimes(m meter, shapes []gemmShape, rowCounts []int) {
 			d.blas = nil
 		})
 	}
-	_, err := d.PrepareGEMM(nil, 0)
+	_, err := d.PrepareGEMM(nil, Rows{})
 	m.Check(err)
 	b := newGEMMWeights(m, shapes, slices.Max(rowCounts))
 	variants := d.gemmVariants()

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"slices"
 
 	"windrow/cuda/driver"
 )
@@ -49,6 +50,40 @@ var decodeRoute = map[Route]struct{ plain, packed, wide int }{
 	RouteOwn:    {plain: 64, packed: 128},
 }
 
+// PromptRows is the largest pass of prompts alone whose rows have the bits that they have
+// in any other such pass. It is what a prompt of many is cut into, so that long prompts
+// take the kernels that are the fastest for them.
+const PromptRows = 512
+
+// Rows are those of a prefill projection.
+type Rows struct {
+	Count int
+	// Prompt makes a row's bits the same among any number of rows up to PromptRows:
+	// where an order of sums depends on the rows, it is that of PromptRows.
+	Prompt bool
+}
+
+// ordered is the number of rows that the order of sums is chosen by.
+func (r Rows) ordered() int {
+	if r.Prompt && r.Count <= PromptRows {
+		return PromptRows
+	}
+	return r.Count
+}
+
+// PromptsAlike reports whether Rows.Prompt is kept: by own kernels, whose order of sums
+// is chosen here. cuBLASLt chooses by itself; and where it, or gemm.cu, takes over from
+// the decode kernels, few rows would wait for all weights to be decoded to bf16.
+func (d *Device) PromptsAlike() bool {
+	switch d.prefill.route {
+	case RouteOwn:
+		return true
+	case routeChosen:
+		return d.openHopper() != nil
+	}
+	return false
+}
+
 // errUnprepared says that a launcher has no scratch: PrepareGEMM was not called
 // for these weights and rows.
 var errUnprepared = errors.New("cuda: no room was made for a prefill projection")
@@ -65,9 +100,9 @@ func (d *Device) WithoutBLAS() { d.prefill.tried, d.prefill.hopper = true, d.ope
 func (d *Device) UseRoute(r Route) { d.prefill.route = r }
 
 // PrepareGEMM makes room for the prefill projection of some weights (those
-// past the last may be nil) by bucket rows; changed reports whether addresses
+// past the last may be nil) by that many rows; changed reports whether addresses
 // changed.
-func (d *Device) PrepareGEMM(w []Linear, bucket int) (changed bool, err error) {
+func (d *Device) PrepareGEMM(w []Linear, rows Rows) (changed bool, err error) {
 	if !d.prefill.tried {
 		d.prefill.tried = true
 		if d.prefill.hopper = d.openHopper(); d.prefill.hopper == nil && d.blas == nil {
@@ -81,13 +116,13 @@ func (d *Device) PrepareGEMM(w []Linear, bucket int) (changed bool, err error) {
 		}
 	}
 	for i := range used {
-		if d.chosen(used[i:i+1], bucket) == routeWide {
+		if d.chosen(used[i:i+1], rows) == routeWide {
 			if err := d.prepareWide(); err != nil {
 				return false, err
 			}
 		}
 	}
-	need := d.scratchOf(used, bucket)
+	need := d.scratchOf(used, rows)
 	if need <= d.prefill.size {
 		return false, nil
 	}
@@ -108,7 +143,7 @@ func (d *Device) PrepareGEMM(w []Linear, bucket int) (changed bool, err error) {
 
 // scratchOf is how many bytes of scratch a product needs: for weights that are
 // decoded first, and for the halves of a gated one that cuBLASLt multiplies.
-func (d *Device) scratchOf(w []Linear, rows int) (need int) {
+func (d *Device) scratchOf(w []Linear, rows Rows) (need int) {
 	if len(w) == 0 {
 		return 0
 	}
@@ -121,7 +156,7 @@ func (d *Device) scratchOf(w []Linear, rows int) (need int) {
 			need += aligned(2 * l.Weight.Out * l.Weight.In)
 		}
 		if route == routeBLAS {
-			need += aligned(2 * l.Weight.Out * rows)
+			need += aligned(2 * l.Weight.Out * rows.Count)
 		}
 	}
 	return need
@@ -129,7 +164,7 @@ func (d *Device) scratchOf(w []Linear, rows int) (need int) {
 
 // prepared reports whether there is scratch for a product; the device keeps the
 // error where there is not.
-func (d *Device) prepared(w []Linear, rows int) bool {
+func (d *Device) prepared(w []Linear, rows Rows) bool {
 	if d.err == nil && d.scratchOf(w, rows) > d.prefill.size {
 		d.err = errUnprepared
 	}
@@ -162,7 +197,8 @@ func (d *Device) part(l Linear, at *int) gemmPart {
 
 // chosen is the route of a product with weights of one format. Only the decode
 // kernels take numbers of outputs that are no multiple of 8.
-func (d *Device) chosen(w []Linear, rows int) Route {
+func (d *Device) chosen(w []Linear, by Rows) Route {
+	rows := by.ordered()
 	for _, l := range w {
 		if l.Weight.Out%8 != 0 || l.Weight.In%8 != 0 {
 			return routeDecode
@@ -201,13 +237,24 @@ func (d *Device) tiles(route Route, gated bool, in int) []gemmTile {
 	return hopperTiles
 }
 
+// tile is the tile of a product: the fastest, of those with the order of sums that is
+// wanted.
+func (d *Device) tile(route Route, gated bool, in int, rows Rows, outs ...int) gemmTile {
+	tiles := d.tiles(route, gated, in)
+	if rows.ordered() != rows.Count {
+		order := d.fastest(tiles, in, rows.ordered(), outs...)
+		tiles = slices.DeleteFunc(slices.Clone(tiles), func(t gemmTile) bool { return t.split != order.split })
+	}
+	return d.fastest(tiles, in, rows.Count, outs...)
+}
+
 // PrefillProject enqueues up to three projections of one format that share x
 // (bf16 [rows, in]), as many targets as weights. PrepareGEMM has made room.
-func (d *Device) PrefillProject(dst []Target, x driver.Ptr, w []Linear, rows int) {
+func (d *Device) PrefillProject(dst []Target, x driver.Ptr, w []Linear, rows Rows) {
 	route := d.chosen(w, rows)
 	switch route {
 	case routeDecode:
-		d.Project(dst, x, w, rows)
+		d.Project(dst, x, w, rows.Count)
 		return
 	case routeWide:
 		d.wide(dst, x, w, false, rows)
@@ -225,20 +272,20 @@ func (d *Device) PrefillProject(dst []Target, x driver.Ptr, w []Linear, rows int
 		outs[i] = l.Weight.Out
 	}
 	if route != routeBLAS {
-		d.gemm(d.fastest(d.tiles(route, false, in), in, rows, outs[:]...), x, parts, in, rows)
+		d.gemm(d.tile(route, false, in, rows, outs[:]...), x, parts, in, rows.Count)
 		return
 	}
 	for _, p := range parts {
-		d.blasProject(p, x, in, rows)
+		d.blasProject(p, x, in, rows.Count)
 	}
 }
 
 // PrefillGated enqueues dst[rows, out] = silu(x · gateᵀ) * (x · upᵀ).
-func (d *Device) PrefillGated(dst Target, x driver.Ptr, gate, up Linear, rows int) {
+func (d *Device) PrefillGated(dst Target, x driver.Ptr, gate, up Linear, rows Rows) {
 	route := d.chosen([]Linear{gate, up}, rows)
 	switch route {
 	case routeDecode:
-		d.ProjectGated(dst, x, gate, up, rows)
+		d.ProjectGated(dst, x, gate, up, rows.Count)
 		return
 	case routeWide:
 		d.wide([]Target{dst}, x, []Linear{gate, up}, true, rows)
@@ -250,15 +297,15 @@ func (d *Device) PrefillGated(dst Target, x driver.Ptr, gate, up Linear, rows in
 	at, in := 0, gate.Weight.In
 	g, u := d.part(gate, &at), d.part(up, &at)
 	if route != routeBLAS {
-		d.gemmGated(d.fastest(d.tiles(route, true, in), in, rows, 2*g.out), dst, x, g, u, in, rows)
+		d.gemmGated(d.tile(route, true, in, rows, 2*g.out), dst, x, g, u, in, rows.Count)
 		return
 	}
-	half := aligned(2 * g.out * rows)
+	half := aligned(2 * g.out * rows.Count)
 	g.dst.BF16 = d.prefill.scratch + driver.Ptr(at)
 	u.dst.BF16 = g.dst.BF16 + driver.Ptr(half)
-	d.blasProject(g, x, in, rows)
-	d.blasProject(u, x, in, rows)
-	d.GatedAct(dst.F32, dst.BF16, g.dst.BF16, u.dst.BF16, true, rows*g.out)
+	d.blasProject(g, x, in, rows.Count)
+	d.blasProject(u, x, in, rows.Count)
+	d.GatedAct(dst.F32, dst.BF16, g.dst.BF16, u.dst.BF16, true, rows.Count*g.out)
 }
 
 // blasProject is one product by cuBLASLt.

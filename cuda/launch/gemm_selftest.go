@@ -227,7 +227,7 @@ func (d *Device) testedTiles() ([]gemmTile, error) {
 	if deepest := d.gemmTiles()[0]; deepest.name != gemmWide.name {
 		tiles = append(tiles, deepest)
 	}
-	_, err := d.PrepareGEMM(nil, 0)
+	_, err := d.PrepareGEMM(nil, Rows{})
 	if d.prefill.hopper != nil {
 		tiles = append(tiles, hopperTiles...)
 	}
@@ -333,7 +333,7 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 	for _, p := range w {
 		linears = append(linears, p.linear(c.in))
 	}
-	if _, err := d.PrepareGEMM(linears, c.rows); err != nil {
+	if _, err := d.PrepareGEMM(linears, Rows{Count: c.rows}); err != nil {
 		return err
 	}
 	for i, route := range d.gemmRoutes() {
@@ -350,12 +350,12 @@ func (c *gemmCase) routes(w []gemmWeight) error {
 			return c.err
 		}
 		d.prefill.route = route
-		if _, err := d.PrepareGEMM(linears, c.rows); err != nil {
+		if _, err := d.PrepareGEMM(linears, Rows{Count: c.rows}); err != nil {
 			return err
 		}
 		pass := func() {
-			d.PrefillProject(dst, c.xAt, linears, c.rows)
-			d.PrefillGated(gated, c.xAt, linears[last-1], linears[last], c.rows)
+			d.PrefillProject(dst, c.xAt, linears, Rows{Count: c.rows})
+			d.PrefillGated(gated, c.xAt, linears[last-1], linears[last], Rows{Count: c.rows})
 		}
 		pass()
 		for j, p := range w {
@@ -400,12 +400,12 @@ func testPrefillPacked(d *Device) error {
 	}
 	d.prefill.route = RouteOwn
 	if b.err == nil {
-		_, b.err = d.PrepareGEMM(w, rows)
+		_, b.err = d.PrepareGEMM(w, Rows{Count: rows})
 	}
 	if b.err != nil {
 		return b.close()
 	}
-	d.PrefillProject(dst, xAt, w, rows)
+	d.PrefillProject(dst, xAt, w, Rows{Count: rows})
 	d.prefill.route = routeChosen
 	for i, l := range w {
 		got := b.downloadF32(rows*l.Weight.Out, dst[i].F32)
@@ -420,7 +420,7 @@ func testPrefillPacked(d *Device) error {
 // their rings several rounds. Other devices have no such kernels.
 func testGEMMPersistent(d *Device) error {
 	defer d.prefill.free(d.Context)
-	if _, err := d.PrepareGEMM(nil, 0); err != nil {
+	if _, err := d.PrepareGEMM(nil, Rows{}); err != nil {
 		return err
 	}
 	if d.prefill.hopper == nil {

@@ -3,6 +3,8 @@ package launch
 import (
 	"errors"
 	"testing"
+
+	"windrow/backend"
 )
 
 // TestFastestTile checks choices on a device of 132 multiprocessors: few rows
@@ -38,6 +40,79 @@ func TestFastestTile(t *testing.T) {
 	}
 }
 
+// TestPromptOrder: a pass of prompts of any number of rows is multiplied by who
+// multiplies PromptRows, in as many parts of the inputs.
+func TestPromptOrder(t *testing.T) {
+	for _, device := range []struct {
+		sms    int
+		hopper bool
+	}{{132, true}, {114, true}, {78, true}, {132, false}, {6, true}} {
+		d := &Device{}
+		d.Info.SMs, d.Info.SharedPerBlock = device.sms, 227<<10
+		if device.hopper {
+			d.prefill.hopper = &hopperGEMM{}
+		} else {
+			d.prefill.route = RouteOwn
+		}
+		changed := 0
+		for _, c := range []struct {
+			in    int
+			outs  []int
+			gated bool
+		}{
+			{4096, []int{4096, 1024, 1024}, false}, {4096, []int{4096}, false}, {4096, []int{2 * 12288}, true}, {12288, []int{4096}, false},
+			{384, []int{384, 128, 128}, false}, {1024, []int{1024}, false}, {3072, []int{1024}, false}, {2048, []int{64}, false},
+		} {
+			route, total := d.promptRoute(c.in, false, PromptRows), 0
+			for _, out := range c.outs {
+				total += Ceil(out, 16)
+			}
+			whole := d.tile(route, c.gated, c.in, Rows{PromptRows, true}, c.outs...)
+			for _, dt := range []backend.DType{backend.Affine4, backend.Q6_K} {
+				f, _ := formatOf(dt, 64)
+				cut, ok := d.wideShape(f, total, Rows{PromptRows, true}, c.in)
+				if !ok {
+					t.Fatalf("%d SMs: %d rows of %d by %v: no form", device.sms, PromptRows, c.in, c.outs)
+				}
+				for rows := 8; rows <= PromptRows; rows += 8 {
+					s, ok := d.wideShape(f, total, Rows{rows, true}, c.in)
+					if !ok || s.parts != cut.parts {
+						t.Errorf("%d SMs: %d rows of %d by %v: %v, of %d %v", device.sms, rows, c.in, c.outs, s, PromptRows, cut)
+					}
+					if free, _ := d.wideShape(f, total, Rows{Count: rows}, c.in); free.parts != cut.parts {
+						changed++
+					}
+				}
+			}
+			for rows := 8; rows <= PromptRows; rows += 8 {
+				for _, packed := range []bool{false, true} {
+					if FewForExperts(false, Rows{rows, true}) {
+						t.Fatalf("experts of %d rows are multiplied as in steps", rows)
+					}
+					if got, want := d.promptRoute(c.in, packed, rows), d.promptRoute(c.in, packed, PromptRows); got != want {
+						t.Errorf("%d rows go by %d, %d by %d", rows, got, PromptRows, want)
+					}
+				}
+				if got := d.tile(route, c.gated, c.in, Rows{rows, true}, c.outs...); got.split != whole.split {
+					t.Errorf("%d SMs: %d rows of %d by %v: tile %s, of %d rows %s", device.sms, rows, c.in, c.outs, got.name, PromptRows, whole.name)
+				}
+			}
+		}
+		if device.hopper && changed == 0 {
+			t.Errorf("%d SMs: no choice depends on the rows: nothing is shown", device.sms)
+		}
+	}
+}
+
+// promptRoute is the route of a product of prompts' rows.
+func (d *Device) promptRoute(in int, packed bool, rows int) Route {
+	w := &Weight{Out: 64, In: in}
+	if packed {
+		w.Packed = &packedMatrix{}
+	}
+	return d.chosen([]Linear{{Weight: w}}, Rows{rows, true})
+}
+
 // TestPrefillRoutes checks who multiplies how many rows.
 func TestPrefillRoutes(t *testing.T) {
 	plain := []Linear{{Weight: &Weight{Out: 64, In: 64}}}
@@ -63,7 +138,7 @@ func TestPrefillRoutes(t *testing.T) {
 		{"own, packed", Device{}, packed, 256, RouteOwn},
 		{"odd outputs", Device{prefill: hopper}, odd, 4096, routeDecode},
 	} {
-		if got := c.d.chosen(c.w, c.rows); got != c.want {
+		if got := c.d.chosen(c.w, Rows{Count: c.rows}); got != c.want {
 			t.Errorf("%s: %d rows go by %d, want %d", c.name, c.rows, got, c.want)
 		}
 	}
@@ -81,7 +156,7 @@ func TestPrefillUnprepared(t *testing.T) {
 	d := testDevice(t)
 	w := []Linear{{Weight: &Weight{Out: 8, In: 64, Packed: &packedMatrix{}}}}
 	d.prefill.route = RouteOwn
-	d.PrefillProject([]Target{{}}, 0, w, 512)
+	d.PrefillProject([]Target{{}}, 0, w, Rows{Count: 512})
 	if err := d.Take(); !errors.Is(err, errUnprepared) {
 		t.Errorf("got %v", err)
 	}

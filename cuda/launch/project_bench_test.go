@@ -108,11 +108,11 @@ func (b *slab) launch(t weightType, s projectShape, rows int, prefill bool) int 
 	}
 	switch {
 	case s.gated && prefill:
-		d.PrefillGated(Target{BF16: b.out}, b.x, w[0], w[1], rows)
+		d.PrefillGated(Target{BF16: b.out}, b.x, w[0], w[1], Rows{Count: rows})
 	case s.gated:
 		d.ProjectGated(Target{BF16: b.out}, b.x, w[0], w[1], rows)
 	case prefill:
-		d.PrefillProject(dst, b.x, w, rows)
+		d.PrefillProject(dst, b.x, w, Rows{Count: rows})
 	default:
 		d.Project(dst, b.x, w, rows)
 	}

@@ -43,14 +43,19 @@ func (f wideForm) threads() int { return 128*f.wide + 32 }
 
 func (s wideShape) blocks() int { return s.grid.x * s.grid.y * s.grid.z }
 
-// wideShapeOf cuts a projection to total strips of 16 outputs; ok reports whether
-// a block of that form has room. Parts wait for each other: they are for launches
-// whose blocks are all at work at once.
-func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in int) (s wideShape, ok bool) {
-	s = wideShape{wideForm: f, tiles: mostWideTiles}
+// wideTiles is how many tiles of 8 rows a block takes of that many.
+func wideTiles(rows int) int {
 	if rows <= 64 {
-		s.tiles = 8
+		return mostWideTiles / 2
 	}
+	return mostWideTiles
+}
+
+// wideShapeOf cuts a projection to total strips of 16 outputs, and to so many tiles of 8
+// rows a block; ok reports whether a block of that form has room. Parts wait for each
+// other: they are for launches whose blocks are all at work at once.
+func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in, tiles int) (s wideShape, ok bool) {
+	s = wideShape{wideForm: f, tiles: tiles}
 	s.grid = dim{Ceil(total, 4*f.wide), f.parts, Ceil(rows, 8*s.tiles)}
 	stage, sums := 2*128*8*s.tiles, 4*f.wide*8*s.tiles*20*4
 	weights := 4 * f.wide * wideSlots * (128 / w.inputs) * w.granule
@@ -80,17 +85,39 @@ func (s wideShape) time(sms, in int) float64 {
 	return float64(Ceil(s.blocks(), sms)) * (float64(stages)*step + edge)
 }
 
-// wideShape chooses how kernels/wide.cuh makes a projection to total strips.
-func (d *Device) wideShape(w format, total, rows, in int) (best wideShape, ok bool) {
+// wideShape chooses how kernels/wide.cuh makes a projection to total strips. The order
+// of sums depends on the parts of the inputs.
+func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideShape, ok bool) {
 	if f := d.Tuning.wide; f.wide != 0 {
-		return d.wideShapeOf(f, w, total, rows, in)
+		return d.wideShapeOf(f, w, total, rows.Count, in, wideTiles(rows.Count))
 	}
+	parts := 0
+	if order := rows.ordered(); order != rows.Count {
+		if best, ok = d.fastestWide(w, total, order, in, 0); !ok {
+			return best, false
+		}
+		parts = best.parts // of fewer rows they take fewer blocks
+	}
+	return d.fastestWide(w, total, rows.Count, in, parts)
+}
+
+// fastestWide is the shape that should take the least time: of all, or of those with so
+// many parts. Where they may not be more, blocks of fewer rows fill the device, too.
+func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShape, ok bool) {
 	least := math.Inf(1)
 	for wide := 1; wide <= mostWide; wide++ {
 		for parts := 1; parts <= mostWideParts; parts *= 2 {
-			s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in)
-			if time := s.time(d.Info.SMs, in); fits && time < least {
-				best, least, ok = s, time, true
+			if only != 0 && parts != only {
+				continue
+			}
+			for tiles := wideTiles(rows); tiles >= mostWideTiles/2; tiles /= 2 {
+				s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in, tiles)
+				if time := s.time(d.Info.SMs, in); fits && time < least {
+					best, least, ok = s, time, true
+				}
+				if only == 0 {
+					break
+				}
 			}
 		}
 	}
@@ -139,7 +166,7 @@ func (p *wideParts) free(ctx *driver.Context) {
 }
 
 // wide enqueues a projection by kernels/wide.cuh; PrepareGEMM has made room.
-func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows int) {
+func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows Rows) {
 	if d.err != nil {
 		return
 	}
@@ -149,7 +176,7 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows i
 	}
 	s, ok := d.wideShape(p.format, p.total, rows, p.in)
 	if !ok {
-		d.err = fmt.Errorf("project: %d rows of %d inputs to %d strips by %v", rows, p.in, p.total, d.Tuning.wide)
+		d.err = fmt.Errorf("project: %d rows of %d inputs to %d strips by %v", rows.Count, p.in, p.total, d.Tuning.wide)
 		return
 	}
 	if s.parts > 1 && d.prefill.parts.counters == 0 {
@@ -157,9 +184,9 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows i
 		return
 	}
 	var at driver.Ptr
-	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows, p.in, 8 * s.tiles}); d.err != nil {
+	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows.Count, p.in, 8 * s.tiles}); d.err != nil {
 		return
 	}
-	args := append(p.args(at, rows, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))
+	args := append(p.args(at, rows.Count, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))
 	d.launch(wideKernel(p.format, s), s.grid, s.threads(), args...)
 }

@@ -37,7 +37,7 @@ func wideTimes(m meter, shapes []projectShape, types []weightType, rowCounts []i
 						m.Run("shape", s.name, func(m meter) {
 							for _, form := range wideTunings() {
 								m.D.Tuning = form
-								cut, ok := m.D.wideShape(f, s.strips(), rows, s.in)
+								cut, ok := m.D.wideShape(f, s.strips(), Rows{Count: rows}, s.in)
 								if !ok {
 									continue
 								}
@@ -87,7 +87,7 @@ func packedPrefill(m meter, shapes []projectShape, types []weightType, rowCounts
 					for name, route := range map[string]Route{"wide": routeWide, "decoded": routeHopper} {
 						m.Run("by", name, func(m meter) {
 							m.D.Tuning, m.D.prefill.route = Tuning{}, route
-							_, err := m.D.PrepareGEMM(room, rows)
+							_, err := m.D.PrepareGEMM(room, Rows{Count: rows})
 							m.Check(err)
 							seconds := graph(m, 1, func(int) {
 								for _, s := range shapes {

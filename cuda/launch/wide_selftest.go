@@ -92,7 +92,7 @@ func (c *wideCase) fits(w []Linear, rows int) bool {
 	for _, l := range w {
 		total += Ceil(l.Weight.Out, 16)
 	}
-	_, ok := c.d.wideShape(w[0].Weight.format(), total, rows, c.in)
+	_, ok := c.d.wideShape(w[0].Weight.format(), total, Rows{Count: rows}, c.in)
 	if ok {
 		c.ran++
 	}
@@ -159,7 +159,7 @@ func (c *wideCase) three(rows int) {
 	if c.err != nil {
 		return
 	}
-	c.d.wide(dst, c.x, w, false, rows)
+	c.d.wide(dst, c.x, w, false, Rows{Count: rows})
 	for i, l := range w {
 		c.near(fmt.Sprintf("weight %d of %d", i, len(w)), c.downloadF32(rows*l.Weight.Out, dst[i].F32), l.Weight.Out, func(row, out int) (float64, float64) {
 			value, slack := c.sum(i, row, out)
@@ -185,7 +185,7 @@ func (c *wideCase) gated(rows int) {
 	if c.err != nil {
 		return
 	}
-	c.d.wide([]Target{dst}, c.x, []Linear{gate, up}, true, rows)
+	c.d.wide([]Target{dst}, c.x, []Linear{gate, up}, true, Rows{Count: rows})
 	got := c.downloadF32(n, dst.F32)
 	c.near("gated", got, gate.Weight.Out, func(row, out int) (float64, float64) {
 		g, gateSlack := c.sum(0, row, out)
@@ -194,7 +194,7 @@ func (c *wideCase) gated(rows int) {
 		return v, 1.2*gateSlack*math.Abs(u) + upSlack*math.Abs(g) + 4e-6*math.Abs(v) + 1e-6
 	})
 	c.checkHalves(n, dst)
-	c.d.wide([]Target{dst}, c.x, []Linear{gate, up}, true, rows)
+	c.d.wide([]Target{dst}, c.x, []Linear{gate, up}, true, Rows{Count: rows})
 	first := make([]byte, 4*n)
 	for i, v := range got {
 		binary.LittleEndian.PutUint32(first[4*i:], math.Float32bits(v))
