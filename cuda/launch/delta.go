@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 
 	"windrow/backend"
@@ -9,15 +10,13 @@ import (
 
 // Kernels of delta.cu; that of the recurrence is of a length of keys.
 var (
-	kernelDeltaRows = kernel{file: "delta", name: "delta_rows"}
 	kernelDeltaNorm = kernel{file: "delta", name: "delta_norm"}
 )
 
 // Sizes that delta.cu has, too.
 const (
 	deltaWarps   = 8   // of a block that takes a head of a row a warp
-	deltaColumns = 16  // of a block of the recurrence
-	deltaThreads = 64  // of that block
+	deltaColumns = 16  // value columns are kept by multiples of it
 	deltaMostDim = 128 // of a head
 	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
 )
@@ -115,7 +114,7 @@ func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucke
 func (d *Device) deltaRows(x deltaStep) {
 	run := 1
 	if x.bucket > 128 {
-		run = deltaRun
+		run = cmp.Or(d.Tuning.deltaRun, deltaRun)
 	}
 	args := []uint64{x.q, x.k, x.v, x.gates}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
@@ -124,13 +123,31 @@ func (d *Device) deltaRows(x deltaStep) {
 	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep))
 	args = append(append(args, x.place...), uint64(x.KeyDim), uint64(x.ValueDim), uint64(x.Conv), uint64(x.lines()), uint64(run))
 	heads := Ceil(x.bucket, run) * (2*x.KeyHeads + x.ValueHeads)
-	d.launch(kernelDeltaRows, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
+	k := kernel{file: "delta", name: "delta_rows_8"}
+	if x.Conv == 4 {
+		k.name = "delta_rows_4"
+	}
+	d.launch(k, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
+}
+
+// deltaForm is a form of the recurrence: value columns and threads of a block.
+type deltaForm struct {
+	suffix           string
+	columns, threads int
+}
+
+var deltaForms = []deltaForm{
+	{"", 16, 64}, {"_1", 32, 128}, {"_2", 16, 32}, {"_3", 32, 64}, {"_4", 64, 128}, {"_5", 32, 128}, {"_6", 32, 64}, {"_7", 16, 64}, {"_8", 64, 256},
 }
 
 // deltaColumns is the recurrence.
 func (d *Device) deltaColumns(x deltaStep) {
-	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
-	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, deltaThreads,
+	f := deltaForms[0]
+	if x.lines() == deltaMostDim && x.values()/x.ValueHeads%deltaForms[d.Tuning.delta].columns == 0 {
+		f = deltaForms[d.Tuning.delta]
+	}
+	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d%s", x.lines(), f.suffix)}
+	d.launch(k, dim{x: x.values() / f.columns, y: x.spans}, f.threads,
 		x.o, x.q, x.k, x.v, x.gates, x.place[0], uint64(x.Layer), x.place[1], x.place[2], x.place[3], x.place[4], uint64(x.ValueDim), flag(x.Tiled))
 }
 

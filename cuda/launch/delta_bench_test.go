@@ -56,22 +56,36 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 		m.Check(m.D.Context.Upload(step, block))
 		out := m.Alloc(2 * bucket * c.Values())
 		m.Run("rows", fmt.Sprint(n), func(m meter) {
-			for _, part := range []struct {
-				name string
-				run  func(*Device, deltaStep)
-			}{{"rows", (*Device).deltaRows}, {"columns", (*Device).deltaColumns}, {"norm", (*Device).deltaNorm}, {"all", nil}} {
-				m.Run("of", part.name, func(m meter) {
-					m.Moved(8*c.Size(), graph(m, layers, func(i int) {
-						y := x
-						y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
-						if part.run == nil {
-							m.D.Delta(0, out, &y, step, bucket, 1)
-						} else {
-							part.run(m.D, y.over(0, out, step, bucket, 1))
-						}
-					}))
+			measured := func(part string, form int, run func(d *Device, i int)) {
+				m.Run("of", part, func(m meter) {
+					m.Run("form", fmt.Sprint(form), func(m meter) {
+						m.Moved(8*c.Size(), graph(m, layers, func(i int) { run(m.D, i) }))
+					})
 				})
 			}
+			over := func(i int) deltaStep {
+				y := x
+				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
+				return y.over(0, out, step, bucket, 1)
+			}
+			for _, run := range []int{4, 8, 16, 32} {
+				if bucket > 128 || run == 8 {
+					m.D.Tuning.deltaRun = run
+					measured("rows", run, func(d *Device, i int) { d.deltaRows(over(i)) })
+				}
+			}
+			m.D.Tuning.deltaRun = 0
+			for f := range deltaForms {
+				m.D.Tuning.delta = f
+				measured("columns", f, func(d *Device, i int) { d.deltaColumns(over(i)) })
+			}
+			m.D.Tuning.delta = 0
+			measured("norm", 0, func(d *Device, i int) { d.deltaNorm(over(i)) })
+			measured("all", 0, func(d *Device, i int) {
+				y := x
+				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
+				d.Delta(0, out, &y, step, bucket, 1)
+			})
 		})
 	}
 }

@@ -21,9 +21,15 @@ var deltaSelfCases = []backend.StateShape{
 
 func checkDelta(d *Device) error {
 	r := rand.New(rand.NewPCG(11, 2))
+	defer func() { d.Tuning = Tuning{} }()
 	for _, c := range deltaSelfCases {
-		if err := checkDeltaCase(d, r, c); err != nil {
-			return fmt.Errorf("%+v: %w", c, err)
+		for form := range deltaForms {
+			if d.Tuning.delta = form; form > 0 && c.KeyDim != deltaMostDim {
+				continue
+			}
+			if err := checkDeltaCase(d, r, c); err != nil {
+				return fmt.Errorf("%+v, form %d: %w", c, form, err)
+			}
 		}
 	}
 	return nil
@@ -48,7 +54,7 @@ type deltaBed struct {
 	taps, decay, time, norms []float32
 }
 
-const deltaLog, deltaRows = 4, 15
+const deltaLog, deltaRows = 4, 33
 
 func newDeltaBed(d *Device, r *rand.Rand, c backend.StateShape) *deltaBed {
 	b := &deltaBed{bed: bed{d: d}, width: c.Channels() + c.Values(), thin: 2 * c.ValueHeads}
