@@ -22,7 +22,7 @@ struct Mixture {
   const u32 *tables, *pairs;
   u32 in, out, granule, shift, stages;
   u32 parts; // of the inputs
-  u32 k;     // pairs of a row of x: experts of a row, or 1
+  u32 k;     // pairs of a row of x: experts of a row, the shared one among them, or 1
 };
 
 DEV Slot slot_at(const Mixture &p, u32 i) {
@@ -235,8 +235,8 @@ template <class W, u32 G, bool many> DEV void slots(const Mixture &p, u8 *shared
   const u32 first = bid_y() * (slotWarps / p.parts), strip = first + e.warp / p.parts;
   const bool there = strip < (p.out + 15) / 16;
   dependency_wait();
+  const Slot s = slot_at(p, bid()); // beside the number of them: it may be there or not
   if (bid() >= p.tables[0]) return;
-  const Slot s = slot_at(p, bid());
   const u8 *source[G];
   e.aim(source, s.expert, there ? strip : 0);
   if constexpr (!many) {
@@ -311,7 +311,8 @@ template <class W> struct Join {
   }
 };
 
-template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with, const float *shares, const float *routing, u32 chosen, u32 rows) {
+// A row takes `each` experts: those that it chose and, where it is listed, the shared one.
+template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, u32 rows) {
   const Experts<W, 1> e = experts_of<W, 1>(p, shared);
   Join<W> y{e, (float *)(shared + joinWarps * p.stages * e.stageBytes()), bid()};
   y.units = p.tables[0] * p.parts;
@@ -323,7 +324,7 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   const bool mine = row < rows && m < p.out;
   const u64 at = (u64)row * p.out + m;
   float sum = mine ? p.f32[at] : 0;
-  const float other = mine && with ? with[at] : 0, share = mine && with ? shares[row] : 0;
+  const float other = mine && with ? with[at] : 0, share = mine && shares ? shares[row] : 0;
   u32 stage = 0;
   _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += joinWarps) {
     const u32 count = slot_at(p, index / p.parts).count;
@@ -334,11 +335,11 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   sync();
   if (!mine) return;
   const float *weights = routing + row * 2 * chosen + chosen;
-  for (u32 i = 0; i < chosen; i++) {
-    const float *from = y.made + (row * chosen + i) * p.parts * 16 + tid() % 16;
+  for (u32 i = 0; i < each; i++) {
+    const float *from = y.made + (row * each + i) * p.parts * 16 + tid() % 16;
     float v = from[0];
     for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
-    sum = fma(weights[i], v, sum);
+    sum = fma(i < chosen ? weights[i] : share, v, sum);
   }
   if (with) sum = fma(share, other, sum);
   p.f32[at] = sum;
@@ -365,11 +366,11 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   REGISTER(experts_down_##name)                                                                                                                       \
   KERNEL(joinWarps * 32) void experts_join_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \
                                                   u32 granule, u32 shift, u32 stages, u32 parts, const float *with, const float *shares,              \
-                                                  const float *routing, u32 chosen, const Step *step) {                                               \
+                                                  const float *routing, u32 chosen, u32 each, const Step *step) {                                     \
     DYNAMIC_SHARED(experts_join_##name, shared);                                                                                                      \
     launch_dependents();                                                                                                                              \
     dependency_wait();                                                                                                                                \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                         \
-    join<W>(p, shared, with, shares, routing, chosen, step->rows);                                                                                    \
+    join<W>(p, shared, with, shares, routing, chosen, each, step->rows);                                                                                    \
   }                                                                                                                                                   \
   REGISTER(experts_join_##name)

@@ -7,7 +7,7 @@
 struct Router {
   float *routing; // [rows, 2k]: experts in ascending order, then their weights
   u32 *tables;    // how many slots are in use; from the fifth on {expert, first pair, pairs, 0} of each
-  u32 *pairs;     // of each slot, row · k + rank
+  u32 *pairs;     // of each slot, row · each + rank
   float *shares;  // [rows]: sigmoid of the product with share
   float *logits;  // [rows, experts + 1]
   u32 *counter;   // blocks that are done; 0 between launches
@@ -15,6 +15,7 @@ struct Router {
   const u8 *router, *share; // share may be null
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
   u32 experts, width, k, renormalise;
+  u32 each; // pairs of a row: k, or one more, where the shared expert is listed behind the others
   const Step *step;
   // Where norm is not null x is one row, and is normed by these weights first; the
   // normed row goes to f32 and bf16 (null: not wanted).
@@ -113,44 +114,49 @@ DEV float share_of(float x, float largest) {
   return d < -87 ? 0 : exp_precise(d);
 }
 
-// choose routes a row in a warp. A lane below k gets an expert, and its place in
-// ascending order.
-DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
-  constexpr u32 held = mostExperts / 32, none = 0xffffffff;
+// ordered is a number above 0 that is larger where x is; what is no number is less than
+// all others, and both zeros are equal.
+DEV u32 ordered(float x) {
+  const u32 bits = __builtin_bit_cast(u32, x != x ? below_all() : x + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x80000000;
+}
+DEV float number_of(u32 ordered) { return __builtin_bit_cast(float, ordered >> 31 ? ordered & 0x7fffffff : ~ordered); }
+
+// choose routes a row in a warp, of at most 32 · held experts. A lane below k gets an
+// expert, and its place in ascending order.
+template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u32 &rank) {
+  constexpr u32 none = 0xffffffff;
   const u32 lane = tid() % 32;
   const float *logits = p.logits + (u64)row * (p.experts + 1);
-  float v[held];
-  u32 taken = 0;
+  u32 key[held]; // 0: taken, or not there
   UNROLL for (u32 j = 0; j < held; j++) {
     const u32 e = lane + j * 32;
-    v[j] = below_all();
-    if (e < p.experts) {
-      v[j] = load_l2(logits + e);
-      if (v[j] != v[j]) v[j] = below_all(); // what is no number is less than all others
-    } else taken |= 1u << j;
+    key[j] = e < p.experts ? ordered(load_l2(logits + e)) : 0;
   }
   float mine = below_all(), largest = 0;
   expert = none;
   for (u32 i = 0; i < p.k; i++) {
-    float best = below_all();
-    u32 at = none;
+    u32 best = 0, at = none;
+    UNROLL for (u32 j = 0; j < held; j++) best = key[j] > best ? key[j] : best;
+    best = reduce_max(best);
+    UNROLL for (u32 j = held; j-- > 0;)
+      if (key[j] == best) at = lane + j * 32;
+    at = reduce_min(at);
     UNROLL for (u32 j = 0; j < held; j++)
-      if (!(taken >> j & 1) && (at == none || v[j] > best)) best = v[j], at = lane + j * 32;
-    UNROLL for (u32 m = 16; m; m >>= 1) {
-      const float other = shfl_xor(best, (int)m);
-      const u32 from = shfl_xor(at, (int)m);
-      if (from != none && (at == none || other > best || (other == best && from < at))) best = other, at = from;
-    }
-    if (at % 32 == lane) taken |= 1u << at / 32;
-    if (i == 0) largest = best;
-    if (lane == i) mine = best, expert = at;
+      if (lane + j * 32 == at) key[j] = 0;
+    if (i == 0) largest = number_of(best);
+    if (lane == i) mine = number_of(best), expert = at;
   }
   const float share = lane < p.k ? share_of(mine, largest) : 0;
   float sum = share;
   if (!p.renormalise) {
     sum = 0;
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (lane + j * 32 < p.experts) sum += share_of(v[j], largest);
+    UNROLL for (u32 j = 0; j < held; j++) {
+      const u32 e = lane + j * 32;
+      if (e >= p.experts) continue;
+      const float x = load_l2(logits + e);
+      sum += share_of(x != x ? below_all() : x, largest);
+    }
   }
   sum = warp_sum(sum);
   rank = 0;
@@ -162,6 +168,12 @@ DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
   if (p.share && lane == 0) p.shares[row] = 1 / (1 + exp_precise(-load_l2(logits + p.experts)));
 }
 
+DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
+  if (p.experts <= 128) choose_of<4>(p, row, expert, rank);
+  else if (p.experts <= 256) choose_of<8>(p, row, expert, rank);
+  else choose_of<mostExperts / 32>(p, row, expert, rank);
+}
+
 // scan adds up the numbers of the lanes up to this one.
 DEV u32 scan(u32 v) {
   const u32 lane = tid() % 32;
@@ -170,6 +182,11 @@ DEV u32 scan(u32 v) {
     if (lane >= d) v += other;
   }
   return v;
+}
+
+// list_shared has all rows in the list of the shared expert.
+DEV void list_shared(const Router &p, u32 rows, u32 first, u32 step) {
+  for (u32 r = first; r < rows; r += step) p.pairs[rows * p.k + r] = r * p.each + p.k;
 }
 
 // list makes the slots of few rows: a thread an expert. ids are those of all pairs.
@@ -186,9 +203,13 @@ DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
   if (count) {
     *(u32x4 *)(p.tables + 4 + ((upto - own) >> 16) * 4) = {e, first, count, 0};
     for (u32 i = 0; i < pairs; i++)
-      if (ids[i] == e) p.pairs[first++] = i;
+      if (ids[i] == e) p.pairs[first++] = i / p.k * p.each + i % p.k;
   }
-  if (e == routeThreads - 1) p.tables[0] = upto >> 16;
+  if (p.each > p.k) list_shared(p, pairs / p.k, e, routeThreads);
+  if (e != routeThreads - 1) return;
+  u32 slots = upto >> 16;
+  if (p.each > p.k) *(u32x4 *)(p.tables + 4 + slots++ * 4) = {p.experts, pairs, pairs / p.k, 0};
+  p.tables[0] = slots;
 }
 
 // take_row norms the only row into shared memory, with the bits of rms_norm.
@@ -268,7 +289,11 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, 
   }
   if (tid() == 0) *p.counter = 0;
   if (rows == 1) {
-    if (tid() == 0) p.tables[0] = p.k;
+    if (tid() != 0) return;
+    p.tables[0] = p.each;
+    if (p.each == p.k) return;
+    *(u32x4 *)(p.tables + 4 + p.k * 4) = {p.experts, p.k, 1, 0};
+    p.pairs[p.k] = p.k;
     return;
   }
   sync();
@@ -302,9 +327,9 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
 
 #define ROUTER_ARGS                                                                                                                     \
   float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
-      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, const Step *step, const float *norm, float eps, \
+      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, u32 each, const Step *step, const float *norm, float eps, \
       float *f32, u16 *bf16
-#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, step, norm, eps, f32, bf16}
+#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16}
 
 #define ROUTE(name, F)                                                          \
   KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
@@ -367,12 +392,13 @@ KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
     count += equal[i];
   }
   at += first;
+  if (e == experts) count = rows, list_shared(ROUTER, rows, tid(), 256); // the shared one: less has counted all pairs
   if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
   if (tid() == 0 && e == 0) tables[0] = gdim();
   if (own)
     for (u32 r = begin; r < end; r++)
       for (u32 i = 0; i < k; i++)
-        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * k + i;
+        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * each + i;
   sync();
   if (tid() == 0) {
     fence();
@@ -410,27 +436,29 @@ KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
 REGISTER(route_list)
 
 // experts_sum adds to each row what its experts made, in the order of their numbers,
-// and what the shared one made (null: there is none); 4 elements a thread.
-KERNEL(256) void experts_sum(float *dst, const float *made, const float *shared, const float *shares, const float *routing, u32 width, u32 k, const Step *step) {
+// and what the shared one made (null: there is none), in rows shared_line apart; 4
+// elements a thread. each is the rows of made for a row.
+KERNEL(256) void experts_sum(float *dst, const float *made, const float *shared, u32 shared_line, const float *shares, const float *routing, u32 width, u32 k, u32 each,
+                             const Step *step) {
   launch_dependents();
   dependency_wait();
   const u32 row = bid_y(), c = (bid() * 256 + tid()) * 4;
   if (row >= step->rows || c >= width) return;
   const float *weights = routing + (u64)row * 2 * k + k;
-  const float *from = made + (u64)row * k * width + c;
+  const float *from = made + (u64)row * each * width + c;
   const u64 at = (u64)row * width + c;
   if (width % 4 == 0) {
     f32x4 sum = *(const f32x4 *)(dst + at);
     auto add = [&](f32x4 y, float w) { sum = {fma(w, y.x, sum.x), fma(w, y.y, sum.y), fma(w, y.z, sum.z), fma(w, y.w, sum.w)}; };
     for (u32 i = 0; i < k; i++) add(*(const f32x4 *)(from + (u64)i * width), weights[i]);
-    if (shared) add(*(const f32x4 *)(shared + at), shares[row]);
+    if (shared) add(*(const f32x4 *)(shared + (u64)row * shared_line + c), shares[row]);
     *(f32x4 *)(dst + at) = sum;
     return;
   }
   for (u32 j = 0; j < 4 && c + j < width; j++) {
     float sum = dst[at + j];
     for (u32 i = 0; i < k; i++) sum = fma(weights[i], from[(u64)i * width + j], sum);
-    if (shared) sum = fma(shares[row], shared[at + j], sum);
+    if (shared) sum = fma(shares[row], shared[(u64)row * shared_line + c + j], sum);
     dst[at + j] = sum;
   }
 }
