@@ -199,23 +199,34 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
 DELTA_ROWS(delta_rows_4, 4) // kernels of 4 rows, as all published models have
 DELTA_ROWS(delta_rows_8, MOST_CONV)
 
-// The recurrence. A block has W warps of 8·C value columns of a head of a span; 4 lanes
-// share C columns, of which each holds N runs of 4 elements, 16 apart. A sum over a
-// column is 16 chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
+// The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
+// share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a
+// column is 4·L chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
 // then those of the lanes likewise.
 //
 // Rows come through a ring of chunks in shared memory: first those that were logged and
 // are to stay, then the forward's.
-template <u32 DIM, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
-  static constexpr u32 N = DIM / 16, COUNT = 8 * C * W, THREADS = 32 * W;
+template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
+  static constexpr u32 N = DIM / 4 / L, COUNT = 32 / L * C * W, THREADS = 32 * W;
   static constexpr u32 LINE = 2 * DIM + COUNT + 4; // a row in the ring: key, query, values, gates
   static constexpr u32 FLOATS = STAGES * CHUNK * LINE;
 
   // Held are the elements of a column, key or query that a lane has.
   struct Held { f32x4 v[N]; };
+  // Item is what a row brings besides its query.
+  struct Item {
+    Held key;
+    float value[C];
+    f32x2 gates; // decay, β
+  };
 
   static METHOD void take(Held &to, const float *line, u32 slice) {
-    UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * 4];
+    UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * L];
+  }
+  static METHOD void take(Item &to, const float *line, u32 slice, u32 column) {
+    take(to.key, line, slice);
+    to.gates = *(const f32x2 *)(line + 2 * DIM + COUNT);
+    UNROLL for (u32 c = 0; c < C; c++) to.value[c] = line[2 * DIM + column + c];
   }
   static METHOD float dot(const Held &s, const Held &x) {
     f32x4 sum = {0, 0, 0, 0};
@@ -227,6 +238,21 @@ template <u32 DIM, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
       const f32x4 x = key.v[j];
       s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
     }
+  }
+  // lanes adds sums up over the lanes that share columns: all of them have them then.
+  static METHOD void lanes(float (&sum)[C]) {
+    UNROLL for (u32 m = 1; m < L; m *= 2)
+      UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
+  }
+  // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
+  static METHOD float spread(const float (&sum)[C], u32 slice) {
+    float own = sum[0];
+    if constexpr (C == 2) {
+      own = slice % 2 ? sum[1] : sum[0];
+      own += shfl_xor(slice % 2 ? sum[0] : sum[1], 1);
+    }
+    UNROLL for (u32 m = C; m < L; m *= 2) own += shfl_xor(own, (int)m);
+    return own;
   }
 
   static METHOD void run(float *ring, float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u64 fixed,
@@ -240,7 +266,7 @@ template <u32 DIM, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
     const Place place = place_of(shape, base, states.log);
     const u32 blocks = shape.columns() / COUNT, head = bid() / blocks, first = bid() % blocks * COUNT;
     const u32 key_head = tiled ? head % key_heads : head / shape.group();
-    const u32 t = tid(), slice = t % 4, column = t / 4 * C;
+    const u32 t = tid(), slice = t % L, column = t / L * C;
     // Items are rows that are folded in, and then the forward's; from item settled on they
     // may be taken back.
     const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
@@ -283,111 +309,108 @@ template <u32 DIM, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
       UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = {0, 0, 0, 0};
     if (states.from)
       UNROLL for (u32 c = 0; c < C; c++)
-        UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(states.from + state + c * DIM + j * 16);
+        UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(states.from + state + c * DIM + j * 4 * L);
     const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
-    auto store = [&] {
-      UNROLL for (u32 c = 0; c < C; c++)
-        UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + c * DIM + j * 16) = s[c].v[j];
-    };
     dependency_wait();
     UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
     // What a row gives, its query times the state behind it, is summed up beside the next
     // row's key times the same state: two sums whose steps do not wait for each other.
     Held asked; // the query of the row before
     UNROLL for (u32 j = 0; j < N; j++) asked.v[j] = {0, 0, 0, 0};
-    float *given = out + (u64)span.first * value_line + mine + column; // of the row before
-    auto give = [&](float (&o)[C], bool there) {
-      UNROLL for (u32 m = 1; m < 4; m *= 2)
-        UNROLL for (u32 c = 0; c < C; c++) o[c] += shfl_xor(o[c], (int)m);
-      if (slice == 0 && there)
-        UNROLL for (u32 c = 0; c < C; c++) given[c] = o[c];
-    };
-    // row is one of the forward's, with its key.
-    auto row = [&](const float *line, const Held &key, u32 item) {
-      const float decay = line[2 * DIM + COUNT], beta = line[2 * DIM + COUNT + 1];
+    float *given = out + (u64)span.first * value_line + mine + column + slice; // of the row before
+    bool before = false;
+    const bool gives = slice < C;
+    float *logged = 0; // where the next row's deltas are kept
+    u32 slot = 0;
+
+    // row takes an item from its line, and the one after it into next, where it is in the chunk.
+    auto row = [&](const float *line, const Item &item, Item &next, bool more, bool log) {
       float kv[C], o[C], delta[C];
-      UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], key), delta[c] = line[2 * DIM + column + c];
-      UNROLL for (u32 m = 1; m < 4; m *= 2)
-        UNROLL for (u32 c = 0; c < C; c++) kv[c] += shfl_xor(kv[c], (int)m);
+      UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
+      lanes(kv);
       UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
       take(asked, line + DIM, slice);
+      if (more) take(next, line + LINE, slice, column);
       UNROLL for (u32 c = 0; c < C; c++) {
-        delta[c] = beta * fma(-decay, kv[c], delta[c]);
-        update(s[c], key, delta[c], decay);
+        delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
+        update(s[c], item.key, delta[c], item.gates.x);
       }
-      give(o, item > folds);
-      if (item > folds) given += value_line;
-      if (item >= settled && slice == 0)
-        UNROLL for (u32 c = 0; c < C; c++) states.to[place.deltas + (folded + item) % states.log * value_line + mine + column + c] = delta[c];
+      const float sum = spread(o, slice);
+      if (gives && before) *given = sum;
+      if (before) given += value_line;
+      before = true;
+      if (log) {
+        if (slice == 0)
+          UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];
+        logged += value_line;
+        if (++slot == states.log) slot = 0, logged -= states.log * value_line;
+      }
     };
-    for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
+    // rows takes those of a chunk from item from on, up to item to.
+    auto rows = [&](const float *lines, u32 from, u32 to, bool log) {
+      if (from >= to) return;
+      if (log) {
+        slot = (folded + from) % states.log;
+        logged = states.to + place.deltas + slot * value_line + mine + column;
+      }
+      const float *line = lines + from % CHUNK * LINE;
+      Item a, b;
+      take(a, line, slice, column);
+      _Pragma("nounroll") for (u32 i = from; i < to; i += 2) {
+        row(line, a, b, i + 1 < to, log);
+        line += LINE;
+        if (i + 1 == to) break;
+        row(line, b, a, i + 2 < to, log);
+        line += LINE;
+      }
+    };
+    _Pragma("nounroll") for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
       copy_wait<STAGES - 2>();
       if constexpr (W > 1) sync(); // the chunk is there, and nobody reads the one before
       else sync_warp();
       start(chunk + STAGES - 1);
       const float *lines = ring + chunk % STAGES * CHUNK * LINE;
-      const u32 item = chunk * CHUNK;
-      if (item > folds && item + CHUNK <= items && item + CHUNK <= settled) { // most rows of a prompt
-        Held key[2];
-        take(key[0], lines, slice);
-        UNROLL for (u32 r = 0; r < CHUNK; r++) {
-          const float *line = lines + r * LINE;
-          if (r + 1 < CHUNK) take(key[(r + 1) % 2], line + LINE, slice);
-          const f32x2 gate = *(const f32x2 *)(line + 2 * DIM + COUNT);
-          float kv[C], o[C], delta[C];
-          UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], key[r % 2]), delta[c] = line[2 * DIM + column + c];
-          UNROLL for (u32 m = 1; m < 4; m *= 2)
-            UNROLL for (u32 c = 0; c < C; c++) kv[c] += shfl_xor(kv[c], (int)m);
-          UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-          take(asked, line + DIM, slice);
-          UNROLL for (u32 c = 0; c < C; c++) {
-            delta[c] = gate.y * fma(-gate.x, kv[c], delta[c]);
-            update(s[c], key[r % 2], delta[c], gate.x);
-          }
-          give(o, true);
-          given += value_line;
-        }
-        continue;
+      u32 item = chunk * CHUNK;
+      const u32 end = item + CHUNK < items ? item + CHUNK : items;
+      for (; item < end && item < folds; item++) {
+        Item fold;
+        take(fold, lines + item % CHUNK * LINE, slice, column);
+        UNROLL for (u32 c = 0; c < C; c++) update(s[c], fold.key, fold.value[c], fold.gates.x);
       }
-      for (u32 r = 0; r < CHUNK && item + r < items; r++) {
-        const float *line = lines + r * LINE;
-        Held key;
-        take(key, line, slice);
-        if (item + r < folds) {
-          UNROLL for (u32 c = 0; c < C; c++) update(s[c], key, line[2 * DIM + column + c], line[2 * DIM + COUNT]);
-          continue;
-        }
-        if (item + r == settled && !kept) store();
-        row(line, key, item + r);
-      }
+      const u32 plain = end < settled ? end : settled;
+      if (item < plain) rows(lines, item, plain, false), item = plain;
+      if (item == settled && item < end && !kept)
+        UNROLL for (u32 c = 0; c < C; c++)
+          UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + c * DIM + j * 4 * L) = s[c].v[j];
+      rows(lines, item, end, true);
     }
     float o[C];
     UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-    give(o, true);
+    const float sum = spread(o, slice);
+    if (gives) *given = sum;
   }
 };
 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's
-// number among those with a state. Grid: columns / (8·C·W) of all value heads, spans.
-#define DELTA_COLUMNS(name, dim, c, w, chunk, stages)                                                                                                                  \
+// number among those with a state. Grid: columns / (32/L·C·W) of all value heads, spans.
+#define DELTA_COLUMNS(name, dim, l, c, w, chunk, stages)                                                                                                          \
   KERNEL(32 * w) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
                        u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {                                                                                \
-    using Form = Columns<dim, c, w, chunk, stages>;                                                                                                               \
+    using Form = Columns<dim, l, c, w, chunk, stages>;                                                                                                            \
     alignas(16) SHARED(name) float ring[Form::FLOATS];                                                                                                            \
     Form::run(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                                                   \
   }                                                                                                                                                               \
   REGISTER(name)
-DELTA_COLUMNS(delta_columns_32, 32, 1, 2, 4, 3)
-DELTA_COLUMNS(delta_columns_64, 64, 1, 2, 4, 3)
-DELTA_COLUMNS(delta_columns_128, 128, 1, 2, 4, 3)
-DELTA_COLUMNS(delta_columns_128_1, 128, 1, 4, 4, 4)
-DELTA_COLUMNS(delta_columns_128_2, 128, 2, 1, 4, 4)
-DELTA_COLUMNS(delta_columns_128_3, 128, 2, 2, 4, 4)
-DELTA_COLUMNS(delta_columns_128_4, 128, 2, 4, 4, 4)
-DELTA_COLUMNS(delta_columns_128_5, 128, 1, 4, 8, 3)
-DELTA_COLUMNS(delta_columns_128_6, 128, 2, 2, 8, 3)
-DELTA_COLUMNS(delta_columns_128_7, 128, 1, 2, 8, 3)
-DELTA_COLUMNS(delta_columns_128_8, 128, 1, 8, 4, 4)
+DELTA_COLUMNS(delta_columns_32, 32, 8, 2, 2, 8, 3)
+DELTA_COLUMNS(delta_columns_64, 64, 8, 2, 2, 8, 3)
+DELTA_COLUMNS(delta_columns_128, 128, 8, 2, 2, 8, 3)
+DELTA_COLUMNS(delta_columns_128_1, 128, 8, 2, 4, 8, 3)
+DELTA_COLUMNS(delta_columns_128_2, 128, 8, 2, 4, 16, 2)
+DELTA_COLUMNS(delta_columns_128_3, 128, 4, 1, 4, 16, 2)
+DELTA_COLUMNS(delta_columns_128_4, 128, 16, 2, 8, 16, 2)
+DELTA_COLUMNS(delta_columns_128_5, 128, 8, 1, 8, 16, 2)
+DELTA_COLUMNS(delta_columns_128_6, 128, 16, 2, 4, 16, 2)
+DELTA_COLUMNS(delta_columns_128_7, 128, 8, 2, 2, 16, 2)
 
 // A warp norms one head of a row, x [rows, value heads, columns], times silu(z), into f32 and bf16
 // (null: not wanted) [rows, value heads · value_dim]. It logs keys and gates of rows that

@@ -291,13 +291,13 @@ func (d *Device) expertsJoin(p *expertsPass) {
 	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
 	const warps = 16
-	made := p.bucket * p.each * parts * 16 * 4
+	made := p.bucket*p.each*(parts*16+1)*4 + 16*p.slots // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	stages := expertStages(7, warps*f.granule, most)
 	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*warps*f.granule + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
-		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step))
+		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step), uint64(p.bucket), uint64(p.slots))
 }
 
 // expertsSIMT is the projection of all pairs in the exact arithmetic: gated where there
