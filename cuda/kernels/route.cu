@@ -56,8 +56,27 @@ template <class F, u32 each> struct Dots {
       if (begin + lane + s * 32 < end) load(begin + lane + s * 32, ahead[s]);
   }
 
+  // add multiplies n rows from first on, those past the last one by the last one's numbers:
+  // what is loaded of them waits for nothing.
+  template <u32 n> METHOD void add(float *y, const float (&v)[each][8], u32 k, u32 first, u32 rows) const {
+    float a[n][8];
+    UNROLL for (u32 r = 0; r < n; r++) {
+      const float *x = p.x + (u64)(first + r < rows ? first + r : rows - 1) * p.width + k * 8;
+      if (F::whole) {
+        const f32x4 s = *(const f32x4 *)x, t = *(const f32x4 *)(x + 4);
+        a[r][0] = s.x, a[r][1] = s.y, a[r][2] = s.z, a[r][3] = s.w, a[r][4] = t.x, a[r][5] = t.y, a[r][6] = t.z, a[r][7] = t.w;
+      } else {
+        UNROLL for (u32 i = 0; i < 8; i++) a[r][i] = k * 8 + i < p.width ? x[i] : 0;
+      }
+    }
+    UNROLL for (u32 r = 0; r < n; r++)
+      UNROLL for (u32 j = 0; j < each; j++)
+        UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[r][i], v[j][i], y[r * each + j]);
+  }
+
   // sum multiplies the rows from first on, some of eight.
   METHOD void sum(float (&y)[each * routeRows], u32 first, u32 rows) const {
+    constexpr u32 batch = each == 1 && F::whole ? routeRows : 2;
     UNROLL for (u32 i = 0; i < each * routeRows; i++) y[i] = 0;
     u32 turn = 0;
     for (u32 k = begin + tid() % 32; k < end; k += 32, turn++) {
@@ -67,21 +86,25 @@ template <class F, u32 each> struct Dots {
       else load(k, raw);
       float v[each][8];
       UNROLL for (u32 j = 0; j < each; j++) F::decode(raw[j], k, v[j]);
-      UNROLL for (u32 r = 0; r < routeRows; r++) {
-        if (first + r >= rows) break;
-        const float *x = p.x + (u64)(first + r) * p.width + k * 8;
-        float a[8];
-        if (F::whole) {
-          const f32x4 s = *(const f32x4 *)x, t = *(const f32x4 *)(x + 4);
-          a[0] = s.x, a[1] = s.y, a[2] = s.z, a[3] = s.w, a[4] = t.x, a[5] = t.y, a[6] = t.z, a[7] = t.w;
-        } else {
-          UNROLL for (u32 i = 0; i < 8; i++) a[i] = k * 8 + i < p.width ? x[i] : 0;
-        }
-        UNROLL for (u32 j = 0; j < each; j++) UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[i], v[j][i], y[r * each + j]);
+      if (first + 1 == rows) {
+        add<1>(y, v, k, first, rows);
+        continue;
       }
+      UNROLL for (u32 r = 0; r < routeRows; r += batch)
+        if (first + r < rows) add<batch>(y + r * each, v, k, first + r, rows);
     }
   }
 };
+
+// halve adds each of 2·n numbers up over pairs of lanes that are m apart: the upper ones
+// go on with the later half of them.
+template <u32 m, u32 n> DEV void halve(float *v) {
+  const bool upper = tid() & m;
+  UNROLL for (u32 i = 0; i < n; i++) {
+    const float keep = upper ? v[i + n] : v[i], give = upper ? v[i] : v[i + n];
+    v[i] = keep + shfl_xor(give, (int)m);
+  }
+}
 
 // add_parts writes the logits of `each` experts a group, by eight rows from first on.
 template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)[each * routeRows], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
@@ -90,11 +113,16 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
     fold<16>(y);
     parts[warp * 32 + lane] = y[0];
   } else {
-    UNROLL for (u32 r = 0; r < routeRows; r++) {
-      if (first + r >= rows) break;
-      const float s = warp_sum(y[r]);
-      if (lane == 0) parts[warp * 32 + r] = s;
+    if (first + 1 == rows) {
+      y[0] = warp_sum(y[0]);
+    } else { // in the tree of warp_sum, too
+      halve<16, 4>(y);
+      halve<8, 2>(y);
+      halve<4, 1>(y);
+      y[0] += shfl_xor(y[0], 2);
+      y[0] += shfl_xor(y[0], 1);
     }
+    if (lane % 4 == 0) parts[warp * 32 + lane / 4] = y[0]; // of lanes 4·r those of row r
   }
   sync();
   if (tid() < routeGroups * 8 * each) {
@@ -123,8 +151,9 @@ DEV u32 ordered(float x) {
 DEV float number_of(u32 ordered) { return __builtin_bit_cast(float, ordered >> 31 ? ordered & 0x7fffffff : ~ordered); }
 
 // choose routes a row in a warp, of at most 32 · held experts. A lane below k gets an
-// expert, and its place in ascending order.
-template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u32 &rank) {
+// expert, and its place in ascending order; bit j of taken says that expert lane + 32·j
+// was chosen.
+template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
   constexpr u32 none = 0xffffffff;
   const u32 lane = tid() % 32;
   const float *logits = p.logits + (u64)row * (p.experts + 1);
@@ -134,7 +163,7 @@ template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u3
     key[j] = e < p.experts ? ordered(load_l2(logits + e)) : 0;
   }
   float mine = below_all(), largest = 0;
-  expert = none;
+  expert = none, taken = 0;
   for (u32 i = 0; i < p.k; i++) {
     u32 best = 0, at = none;
     UNROLL for (u32 j = 0; j < held; j++) best = key[j] > best ? key[j] : best;
@@ -143,7 +172,7 @@ template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u3
       if (key[j] == best) at = lane + j * 32;
     at = reduce_min(at);
     UNROLL for (u32 j = 0; j < held; j++)
-      if (lane + j * 32 == at) key[j] = 0;
+      if (lane + j * 32 == at) key[j] = 0, taken |= 1u << j;
     if (i == 0) largest = number_of(best);
     if (lane == i) mine = number_of(best), expert = at;
   }
@@ -168,10 +197,10 @@ template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u3
   if (p.share && lane == 0) p.shares[row] = 1 / (1 + exp_precise(-load_l2(logits + p.experts)));
 }
 
-DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
-  if (p.experts <= 128) choose_of<4>(p, row, expert, rank);
-  else if (p.experts <= 256) choose_of<8>(p, row, expert, rank);
-  else choose_of<mostExperts / 32>(p, row, expert, rank);
+DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
+  if (p.experts <= 128) choose_of<4>(p, row, expert, rank, taken);
+  else if (p.experts <= 256) choose_of<8>(p, row, expert, rank, taken);
+  else choose_of<mostExperts / 32>(p, row, expert, rank, taken);
 }
 
 // scan adds up the numbers of the lanes up to this one.
@@ -189,11 +218,13 @@ DEV void list_shared(const Router &p, u32 rows, u32 first, u32 step) {
   for (u32 r = first; r < rows; r += step) p.pairs[rows * p.k + r] = r * p.each + p.k;
 }
 
-// list makes the slots of few rows: a thread an expert. ids are those of all pairs.
-DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
-  const u32 e = tid(), lane = e % 32, warp = e / 32;
-  u32 count = 0;
-  for (u32 i = 0; i < pairs; i++) count += ids[i] == e;
+// list makes the slots of few rows: a thread an expert. ids are those of all pairs, marks
+// what choose has taken of each row, by lanes.
+DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *totals) {
+  const u32 e = tid(), lane = e % 32, warp = e / 32, pairs = rows * p.k;
+  u32 chosen = 0; // by which rows
+  for (u32 r = 0; r < rows; r++) chosen |= (marks[r * 32 + lane] >> warp & 1u) << r;
+  const u32 count = (u32)__builtin_popcount(chosen);
   const u32 own = (count ? 1 << 16 : 0) + count;
   u32 upto = scan(own);
   if (lane == 31) totals[warp] = upto;
@@ -202,13 +233,17 @@ DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
   u32 first = (upto - own) & 0xffff;
   if (count) {
     *(u32x4 *)(p.tables + 4 + ((upto - own) >> 16) * 4) = {e, first, count, 0};
-    for (u32 i = 0; i < pairs; i++)
-      if (ids[i] == e) p.pairs[first++] = i / p.k * p.each + i % p.k;
+    for (; chosen; chosen &= chosen - 1) {
+      const u32 r = (u32)__builtin_ctz(chosen);
+      u32 rank = 0;
+      while (ids[r * p.k + rank] != e) rank++;
+      p.pairs[first++] = r * p.each + rank;
+    }
   }
-  if (p.each > p.k) list_shared(p, pairs / p.k, e, routeThreads);
+  if (p.each > p.k) list_shared(p, rows, e, routeThreads);
   if (e != routeThreads - 1) return;
   u32 slots = upto >> 16;
-  if (p.each > p.k) *(u32x4 *)(p.tables + 4 + slots++ * 4) = {p.experts, pairs, pairs / p.k, 0};
+  if (p.each > p.k) *(u32x4 *)(p.tables + 4 + slots++ * 4) = {p.experts, pairs, rows, 0};
   p.tables[0] = slots;
 }
 
@@ -241,34 +276,29 @@ DEV void take_row(const Router &p, float *row, float *partials) {
   sync();
 }
 
+// logits_of are those of an expert a group, for up to 32 rows.
+template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
+  Dots<F, 1> dots{p};
+  dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
+  dependency_wait();
+  const u32 rows = p.step->rows;
+  if (p.norm) take_row(p, row, parts), p.x = row;
+  float y[routeRows];
+  for (u32 r = 0; r < rows; r += routeRows) {
+    dots.sum(y, r, rows);
+    add_parts<1>(p, parts, y, first, count, to, r, rows);
+  }
+  return rows;
+}
+
 // route is all of it for up to 32 rows: the block that is done last chooses and lists.
-template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, u32 *totals, u32 *last) {
+template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks, u16 *ids, u32 *totals, u32 *last) {
   const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
   launch_dependents();
-  const bool of_share = first >= p.experts;
-  u32 rows = 0;
-  float y[routeRows];
-  if (!of_share) {
-    Dots<F, 1> dots{p};
-    dots.start(p.router, p.kind, first + warp / routeParts, p.experts);
-    dependency_wait();
-    rows = p.step->rows;
-    if (p.norm) take_row(p, row, parts), p.x = row;
-    for (u32 r = 0; r < rows; r += routeRows) {
-      dots.sum(y, r, rows);
-      add_parts<1>(p, parts, y, first, p.experts, 0, r, rows);
-    }
-  } else {
-    Dots<FormatOdd, 1> dots{p};
-    dots.start(p.share, p.share_kind, 0, 1);
-    dependency_wait();
-    rows = p.step->rows;
-    if (p.norm) take_row(p, row, parts), p.x = row;
-    for (u32 r = 0; r < rows; r += routeRows) {
-      dots.sum(y, r, rows);
-      add_parts<1>(p, parts, y, 0, 1, p.experts, r, rows);
-    }
-  }
+  u32 rows;
+  if (first < p.experts) rows = logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
+  else if (F::whole && p.share_kind == p.kind) rows = logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
+  else rows = logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
   if (tid() == 0) {
     fence();
     *last = atomic_add(p.counter, 1) == gdim() - 1;
@@ -277,8 +307,9 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, 
   if (!*last) return;
   fence();
   for (u32 row = warp; row < rows; row += routeThreads / 32) {
-    u32 expert, rank;
-    choose(p, row, expert, rank);
+    u32 expert, rank, taken;
+    choose(p, row, expert, rank, taken);
+    marks[row * 32 + lane] = (u16)taken;
     if (lane < p.k) {
       ids[row * p.k + rank] = (u16)expert;
       if (rows == 1) {
@@ -297,7 +328,18 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, 
     return;
   }
   sync();
-  list(p, ids, rows * p.k, totals);
+  list(p, marks, ids, rows, totals);
+}
+
+template <class F> DEV void share_logits(const Router &p, float *parts) {
+  Dots<F, 1> dots{p};
+  dots.start(p.share, p.share_kind, 0, 1);
+  dependency_wait();
+  const u32 rows = p.step->rows, first = bid_y() * routeRows;
+  if (first >= rows) return;
+  float y[routeRows];
+  dots.sum(y, first, rows);
+  add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
 }
 
 // The same in three launches, for more rows: logits, and
@@ -313,16 +355,8 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
     float y[4 * routeRows];
     dots.sum(y, first, rows);
     add_parts<4>(p, parts, y, bid() * routeGroups * 4, p.experts, 0, first, rows);
-  } else {
-    Dots<FormatOdd, 1> dots{p};
-    dots.start(p.share, p.share_kind, 0, 1);
-    dependency_wait();
-    const u32 rows = p.step->rows, first = bid_y() * routeRows;
-    if (first >= rows) return;
-    float y[routeRows];
-    dots.sum(y, first, rows);
-    add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
-  }
+  } else if (F::whole && p.share_kind == p.kind) share_logits<F>(p, parts);
+  else share_logits<FormatOdd>(p, parts);
 }
 
 #define ROUTER_ARGS                                                                                                                     \
@@ -336,10 +370,11 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
     DYNAMIC_SHARED(route_##name, row);                                          \
     SHARED(route_##name) float parts[routeThreads];                             \
     SHARED(route_##name) u16 ids[fewRows * mostChosen];                         \
+    SHARED(route_##name) u16 marks[fewRows * 32];                               \
     SHARED(route_##name) u32 totals[routeThreads / 32];                         \
     SHARED(route_##name) u32 last;                                              \
     const Router p ROUTER;                                                      \
-    route<F>(p, (float *)row, parts, ids, totals, &last);                       \
+    route<F>(p, (float *)row, parts, marks, ids, totals, &last);                \
   }                                                                             \
   REGISTER(route_##name)                                                        \
   KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \
@@ -361,8 +396,8 @@ KERNEL(256) void route_choose(ROUTER_ARGS) {
   const Router p ROUTER;
   const u32 row = bid() * 8 + tid() / 32;
   if (row >= step->rows) return;
-  u32 expert, rank;
-  choose(p, row, expert, rank);
+  u32 expert, rank, taken;
+  choose(p, row, expert, rank, taken);
 }
 REGISTER(route_choose)
 

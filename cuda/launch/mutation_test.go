@@ -68,7 +68,7 @@ var faults = []fault{
 	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
 	{"logits are told of without a fence", "route.cu", "fence();\n*last = atomic_add", "*last = atomic_add", byRoute},
 	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * 8 * each) {", "if (tid() < routeGroups * 8 * each) {", byRoute},
-	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, ids", "list(p, ids", byRoute},
+	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, marks", "list(p, marks", byRoute},
 	{"lists are told of without a fence", "route.cu", "fence();\nlast = atomic_add", "last = atomic_add", byRoute},
 }
 
