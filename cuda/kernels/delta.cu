@@ -106,7 +106,7 @@ DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma
 // q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
 // heads]: decay, β. The rows that a convolution reaches, CONV at most, stay in registers
 // from row to row, and the next one is on its way. Grid: 8 warps a block.
-template <u32 CONV>
+template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
   launch_dependents();
@@ -134,8 +134,11 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
   States states = {};
   u64 ring = 0;
   f32x4 x[CONV] = {}; // of the row, and those before
-  f32x4 next = {};
-  for (u32 row = first; row < end; row++) {
+  f32x4 next[AHEAD] = {};
+  _Pragma("nounroll") for (u32 from = first; from < end; from += AHEAD)
+    UNROLL for (u32 a = 0; a < AHEAD; a++) {
+    const u32 row = from + a;
+    if (row >= end) break;
     if (row == first || row >= span.first + span.rows) { // the rows before, of another sequence
       const u32 at = step->span_of[row];
       span = step->span[at];
@@ -156,7 +159,9 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
         if (back >= conv || index < back || index - back < span.base) continue;
         x[t] = load_quad(raw.x + (u64)(row - back) * raw.width, lane, dim, whole);
       }
-      if (row == first) next = load_quad(raw.x + (u64)row * raw.width, lane, dim, whole);
+      if (row == first)
+        UNROLL for (u32 i = 0; i < AHEAD; i++)
+          if (row + i < end) next[i] = load_quad(raw.x + (u64)(row + i) * raw.width, lane, dim, whole);
       // Of the rows before, those that this forward does not bring, to where it writes.
       if (row == span.first && states.from && states.from != states.to) {
         for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
@@ -169,8 +174,8 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
       }
     }
     UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
-    x[CONV - 1] = next;
-    if (row + 1 < end) next = load_quad(raw.x + (u64)(row + 1) * raw.width, lane, dim, whole);
+    x[CONV - 1] = next[a];
+    if (row + AHEAD < end) next[a] = load_quad(raw.x + (u64)(row + AHEAD) * raw.width, lane, dim, whole);
     f32x4 c = {0, 0, 0, 0};
     UNROLL for (u32 t = 0; t < CONV; t++)
       if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
@@ -187,17 +192,20 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
   }
 }
 
-#define DELTA_ROWS(name, most)                                                                                                                                    \
-  KERNEL(WARPS * 32) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
+#define DELTA_ROWS(name, most, ahead, ...)                                                                                                                                    \
+  KERNEL(WARPS * 32 __VA_OPT__(,) __VA_ARGS__) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
                                u32 k_stride, const float *v, u32 v_width, u32 v_stride, const float *b, u32 b_width, u32 b_stride, const float *a, u32 a_width,    \
                                u32 a_stride, const float *taps, const float *log_decay, const float *time_step, const RecurrentStep *step, u32 fixed, u32 by_log, \
                                u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 conv, u32 lines, u32 each) {                                       \
-    delta_rows<most>(q_to, k_to, v_to, gates, {q, q_width, q_stride}, {k, k_width, k_stride}, {v, v_width, v_stride}, {b, b_width, b_stride},                     \
+    delta_rows<most, ahead>(q_to, k_to, v_to, gates, {q, q_width, q_stride}, {k, k_width, k_stride}, {v, v_width, v_stride}, {b, b_width, b_stride},                     \
                      {a, a_width, a_stride}, taps, log_decay, time_step, step, fixed, by_log, {key_heads, value_heads, key_dim, value_dim, conv, lines}, each);   \
   }                                                                                                                                                               \
   REGISTER(name)
-DELTA_ROWS(delta_rows_4, 4) // kernels of 4 rows, as all published models have
-DELTA_ROWS(delta_rows_8, MOST_CONV)
+DELTA_ROWS(delta_rows_4, 4, 1) // kernels of 4 rows, as all published models have
+DELTA_ROWS(delta_rows_4_1, 4, 4)
+DELTA_ROWS(delta_rows_4_2, 4, 4, 4)
+DELTA_ROWS(delta_rows_4_3, 4, 2, 4)
+DELTA_ROWS(delta_rows_8, MOST_CONV, 1)
 
 // The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
 // share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a

@@ -114,8 +114,9 @@ func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucke
 func (d *Device) deltaRows(x deltaStep) {
 	run := 1
 	if x.bucket > 128 {
-		run = cmp.Or(d.Tuning.deltaRun, deltaRun)
+		run = deltaRun
 	}
+	run = cmp.Or(d.Tuning.deltaRun%100, run)
 	args := []uint64{x.q, x.k, x.v, x.gates}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
 		args = append(args, r.args()...)
@@ -126,6 +127,9 @@ func (d *Device) deltaRows(x deltaStep) {
 	k := kernel{file: "delta", name: "delta_rows_8"}
 	if x.Conv == 4 {
 		k.name = "delta_rows_4"
+		if v := d.Tuning.deltaRun / 100; v > 0 {
+			k.name += fmt.Sprint("_", v)
+		}
 	}
 	d.launch(k, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
 }

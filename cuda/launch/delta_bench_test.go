@@ -68,8 +68,8 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
 				return y.over(0, out, step, bucket, 1)
 			}
-			for _, run := range []int{4, 8, 16, 32} {
-				if bucket > 128 || run == 8 {
+			for _, run := range []int{8, 16, 108, 116, 132, 208, 216, 232, 308, 316, 332} {
+				if bucket > 128 || run%100 == 8 {
 					m.D.Tuning.deltaRun = run
 					measured("rows", run, func(d *Device, i int) { d.deltaRows(over(i)) })
 				}

@@ -24,6 +24,7 @@ func checkDelta(d *Device) error {
 	defer func() { d.Tuning = Tuning{} }()
 	for _, c := range deltaSelfCases {
 		for form := range deltaForms {
+			d.Tuning.deltaRun = 100*(form%4) + []int{0, 5, 16}[form%3]
 			if d.Tuning.delta = form; form > 0 && c.KeyDim != deltaMostDim {
 				continue
 			}
