@@ -20,6 +20,7 @@ struct RecurrentStep : Step {
   const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
 };
 
+#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
 static constexpr u32 COLUMNS = 16; // value columns are kept by multiples of it
 static constexpr u32 WARPS = 8;    // of a block of the others
 static constexpr u32 MOST_CONV = 8;
@@ -192,8 +193,8 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
   }
 }
 
-#define DELTA_ROWS(name, most, ahead, ...)                                                                                                                                    \
-  KERNEL(WARPS * 32 __VA_OPT__(,) __VA_ARGS__) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
+#define DELTA_ROWS(name, most, ahead)                                                                                                                                         \
+  KERNEL(WARPS * 32) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
                                u32 k_stride, const float *v, u32 v_width, u32 v_stride, const float *b, u32 b_width, u32 b_stride, const float *a, u32 a_width,    \
                                u32 a_stride, const float *taps, const float *log_decay, const float *time_step, const RecurrentStep *step, u32 fixed, u32 by_log, \
                                u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 conv, u32 lines, u32 each) {                                       \
@@ -203,8 +204,8 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
   REGISTER(name)
 DELTA_ROWS(delta_rows_4, 4, 1) // kernels of 4 rows, as all published models have
 DELTA_ROWS(delta_rows_4_1, 4, 4)
-DELTA_ROWS(delta_rows_4_2, 4, 4, 4)
-DELTA_ROWS(delta_rows_4_3, 4, 2, 4)
+DELTA_ROWS(delta_rows_4_2, 4, 2)
+DELTA_ROWS(delta_rows_4_3, 4, 8)
 DELTA_ROWS(delta_rows_8, MOST_CONV, 1)
 
 // The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
@@ -284,7 +285,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
 
     // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
     // first ones also have values and gates.
-    auto copy = [&](u32 item, float *line) {
+    auto copy = [&](u32 item, float *line) INLINE {
       const bool fold = item < folds;
       const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
       for (u32 i = t; i < (fold ? DIM / 4 : DIM / 2); i += THREADS)
@@ -292,7 +293,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
       if (t < COUNT / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * value_line + mine + t * 4);
       else if (t == COUNT / 4) copy_async(line + 2 * DIM + COUNT, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
     };
-    auto start = [&](u32 chunk) {
+    auto start = [&](u32 chunk) INLINE {
       float *lines = ring + chunk % STAGES * CHUNK * LINE;
       const u32 item = chunk * CHUNK;
       if (item >= folds && item + CHUNK <= items) { // rows of the forward, all there
@@ -332,7 +333,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
     u32 slot = 0;
 
     // row takes an item from its line, and the one after it into next, where it is in the chunk.
-    auto row = [&](const float *line, const Item &item, Item &next, bool more, bool log) {
+    auto row = [&](const float *line, const Item &item, Item &next, bool more, bool log) INLINE {
       float kv[C], o[C], delta[C];
       UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
       lanes(kv);
@@ -355,7 +356,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
       }
     };
     // rows takes those of a chunk from item from on, up to item to.
-    auto rows = [&](const float *lines, u32 from, u32 to, bool log) {
+    auto rows = [&](const float *lines, u32 from, u32 to, bool log) INLINE {
       if (from >= to) return;
       if (log) {
         slot = (folded + from) % states.log;
@@ -418,7 +419,7 @@ DELTA_COLUMNS(delta_columns_128_3, 128, 4, 1, 4, 16, 2)
 DELTA_COLUMNS(delta_columns_128_4, 128, 16, 2, 8, 16, 2)
 DELTA_COLUMNS(delta_columns_128_5, 128, 8, 1, 8, 16, 2)
 DELTA_COLUMNS(delta_columns_128_6, 128, 16, 2, 4, 16, 2)
-DELTA_COLUMNS(delta_columns_128_7, 128, 8, 2, 2, 16, 2)
+DELTA_COLUMNS(delta_columns_128_7, 128, 4, 1, 4, 8, 3)
 
 // A warp norms one head of a row, x [rows, value heads, columns], times silu(z), into f32 and bf16
 // (null: not wanted) [rows, value heads · value_dim]. It logs keys and gates of rows that

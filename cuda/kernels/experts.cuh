@@ -250,123 +250,6 @@ template <class W, u32 G, bool many> DEV void slots(const Mixture &p, u8 *shared
   }
 }
 
-// Gathered is a slot as a block has it in shared memory, with where its expert's gate and
-// up lie. Of a pair a block has the number, and from bit 16 on the row.
-struct alignas(8) Gathered { const u8 *matrix[2]; u32 first, count; };
-
-// Gather is gate and up of up to 32 rows: blocks stay, and take strips of experts in turn,
-// the weights of the next ones on their way meanwhile. A product has the bits of slots.
-template <class W> struct Gather {
-  const Experts<W, 2> &e;
-  float *sums; // two of [warps][2][8 rows][16]
-  const Gathered *slots;
-  const u32 *pairs;
-  u32 each, strips, items; // blocks' shares of an expert, strips of it, and shares of all
-  u32 turn;                // of sums
-  // What is loaded next.
-  u32 item, granule, strip;
-  const u8 *source[2];
-
-  METHOD u32 strip_at(u32 i) const { return i % each * (slotWarps / e.p.parts) + e.warp / e.p.parts; }
-
-  METHOD void aim() {
-    granule = e.begin;
-    for (; item < items; item += gdim()) {
-      strip = strip_at(item);
-      if (strip >= strips) continue;
-      UNROLL for (u32 j = 0; j < 2; j++) source[j] = e.strip_of(slots[item / each].matrix[j], strip);
-      return;
-    }
-  }
-
-  METHOD void loadNext(u32 stage) {
-    if (item < items) {
-      e.load(source, strip, granule, stage);
-      if (++granule == e.end) {
-        item += gdim();
-        aim();
-      }
-    }
-    copy_commit();
-  }
-
-  template <u32 NT> METHOD void work(const Gathered &s, u32 i, u32 &stage) {
-    const Mixture &p = e.p;
-    constexpr u32 per = Experts<W, 2>::perGranule;
-    typename Experts<W, 2>::template Inputs<NT> next;
-    const u16 *rows[NT];
-    UNROLL for (u32 nt = 0; nt < NT; nt++) rows[nt] = nt * 8 + e.g < s.count ? p.x + (u64)(pairs[s.first + nt * 8 + e.g] >> 16) * p.in : nullptr;
-    float total[2][NT][4] = {};
-    if (strip_at(i) < strips) {
-      e.template fetch<NT>(next, rows, e.begin * per);
-      _Pragma("nounroll") for (u32 g = e.begin; g < e.end; g++) {
-        wait_groups(p.stages - 1);
-        sync_warp();
-        UNROLL for (u32 block = 0; block < per; block++) {
-          const auto b = e.template operands<NT>(next);
-          const u32 unit = g * per + block + 1;
-          if (unit < e.end * per) e.template fetch<NT>(next, rows, unit);
-          e.template multiply<NT>(total, b, stage, block);
-        }
-        sync_warp();
-        loadNext(stage);
-        stage = stage + 1 == p.stages ? 0 : stage + 1;
-      }
-    }
-    UNROLL for (u32 nt = 0; nt < NT; nt++) {
-      if (nt * 8 >= s.count) break;
-      float *to = sums + turn * slotWarps * 256;
-      turn ^= 1;
-      UNROLL for (u32 j = 0; j < 2; j++)
-        UNROLL for (u32 i = 0; i < 4; i++) to[((e.warp * 2 + j) * 8 + e.t * 2 + i % 2) * 16 + e.g + i / 2 * 8] = total[j][nt][i];
-      sync(); // one is enough: the other sums are read before the next one
-      for (u32 at = tid(); at < slotWarps / p.parts * 128; at += slotWarps * 32) {
-        const u32 group = at / 128, row = nt * 8 + at % 128 / 16, m = (i % each * (slotWarps / p.parts) + group) * 16 + at % 16;
-        if (row >= s.count || m >= p.out) continue;
-        float v[2];
-        UNROLL for (u32 j = 0; j < 2; j++) {
-          const float *from = to + (group * p.parts * 2 + j) * 128 + at % 128;
-          v[j] = from[0];
-          for (u32 part = 1; part < p.parts; part++) v[j] += from[part * 2 * 128];
-        }
-        p.bf16[(u64)(pairs[s.first + row] & 0xffff) * p.out + m] = (u16)pack_bf16(silu(v[0]) * v[1], 0);
-      }
-    }
-  }
-};
-
-template <class W> DEV void gather(const Mixture &p, u8 *shared, const Step *step, u32 most) {
-  launch_dependents();
-  const Experts<W, 2> e = experts_of<W, 2>(p, shared);
-  float *sums = (float *)(shared + slotWarps * p.stages * e.stageBytes());
-  Gathered *slots = (Gathered *)(sums + 2 * slotWarps * 256);
-  u32 *pairs = (u32 *)(slots + most);
-  dependency_wait();
-  const u32 n = p.tables[0], rows = step->rows;
-  for (u32 i = tid(); i < most; i += slotWarps * 32) { // beside the number of them: it may be there or not
-    const Slot s = slot_at(p, i);
-    if (i < n) slots[i] = {{(const u8 *)p.weights[0][s.expert], (const u8 *)p.weights[1][s.expert]}, s.first, s.count};
-  }
-  for (u32 i = tid(); i < rows * p.k; i += slotWarps * 32) {
-    const u32 pair = p.pairs[i];
-    pairs[i] = pair | pair / p.k << 16;
-  }
-  sync();
-  Gather<W> y{e, sums, slots, pairs};
-  y.strips = (p.out + 15) / 16;
-  y.each = (y.strips + slotWarps / p.parts - 1) / (slotWarps / p.parts);
-  y.items = n * y.each, y.turn = 0, y.item = bid();
-  y.aim();
-  _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.loadNext(i);
-  u32 stage = 0;
-  _Pragma("nounroll") for (u32 i = bid(); i < y.items; i += gdim()) {
-    const Gathered s = slots[i / y.each];
-    if (s.count <= 8) y.template work<1>(s, i, stage);
-    else if (s.count <= 16) y.template work<2>(s, i, stage);
-    else y.template work<4>(s, i, stage);
-  }
-}
-
 constexpr u32 joinWarps = 16;
 
 // Listed is a slot as a block has it in shared memory, with where its expert's strip lies:
@@ -488,15 +371,6 @@ DEV void join(const Mixture &p, u8 *shared, const float *with, const float *shar
   REGISTER(kernel)
 
 #define EXPERTS(name, W)                                                                                                                               \
-  KERNEL(slotWarps * 32, 2) void experts_gather_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs,   \
-                                                       u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 k, const Step *step,       \
-                                                       u32 most) {                                                                                    \
-    DYNAMIC_SHARED(experts_gather_##name, shared);                                                                                                    \
-    const Mixture p{{gate, up}, x, dst, nullptr, tables, pairs, in, out, granule, shift, stages, parts, k};                                           \
-    gather<W>(p, shared, step, most);                                                                                                                 \
-  }                                                                                                                                                   \
-  REGISTER(experts_gather_##name)                                                                                                                     \
-  /* */                                                                                                                             \
   GATED(experts_gated_##name, W, false)                                                                                                                 \
   GATED(experts_gated_many_##name, W, true)                                                                                                             \
   KERNEL(slotWarps * 32) void experts_down_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \

@@ -40,8 +40,7 @@ struct Step {
 };
 
 #ifdef __NVPTX__
-// KERNEL(threads[, blocks]): of a block, and how many of them a multiprocessor is to have room for.
-#define KERNEL(...) extern "C" __attribute__((global, launch_bounds(__VA_ARGS__)))
+#define KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads)))
 #define DEV static __attribute__((device, always_inline)) inline
 #define METHOD __attribute__((device, always_inline)) inline // DEV of members
 // SHARED(kernel) T name[n]: static shared memory of that kernel; alignas goes before it.

@@ -141,14 +141,14 @@ type deltaForm struct {
 }
 
 var deltaForms = []deltaForm{
-	{"", 16, 64}, {"_1", 32, 128}, {"_2", 32, 128}, {"_3", 32, 128}, {"_4", 32, 256}, {"_5", 32, 256}, {"_6", 16, 128}, {"_7", 16, 64},
+	{"", 16, 64}, {"_1", 32, 128}, {"_2", 32, 128}, {"_3", 32, 128}, {"_4", 32, 256}, {"_5", 32, 256}, {"_6", 16, 128}, {"_7", 32, 128},
 }
 
 // deltaColumns is the recurrence.
 func (d *Device) deltaColumns(x deltaStep) {
 	f := deltaForms[0]
-	if x.lines() == deltaMostDim && x.values()/x.ValueHeads%deltaForms[d.Tuning.delta].columns == 0 {
-		f = deltaForms[d.Tuning.delta]
+	if c := deltaForms[cmp.Or(d.Tuning.delta, 2)]; x.lines() == deltaMostDim && x.values()/x.ValueHeads%c.columns == 0 {
+		f = c
 	}
 	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d%s", x.lines(), f.suffix)}
 	d.launch(k, dim{x: x.values() / f.columns, y: x.spans}, f.threads,

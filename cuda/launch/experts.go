@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"fmt"
 
 	"windrow/cuda/driver"
@@ -193,9 +192,7 @@ func (d *Device) expertsIn(p *expertsPass) {
 		}
 		return
 	}
-	if p.few && p.bucket <= fewRows && d.Tuning.gather >= 0 && (p.bucket > 1 || d.Tuning.gather > 0) {
-		d.expertsGather(p)
-	} else if p.few {
+	if p.few {
 		d.expertsGated(p)
 	} else {
 		d.expertsGrouped(p.at(p.inner16), p.x16, &p.Gate, &p.Up, p.Chosen, p.bucket*p.Chosen, p.tables, p.pairs, p.tiles)
@@ -275,22 +272,6 @@ func (d *Device) expertsGated(p *expertsPass) {
 	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: p.slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(p.each))
-}
-
-// expertsGather is expertsGated of few rows, by blocks that stay.
-func (d *Device) expertsGather(p *expertsPass) {
-	w := p.Gate.Of
-	f, parts := w.format(), gatedParts(w.format(), w.In)
-	const warps = 8
-	blocks := cmp.Or(d.Tuning.gather, 2)
-	fixed := 2*warps*256*4 + 24*p.slots + 4*p.bucket*p.each
-	limit := min(d.Info.SharedPerBlock-reservedShared, 222<<10/blocks) - fixed
-	stages := expertStages(7, warps*2*f.granule, limit)
-	items := p.slots * Ceil(Ceil(w.Out, 16), warps/parts)
-	suffix := f.file[len("stream"):]
-	d.launch(kernel{f.experts(), "experts_gather" + suffix, stages*warps*2*f.granule + fixed}, dim{x: min(items, blocks*d.Info.SMs)}, 32*warps,
-		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs),
-		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(p.each), uint64(p.step), uint64(p.slots))
 }
 
 // expertsDown makes down of all pairs, f32.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"windrow/backend"
@@ -136,21 +135,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 			}{
 				{"route", route},
 				{"shared", func(i int) { d.sharedExpert(pass(i, false)) }},
-				{"gated", func(i int) {
-					d.Tuning.gather = -1
-					d.expertsIn(pass(i, s.shared > 0))
-					d.Tuning.gather = 0
-				}},
-				{"gather1", func(i int) {
-					d.Tuning.gather = 1
-					d.expertsIn(pass(i, s.shared > 0))
-					d.Tuning.gather = 0
-				}},
-				{"gather2", func(i int) {
-					d.Tuning.gather = 2
-					d.expertsIn(pass(i, s.shared > 0))
-					d.Tuning.gather = 0
-				}},
+				{"gated", func(i int) { d.expertsIn(pass(i, s.shared > 0)) }},
 				{"down", func(i int) { d.expertsOut(pass(i, s.shared > 0)) }},
 				{"apart", func(i int) {
 					routers[i].Joined, mixtures[i].Joined = false, false
@@ -164,9 +149,6 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 				}},
 			} {
 				if (part.name == "shared" || part.name == "apart") && s.shared == 0 {
-					continue
-				}
-				if bucket > fewRows && strings.HasPrefix(part.name, "gather") {
 					continue
 				}
 				m.Run("of", part.name, func(m meter) { m.Moved(moved, graph(m, layers, part.run)) })

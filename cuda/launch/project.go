@@ -38,7 +38,6 @@ type Tuning struct {
 	wide   wideForm  // likewise
 	stages int       // of the rings of inputs of both, at most, if not 0
 
-	gather          int // blocks a multiprocessor of experts_gather, if not 0; -1: experts_gated
 	delta, deltaRun int // the recurrence's form; rows that a warp takes in turn, if not 0
 }
 

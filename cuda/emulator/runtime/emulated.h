@@ -53,7 +53,7 @@ template <class... P> static inline void describe(Kernel &kernel, void (*)(P...)
 
 } // namespace emulator
 
-#define KERNEL(...) static __attribute__((noinline)) 
+#define KERNEL(threads) static __attribute__((noinline)) 
 #define DEV static __attribute__((always_inline)) inline
 #define METHOD inline
 #define SHARED(kernel) static __attribute__((section("shared_" #kernel)))
