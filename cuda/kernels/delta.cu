@@ -21,7 +21,7 @@ struct RecurrentStep : Step {
 };
 
 #define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
-static constexpr u32 COLUMNS = 16; // value columns are kept by multiples of it
+static constexpr u32 COLUMNS = 16; // of a block of the recurrence
 static constexpr u32 WARPS = 8;    // of a block of the others
 static constexpr u32 MOST_CONV = 8;
 
@@ -106,7 +106,7 @@ DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma
 // of queries and keys the L2 norm; with values also the decay and β of the head. Results are
 // q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
 // heads]: decay, β. The rows that a convolution reaches, CONV at most, stay in registers
-// from row to row, and the next one is on its way. Grid: 8 warps a block.
+// from row to row, and the next AHEAD are on their way. Grid: 8 warps a block.
 template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
@@ -202,10 +202,7 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
                      {a, a_width, a_stride}, taps, log_decay, time_step, step, fixed, by_log, {key_heads, value_heads, key_dim, value_dim, conv, lines}, each);   \
   }                                                                                                                                                               \
   REGISTER(name)
-DELTA_ROWS(delta_rows_4, 4, 1) // kernels of 4 rows, as all published models have
-DELTA_ROWS(delta_rows_4_1, 4, 4)
-DELTA_ROWS(delta_rows_4_2, 4, 2)
-DELTA_ROWS(delta_rows_4_3, 4, 8)
+DELTA_ROWS(delta_rows_4, 4, 4) // kernels of 4 rows, as all published models have
 DELTA_ROWS(delta_rows_8, MOST_CONV, 1)
 
 // The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
@@ -302,7 +299,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
           const u32 r = i / (DIM / 2), e = i % (DIM / 2);
           copy_async(lines + r * LINE + e * 4, (e < DIM / 4 ? k : q) + (row + r) * key_line + key_head * DIM + e % (DIM / 4) * 4);
         }
-        UNROLL for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
+        for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
           const u32 r = i / (COUNT / 4), e = i % (COUNT / 4);
           copy_async(lines + r * LINE + 2 * DIM + e * 4, v + (row + r) * value_line + mine + e * 4);
         }
@@ -412,14 +409,7 @@ template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
   REGISTER(name)
 DELTA_COLUMNS(delta_columns_32, 32, 8, 2, 2, 8, 3)
 DELTA_COLUMNS(delta_columns_64, 64, 8, 2, 2, 8, 3)
-DELTA_COLUMNS(delta_columns_128, 128, 8, 2, 2, 8, 3)
-DELTA_COLUMNS(delta_columns_128_1, 128, 8, 2, 4, 8, 3)
-DELTA_COLUMNS(delta_columns_128_2, 128, 8, 2, 4, 16, 2)
-DELTA_COLUMNS(delta_columns_128_3, 128, 4, 1, 4, 16, 2)
-DELTA_COLUMNS(delta_columns_128_4, 128, 16, 2, 8, 16, 2)
-DELTA_COLUMNS(delta_columns_128_5, 128, 8, 1, 8, 16, 2)
-DELTA_COLUMNS(delta_columns_128_6, 128, 16, 2, 4, 16, 2)
-DELTA_COLUMNS(delta_columns_128_7, 128, 4, 1, 4, 8, 3)
+DELTA_COLUMNS(delta_columns_128, 128, 16, 2, 4, 16, 2)
 
 // A warp norms one head of a row, x [rows, value heads, columns], times silu(z), into f32 and bf16
 // (null: not wanted) [rows, value heads · value_dim]. It logs keys and gates of rows that

@@ -16,7 +16,7 @@ var (
 // Sizes that delta.cu has, too.
 const (
 	deltaWarps   = 8   // of a block that takes a head of a row a warp
-	deltaColumns = 16  // value columns are kept by multiples of it
+	deltaColumns = 16  // of a block of the recurrence
 	deltaMostDim = 128 // of a head
 	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
 )
@@ -113,10 +113,13 @@ func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucke
 // deltaRows makes what rows need by themselves.
 func (d *Device) deltaRows(x deltaStep) {
 	run := 1
-	if x.bucket > 128 {
+	switch {
+	case x.bucket > 1024:
+		run = 2 * deltaRun
+	case x.bucket > 128:
 		run = deltaRun
 	}
-	run = cmp.Or(d.Tuning.deltaRun%100, run)
+	run = cmp.Or(d.Tuning.deltaRun, run)
 	args := []uint64{x.q, x.k, x.v, x.gates}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
 		args = append(args, r.args()...)
@@ -127,31 +130,18 @@ func (d *Device) deltaRows(x deltaStep) {
 	k := kernel{file: "delta", name: "delta_rows_8"}
 	if x.Conv == 4 {
 		k.name = "delta_rows_4"
-		if v := d.Tuning.deltaRun / 100; v > 0 {
-			k.name += fmt.Sprint("_", v)
-		}
 	}
 	d.launch(k, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
 }
 
-// deltaForm is a form of the recurrence: value columns and threads of a block.
-type deltaForm struct {
-	suffix           string
-	columns, threads int
-}
-
-var deltaForms = []deltaForm{
-	{"", 16, 64}, {"_1", 32, 128}, {"_2", 32, 128}, {"_3", 32, 128}, {"_4", 32, 256}, {"_5", 32, 256}, {"_6", 16, 128}, {"_7", 32, 128},
-}
-
 // deltaColumns is the recurrence.
 func (d *Device) deltaColumns(x deltaStep) {
-	f := deltaForms[0]
-	if c := deltaForms[cmp.Or(d.Tuning.delta, 2)]; x.lines() == deltaMostDim && x.values()/x.ValueHeads%c.columns == 0 {
-		f = c
+	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
+	threads := 64
+	if x.lines() == deltaMostDim { // 16 lanes a column
+		threads = 128
 	}
-	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d%s", x.lines(), f.suffix)}
-	d.launch(k, dim{x: x.values() / f.columns, y: x.spans}, f.threads,
+	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, threads,
 		x.o, x.q, x.k, x.v, x.gates, x.place[0], uint64(x.Layer), x.place[1], x.place[2], x.place[3], x.place[4], uint64(x.ValueDim), flag(x.Tiled))
 }
 

@@ -56,11 +56,9 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 		m.Check(m.D.Context.Upload(step, block))
 		out := m.Alloc(2 * bucket * c.Values())
 		m.Run("rows", fmt.Sprint(n), func(m meter) {
-			measured := func(part string, form int, run func(d *Device, i int)) {
+			measured := func(part string, run func(d *Device, i int)) {
 				m.Run("of", part, func(m meter) {
-					m.Run("form", fmt.Sprint(form), func(m meter) {
-						m.Moved(8*c.Size(), graph(m, layers, func(i int) { run(m.D, i) }))
-					})
+					m.Moved(8*c.Size(), graph(m, layers, func(i int) { run(m.D, i) }))
 				})
 			}
 			over := func(i int) deltaStep {
@@ -68,20 +66,10 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
 				return y.over(0, out, step, bucket, 1)
 			}
-			for _, run := range []int{8, 16, 108, 116, 132, 208, 216, 232, 308, 316, 332} {
-				if bucket > 128 || run%100 == 8 {
-					m.D.Tuning.deltaRun = run
-					measured("rows", run, func(d *Device, i int) { d.deltaRows(over(i)) })
-				}
-			}
-			m.D.Tuning.deltaRun = 0
-			for f := range deltaForms {
-				m.D.Tuning.delta = f
-				measured("columns", f, func(d *Device, i int) { d.deltaColumns(over(i)) })
-			}
-			m.D.Tuning.delta = 0
-			measured("norm", 0, func(d *Device, i int) { d.deltaNorm(over(i)) })
-			measured("all", 0, func(d *Device, i int) {
+			measured("rows", func(d *Device, i int) { d.deltaRows(over(i)) })
+			measured("columns", func(d *Device, i int) { d.deltaColumns(over(i)) })
+			measured("norm", func(d *Device, i int) { d.deltaNorm(over(i)) })
+			measured("all", func(d *Device, i int) {
 				y := x
 				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
 				d.Delta(0, out, &y, step, bucket, 1)

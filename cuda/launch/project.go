@@ -38,7 +38,7 @@ type Tuning struct {
 	wide   wideForm  // likewise
 	stages int       // of the rings of inputs of both, at most, if not 0
 
-	delta, deltaRun int // the recurrence's form; rows that a warp takes in turn, if not 0
+	deltaRun int // rows that a warp of delta_rows takes in turn, if not 0
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.
