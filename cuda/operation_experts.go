@@ -45,20 +45,28 @@ func (c *compiler) experts(y *op, o *backend.Op) error {
 		return err
 	}
 	n := len(downs)
-	for i, list := range [][]*matrix{gates[:n], gates[n:], downs} {
-		if err := c.expertList([]*launch.ExpertList{&e.Gate, &e.Up, &e.Down}[i], list); err != nil {
-			return err
-		}
-	}
+	lists := [][]*matrix{gates[:n:n], gates[n:], downs}
 	if s := o.Experts.Shared; s != nil {
 		share := c.matrix(s.Weight)
-		for _, m := range []backend.Matrix{s.Gate, s.Up, s.Down} {
-			e.Shared = append(e.Shared, launch.Linear{Weight: c.weight(m)})
-		}
+		of := []*matrix{c.matrix(s.Gate), c.matrix(s.Up), c.matrix(s.Down)}
 		if c.err != nil {
 			return c.err
 		}
+		for _, m := range of {
+			e.Shared = append(e.Shared, launch.Linear{Weight: &m.weight})
+		}
 		if before.router.Share, err = share.floats(); err != nil {
+			return err
+		}
+		if e.Joined = launch.Joins(e.Shared, &gates[0].weight, &gates[n].weight, &downs[0].weight); e.Joined {
+			for i, m := range of {
+				lists[i] = append(lists[i], m)
+			}
+		}
+		before.router.Joined = e.Joined
+	}
+	for i, list := range lists {
+		if err := c.expertList([]*launch.ExpertList{&e.Gate, &e.Up, &e.Down}[i], list, len(list)-n); err != nil {
 			return err
 		}
 	}
@@ -66,11 +74,11 @@ func (c *compiler) experts(y *op, o *backend.Op) error {
 	return nil
 }
 
-// expertList makes the list of the addresses of one matrix of each expert, which
-// the forward owns.
-func (c *compiler) expertList(to *launch.ExpertList, list []*matrix) error {
+// expertList makes the list of the addresses of one matrix of each expert, and of `more`
+// shared ones, which the forward owns.
+func (c *compiler) expertList(to *launch.ExpertList, list []*matrix, more int) error {
 	n := len(list)
-	*to = launch.ExpertList{Of: &list[0].weight, Count: n}
+	*to = launch.ExpertList{Of: &list[0].weight, Count: n - more, More: more}
 	data := make([]byte, 8*3*n)
 	for i, m := range list {
 		for j, p := range []driver.Ptr{m.weight.Data(), m.weight.Scales, m.weight.Biases} {
@@ -125,7 +133,7 @@ func prepareRoute(f *forward, y *plan, a *action) (moved bool, err error) {
 }
 
 func (b *Backend) emitRoute(y *plan, a *action) {
-	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.shape.Bucket)
+	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.fewRows(), y.prefillRows())
 }
 
 func readsOfExperts(_ *plan, o *op) (f form) {

@@ -20,9 +20,9 @@ struct RecurrentStep : Step {
   const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
 };
 
+#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
 static constexpr u32 COLUMNS = 16; // of a block of the recurrence
 static constexpr u32 WARPS = 8;    // of a block of the others
-static constexpr u32 HELD = 4;     // elements of a lane: heads of at most 128
 static constexpr u32 MOST_CONV = 8;
 
 // Shape is that of a layer. Keys are lines of lines elements, zeros past key_dim, and
@@ -71,196 +71,345 @@ DEV float softplus(float x) {
 // Raw is a projection: the part of a key head begins at head · stride.
 struct Raw { const float *x; u32 width, stride; };
 
-// A warp makes one head's queries, keys or values of each rows in turn: convolution, silu, and
+// Quad is four channels of a lane: those of lane i begin at 4·i, of the first dim that
+// there are. whole: they lie at multiples of 16 bytes, all four or none of them.
+DEV f32x4 load_quad(const float *from, u32 lane, u32 dim, bool whole) {
+  const u32 e = lane * 4;
+  f32x4 v = {0, 0, 0, 0};
+  if (whole) {
+    if (e < dim) v = *(const f32x4 *)(from + e);
+    return v;
+  }
+  if (e < dim) v.x = from[e];
+  if (e + 1 < dim) v.y = from[e + 1];
+  if (e + 2 < dim) v.z = from[e + 2];
+  if (e + 3 < dim) v.w = from[e + 3];
+  return v;
+}
+DEV void store_quad(float *to, f32x4 v, u32 lane, u32 dim, bool whole) {
+  const u32 e = lane * 4;
+  if (whole) {
+    if (e < dim) *(f32x4 *)(to + e) = v;
+    return;
+  }
+  if (e < dim) to[e] = v.x;
+  if (e + 1 < dim) to[e + 1] = v.y;
+  if (e + 2 < dim) to[e + 2] = v.z;
+  if (e + 3 < dim) to[e + 3] = v.w;
+}
+DEV bool quads(const void *p, u64 step, u32 dim) { return (u64)p % 16 == 0 && step % 4 == 0 && dim % 4 == 0; }
+DEV f32x4 fma4(f32x4 a, f32x4 b, f32x4 c) { return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w)}; }
+// sum_squares adds a lane's four, and then the lanes.
+DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, v.x * v.x)))); }
+
+// A warp makes one head's queries, keys or values of `each` rows in turn: convolution, silu, and
 // of queries and keys the L2 norm; with values also the decay and β of the head. Results are
 // q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
-// heads]: decay, β. Grid: 8 warps a block.
-KERNEL(WARPS * 32) void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,
-                                   u32 k_stride, const float *v, u32 v_width, u32 v_stride, const float *b, u32 b_width, u32 b_stride, const float *a, u32 a_width,
-                                   u32 a_stride, const float *taps, const float *log_decay, const float *time_step, const RecurrentStep *step, u32 fixed, u32 by_log,
-                                   u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 conv, u32 lines, u32 each) {
+// heads]: decay, β. The rows that a convolution reaches, CONV at most, stay in registers
+// from row to row, and the next AHEAD are on their way. Grid: 8 warps a block.
+template <u32 CONV, u32 AHEAD>
+DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
+                    const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
   launch_dependents();
-  const Shape shape = {key_heads, value_heads, key_dim, value_dim, conv, lines};
+  const u32 key_heads = shape.key_heads, value_heads = shape.value_heads, conv = shape.conv, lines = shape.lines;
   const u32 lane = tid() % 32, group = shape.group(), parts = 2 * key_heads + value_heads;
   const u32 item = bid() * WARPS + tid() / 32, part = item % parts, first = item / parts * each;
   const bool value = part >= 2 * key_heads;
   const u32 head = value ? part - 2 * key_heads : part % key_heads; // of keys or of values
-  const u32 dim = value ? value_dim : key_dim, channel = value ? 2 * key_heads * key_dim + head * value_dim : part * key_dim;
-  Raw raw = {v + (u64)(head / group) * v_stride + head % group * value_dim, v_width, 0};
-  if (!value) raw = part < key_heads ? Raw{q + (u64)head * q_stride, q_width, 0} : Raw{k + (u64)head * k_stride, k_width, 0};
-  float weight[HELD][MOST_CONV] = {};
-  UNROLL for (u32 j = 0; j < HELD; j++)
-    UNROLL for (u32 t = 0; t < MOST_CONV; t++)
-      if (lane + 32 * j < dim && t < conv) weight[j][t] = taps[(u64)(channel + lane + 32 * j) * conv + t];
+  const u32 dim = value ? shape.value_dim : shape.key_dim, channel = value ? 2 * key_heads * shape.key_dim + head * dim : part * dim;
+  Raw raw = {of_v.x + (u64)(head / group) * of_v.stride + head % group * dim, of_v.width, 0};
+  if (!value) raw = part < key_heads ? Raw{of_q.x + (u64)head * of_q.stride, of_q.width, 0} : Raw{of_k.x + (u64)head * of_k.stride, of_k.width, 0};
+  const bool whole = quads(raw.x, raw.width, dim), kept_whole = quads(0, channel, dim);
+  f32x4 weight[CONV]; // of the oldest row first; 0 before those of shorter kernels
+  UNROLL for (u32 t = 0; t < CONV; t++) {
+    const bool there = t + conv >= CONV;
+    const float *from = taps + (u64)channel * conv + (t + conv - CONV);
+    auto tap = [&](u32 e) { return there && e < dim ? from[(u64)e * conv] : 0; };
+    weight[t] = {tap(lane * 4), tap(lane * 4 + 1), tap(lane * 4 + 2), tap(lane * 4 + 3)};
+  }
   const u64 width = shape.raw_line();
 
   const u32 end = first + each < step->rows ? first + each : step->rows;
-  for (u32 row = first; row < end; row++) {
-    const u32 at = step->span_of[row];
-    const Span span = step->span[at];
-    const States states = step->states[at];
-    const u64 ring = place_of(shape, fixed + (u64)by_log * states.log, states.log).raw;
-    const u32 index = span.base + row - span.first, held = states.log + conv - 1;
-    // What another forward brought is there before the kernel ahead has ended. Before the
-    // sequence's beginning all is 0.
-    float x[MOST_CONV][HELD] = {}, c[HELD] = {}, sum = 0;
-    UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
-      const u32 back = conv - 1 - t;
-      if (t >= conv || index < back || index - back >= span.base) continue;
-      const float *from = states.from + ring + (index - back) % held * width + channel;
-      UNROLL for (u32 j = 0; j < HELD; j++)
-        if (lane + 32 * j < dim) x[t][j] = from[lane + 32 * j];
-    }
-    dependency_wait();
-    UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
-      const u32 back = conv - 1 - t;
-      if (t >= conv || index < back || index - back < span.base) continue;
-      const float *from = raw.x + (u64)(row - back) * raw.width;
-      UNROLL for (u32 j = 0; j < HELD; j++)
-        if (lane + 32 * j < dim) x[t][j] = from[lane + 32 * j];
-    }
-    float *kept = index + conv > states.settle ? states.to + ring + index % held * width + channel : 0;
-    UNROLL for (u32 j = 0; j < HELD; j++) {
-      UNROLL for (u32 t = 0; t < MOST_CONV; t++) {
-        c[j] = fma(x[t][j], weight[j][t], c[j]);
-        if (t + 1 == conv && kept && lane + 32 * j < dim) kept[lane + 32 * j] = x[t][j];
+  if (first >= end) return;
+  Span span = {};
+  States states = {};
+  u64 ring = 0;
+  f32x4 x[CONV] = {}; // of the row, and those before
+  f32x4 next[AHEAD] = {};
+  _Pragma("nounroll") for (u32 from = first; from < end; from += AHEAD)
+    UNROLL for (u32 a = 0; a < AHEAD; a++) {
+    const u32 row = from + a;
+    if (row >= end) break;
+    if (row == first || row >= span.first + span.rows) { // the rows before, of another sequence
+      const u32 at = step->span_of[row];
+      span = step->span[at];
+      states = step->states[at];
+      ring = place_of(shape, fixed + by_log * states.log, states.log).raw + channel;
+      const u32 index = span.base + row - span.first, held = states.log + conv - 1;
+      // What another forward brought is there before the kernel ahead has ended. Before the
+      // sequence's beginning all is 0.
+      UNROLL for (u32 t = 1; t < CONV; t++) {
+        const u32 back = CONV - t;
+        x[t] = {0, 0, 0, 0};
+        if (back >= conv || index < back || index - back >= span.base) continue;
+        x[t] = load_quad(states.from + ring + (index - back) % held * width, lane, dim, kept_whole);
       }
-      c[j] = silu(c[j]); // 0 past dim
-      sum = fma(c[j], c[j], sum);
+      dependency_wait();
+      UNROLL for (u32 t = 1; t < CONV; t++) {
+        const u32 back = CONV - t;
+        if (back >= conv || index < back || index - back < span.base) continue;
+        x[t] = load_quad(raw.x + (u64)(row - back) * raw.width, lane, dim, whole);
+      }
+      if (row == first)
+        UNROLL for (u32 i = 0; i < AHEAD; i++)
+          if (row + i < end) next[i] = load_quad(raw.x + (u64)(row + i) * raw.width, lane, dim, whole);
+      // Of the rows before, those that this forward does not bring, to where it writes.
+      if (row == span.first && states.from && states.from != states.to) {
+        for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
+          for (u32 e = lane; e < dim; e += 32) states.to[ring + i % held * width + e] = states.from[ring + i % held * width + e];
+      }
+      if (value && row == first && lane < end - first) { // gates of all rows, one a lane
+        const u32 r = first + lane;
+        const float rate = exp_precise(log_decay[head]), time = of_a.x[(u64)r * of_a.width + head / group * of_a.stride + head % group] + time_step[head];
+        gates[(u64)r * value_heads + head] = {exp_precise(-rate * softplus(time)), sigmoid(of_b.x[(u64)r * of_b.width + head / group * of_b.stride + head % group]), 0, 0};
+      }
     }
-    // Of the rows before, those that this forward does not bring, to where it writes.
-    if (row == span.first && states.from && states.from != states.to) {
-      for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
-        for (u32 e = lane; e < dim; e += 32) states.to[ring + i % held * width + channel + e] = states.from[ring + i % held * width + channel + e];
-    }
+    UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
+    x[CONV - 1] = next[a];
+    if (row + AHEAD < end) next[a] = load_quad(raw.x + (u64)(row + AHEAD) * raw.width, lane, dim, whole);
+    f32x4 c = {0, 0, 0, 0};
+    UNROLL for (u32 t = 0; t < CONV; t++)
+      if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
+    const u32 index = span.base + row - span.first;
+    if (index + conv > states.settle) store_quad(states.to + ring + index % (states.log + conv - 1) * width, x[CONV - 1], lane, dim, kept_whole);
+    c = {silu(c.x), silu(c.y), silu(c.z), silu(c.w)}; // 0 past dim
     if (value) {
-      UNROLL for (u32 j = 0; j < HELD; j++)
-        if (lane + 32 * j < dim) v_to[(u64)row * shape.value_line() + head * shape.columns() + lane + 32 * j] = c[j];
-      if (lane == 0) {
-        const float rate = exp_precise(log_decay[head]), time = a[(u64)row * a_width + head / group * a_stride + head % group] + time_step[head];
-        gates[(u64)row * value_heads + head] = {exp_precise(-rate * softplus(time)), sigmoid(b[(u64)row * b_width + head / group * b_stride + head % group]), 0, 0};
-      }
+      store_quad(v_to + (u64)row * shape.value_line() + head * shape.columns(), c, lane, shape.columns(), true);
       continue;
     }
-    float scale = 1 / sqrt_exact(warp_sum(sum) + 1e-6f);
-    if (part < key_heads) scale *= 1 / sqrt_exact((float)key_dim);
-    float *to = (part < key_heads ? q_to : k_to) + (u64)row * shape.key_line() + head * lines;
-    UNROLL for (u32 j = 0; j < HELD; j++)
-      if (lane + 32 * j < lines) to[lane + 32 * j] = c[j] * scale;
+    float scale = 1 / sqrt_exact(sum_squares(c) + 1e-6f);
+    if (part < key_heads) scale *= 1 / sqrt_exact((float)dim);
+    store_quad((part < key_heads ? q_to : k_to) + (u64)row * shape.key_line() + head * lines, {c.x * scale, c.y * scale, c.z * scale, c.w * scale}, lane, lines, true);
   }
 }
-REGISTER(delta_rows)
 
-// The recurrence. A block has COLUMNS value columns of a head of a span, a warp 8 of
-// them; 4 lanes share a column, of which each holds N runs of 4 elements, 16 apart. A
-// sum over a column is 16 chains, in ascending order: those of a lane are added
-// (0 + 1) + (2 + 3), then those of the lanes likewise.
+#define DELTA_ROWS(name, most, ahead)                                                                                                                                         \
+  KERNEL(WARPS * 32) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
+                               u32 k_stride, const float *v, u32 v_width, u32 v_stride, const float *b, u32 b_width, u32 b_stride, const float *a, u32 a_width,    \
+                               u32 a_stride, const float *taps, const float *log_decay, const float *time_step, const RecurrentStep *step, u32 fixed, u32 by_log, \
+                               u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 conv, u32 lines, u32 each) {                                       \
+    delta_rows<most, ahead>(q_to, k_to, v_to, gates, {q, q_width, q_stride}, {k, k_width, k_stride}, {v, v_width, v_stride}, {b, b_width, b_stride},                     \
+                     {a, a_width, a_stride}, taps, log_decay, time_step, step, fixed, by_log, {key_heads, value_heads, key_dim, value_dim, conv, lines}, each);   \
+  }                                                                                                                                                               \
+  REGISTER(name)
+DELTA_ROWS(delta_rows_4, 4, 4) // kernels of 4 rows, as all published models have
+DELTA_ROWS(delta_rows_8, MOST_CONV, 1)
+
+// The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
+// share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a
+// column is 4·L chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
+// then those of the lanes likewise.
 //
 // Rows come through a ring of chunks in shared memory: first those that were logged and
 // are to stay, then the forward's.
-static constexpr u32 CHUNK = 4, STAGES = 3;
+template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
+  static constexpr u32 N = DIM / 4 / L, COUNT = 32 / L * C * W, THREADS = 32 * W;
+  static constexpr u32 LINE = 2 * DIM + COUNT + 4; // a row in the ring: key, query, values, gates
+  static constexpr u32 FLOATS = STAGES * CHUNK * LINE;
 
-// Line is a row in the ring: key, query, values, gates.
-template <u32 DIM> static constexpr u32 LINE = 2 * DIM + COLUMNS + 4;
-
-template <u32 DIM>
-DEV void delta_columns(float *ring, float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u64 fixed,
-                       u64 by_log, u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {
-  constexpr u32 N = DIM / 16;
-  launch_dependents();
-  if (bid_y() >= step->spans) return;
-  const Shape shape = {key_heads, value_heads, 0, value_dim, 0, DIM};
-  const Span span = step->span[bid_y()];
-  const States states = step->states[bid_y()];
-  const u64 base = fixed + by_log * states.log;
-  const Place place = place_of(shape, base, states.log);
-  const u32 blocks = shape.columns() / COLUMNS, head = bid() / blocks, first = bid() % blocks * COLUMNS;
-  const u32 key_head = tiled ? head % key_heads : head / shape.group();
-  const u32 slice = tid() % 4, column = tid() / 32 * 8 + tid() % 32 / 4;
-  const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
-  const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
-  const u64 mine = (u64)head * shape.columns() + first; // of a row of values
-
-  // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
-  // first ones also have values and gates.
-  const u32 t = tid();
-  auto copy = [&](u32 item) {
-    const bool fold = item < folds;
-    const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
-    float *line = ring + item % (STAGES * CHUNK) * LINE<DIM>;
-    if (t < (fold ? DIM / 4 : DIM / 2))
-      copy_async(line + t * 4, (fold ? states.from + place.keys : t < DIM / 4 ? k : q) + row * shape.key_line() + key_head * DIM + t % (DIM / 4) * 4);
-    if (t < COLUMNS / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * shape.value_line() + mine + t * 4);
-    else if (t == COLUMNS / 4) copy_async(line + 2 * DIM + COLUMNS, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
-  };
-  auto start = [&](u32 chunk) {
-    for (u32 i = chunk * CHUNK; i < (chunk + 1) * CHUNK && i < items; i++) copy(i);
-    copy_commit();
+  // Held are the elements of a column, key or query that a lane has.
+  struct Held { f32x4 v[N]; };
+  // Item is what a row brings besides its query.
+  struct Item {
+    Held key;
+    float value[C];
+    f32x2 gates; // decay, β
   };
 
-  f32x4 s[N];
-  UNROLL for (u32 j = 0; j < N; j++) s[j] = {0, 0, 0, 0};
-  if (states.from) UNROLL for (u32 j = 0; j < N; j++) s[j] = *(const f32x4 *)(states.from + state + j * 16);
-  const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
-  dependency_wait();
-  UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
-  // What a row gives, its query times the state behind it, is summed up beside the next
-  // row's key times the same state: two sums whose steps do not wait for each other.
-  f32x4 asked[N]; // the query of the row before
-  UNROLL for (u32 j = 0; j < N; j++) asked[j] = {0, 0, 0, 0};
-  auto dot = [&](const f32x4 *x) {
+  static METHOD void take(Held &to, const float *line, u32 slice) {
+    UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * L];
+  }
+  static METHOD void take(Item &to, const float *line, u32 slice, u32 column) {
+    take(to.key, line, slice);
+    to.gates = *(const f32x2 *)(line + 2 * DIM + COUNT);
+    UNROLL for (u32 c = 0; c < C; c++) to.value[c] = line[2 * DIM + column + c];
+  }
+  static METHOD float dot(const Held &s, const Held &x) {
     f32x4 sum = {0, 0, 0, 0};
-    UNROLL for (u32 j = 0; j < N; j++) sum = {fma(s[j].x, x[j].x, sum.x), fma(s[j].y, x[j].y, sum.y), fma(s[j].z, x[j].z, sum.z), fma(s[j].w, x[j].w, sum.w)};
+    UNROLL for (u32 j = 0; j < N; j++) sum = fma4(s.v[j], x.v[j], sum);
     return (sum.x + sum.y) + (sum.z + sum.w);
-  };
-  float *given = out + (u64)span.first * shape.value_line() + mine + column; // of the row before
-  for (u32 item = 0; item < items; item++) {
-    if (item % CHUNK == 0) {
-      copy_wait<STAGES - 2>();
-      sync(); // the chunk is there, and nobody reads the one before
-      start(item / CHUNK + STAGES - 1);
-    }
-    const float *line = ring + item % (STAGES * CHUNK) * LINE<DIM>;
-    f32x4 key[N];
-    UNROLL for (u32 j = 0; j < N; j++) key[j] = ((const f32x4 *)line)[slice + j * 4];
-    const float decay = line[2 * DIM + COLUMNS], beta = line[2 * DIM + COLUMNS + 1];
-    float delta = line[2 * DIM + column];
-    if (item >= folds) {
-      const u32 index = folded + item;
-      if (index == states.settle && !kept) UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + j * 16) = s[j];
-      float kv = dot(key), o = dot(asked);
-      UNROLL for (u32 j = 0; j < N; j++) asked[j] = ((const f32x4 *)(line + DIM))[slice + j * 4];
-      kv += shfl_xor(kv, 1), o += shfl_xor(o, 1);
-      kv += shfl_xor(kv, 2), o += shfl_xor(o, 2);
-      delta = beta * fma(-decay, kv, delta);
-      if (slice == 0) {
-        if (item > folds) *given = o, given += shape.value_line();
-        if (index >= states.settle) states.to[place.deltas + index % states.log * shape.value_line() + mine + column] = delta;
-      }
-    }
+  }
+  static METHOD void update(Held &s, const Held &key, float delta, float decay) {
     UNROLL for (u32 j = 0; j < N; j++) {
-      const f32x4 x = key[j];
-      s[j] = {fma(x.x, delta, decay * s[j].x), fma(x.y, delta, decay * s[j].y), fma(x.z, delta, decay * s[j].z), fma(x.w, delta, decay * s[j].w)};
+      const f32x4 x = key.v[j];
+      s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
     }
   }
-  float o = dot(asked);
-  o += shfl_xor(o, 1);
-  o += shfl_xor(o, 2);
-  if (slice == 0) *given = o;
-}
+  // lanes adds sums up over the lanes that share columns: all of them have them then.
+  static METHOD void lanes(float (&sum)[C]) {
+    UNROLL for (u32 m = 1; m < L; m *= 2)
+      UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
+  }
+  // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
+  static METHOD float spread(const float (&sum)[C], u32 slice) {
+    float own = sum[0];
+    if constexpr (C == 2) {
+      own = slice % 2 ? sum[1] : sum[0];
+      own += shfl_xor(slice % 2 ? sum[0] : sum[1], 1);
+    }
+    UNROLL for (u32 m = C; m < L; m *= 2) own += shfl_xor(own, (int)m);
+    return own;
+  }
+
+  static METHOD void run(float *ring, float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u64 fixed,
+                         u64 by_log, u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {
+    launch_dependents();
+    if (bid_y() >= step->spans) return;
+    const Shape shape = {key_heads, value_heads, 0, value_dim, 0, DIM};
+    const Span span = step->span[bid_y()];
+    const States states = step->states[bid_y()];
+    const u64 base = fixed + by_log * states.log;
+    const Place place = place_of(shape, base, states.log);
+    const u32 blocks = shape.columns() / COUNT, head = bid() / blocks, first = bid() % blocks * COUNT;
+    const u32 key_head = tiled ? head % key_heads : head / shape.group();
+    const u32 t = tid(), slice = t % L, column = t / L * C;
+    // Items are rows that are folded in, and then the forward's; from item settled on they
+    // may be taken back.
+    const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
+    const u32 settled = states.settle - folded;
+    const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
+    const u64 mine = (u64)head * shape.columns() + first, value_line = shape.value_line(), key_line = shape.key_line(); // of a row of values
+
+    // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
+    // first ones also have values and gates.
+    auto copy = [&](u32 item, float *line) INLINE {
+      const bool fold = item < folds;
+      const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
+      for (u32 i = t; i < (fold ? DIM / 4 : DIM / 2); i += THREADS)
+        copy_async(line + i * 4, (fold ? states.from + place.keys : i < DIM / 4 ? k : q) + row * key_line + key_head * DIM + i % (DIM / 4) * 4);
+      if (t < COUNT / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * value_line + mine + t * 4);
+      else if (t == COUNT / 4) copy_async(line + 2 * DIM + COUNT, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
+    };
+    auto start = [&](u32 chunk) INLINE {
+      float *lines = ring + chunk % STAGES * CHUNK * LINE;
+      const u32 item = chunk * CHUNK;
+      if (item >= folds && item + CHUNK <= items) { // rows of the forward, all there
+        const u64 row = span.first + item - folds;
+        UNROLL for (u32 i = t; i < CHUNK * DIM / 2; i += THREADS) {
+          const u32 r = i / (DIM / 2), e = i % (DIM / 2);
+          copy_async(lines + r * LINE + e * 4, (e < DIM / 4 ? k : q) + (row + r) * key_line + key_head * DIM + e % (DIM / 4) * 4);
+        }
+        for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
+          const u32 r = i / (COUNT / 4), e = i % (COUNT / 4);
+          copy_async(lines + r * LINE + 2 * DIM + e * 4, v + (row + r) * value_line + mine + e * 4);
+        }
+        if (t < CHUNK) copy_async(lines + t * LINE + 2 * DIM + COUNT, gates + (row + t) * value_heads + head);
+      } else {
+        for (u32 r = 0; r < CHUNK && item + r < items; r++) copy(item + r, lines + r * LINE);
+      }
+      copy_commit();
+    };
+
+    Held s[C];
+    UNROLL for (u32 c = 0; c < C; c++)
+      UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = {0, 0, 0, 0};
+    if (states.from)
+      UNROLL for (u32 c = 0; c < C; c++)
+        UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(states.from + state + c * DIM + j * 4 * L);
+    const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
+    dependency_wait();
+    UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
+    // What a row gives, its query times the state behind it, is summed up beside the next
+    // row's key times the same state: two sums whose steps do not wait for each other.
+    Held asked; // the query of the row before
+    UNROLL for (u32 j = 0; j < N; j++) asked.v[j] = {0, 0, 0, 0};
+    float *given = out + (u64)span.first * value_line + mine + column + slice; // of the row before
+    bool before = false;
+    const bool gives = slice < C;
+    float *logged = 0; // where the next row's deltas are kept
+    u32 slot = 0;
+
+    // row takes an item from its line, and the one after it into next, where it is in the chunk.
+    auto row = [&](const float *line, const Item &item, Item &next, bool more, bool log) INLINE {
+      float kv[C], o[C], delta[C];
+      UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
+      lanes(kv);
+      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
+      take(asked, line + DIM, slice);
+      if (more) take(next, line + LINE, slice, column);
+      UNROLL for (u32 c = 0; c < C; c++) {
+        delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
+        update(s[c], item.key, delta[c], item.gates.x);
+      }
+      const float sum = spread(o, slice);
+      if (gives && before) *given = sum;
+      if (before) given += value_line;
+      before = true;
+      if (log) {
+        if (slice == 0)
+          UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];
+        logged += value_line;
+        if (++slot == states.log) slot = 0, logged -= states.log * value_line;
+      }
+    };
+    // rows takes those of a chunk from item from on, up to item to.
+    auto rows = [&](const float *lines, u32 from, u32 to, bool log) INLINE {
+      if (from >= to) return;
+      if (log) {
+        slot = (folded + from) % states.log;
+        logged = states.to + place.deltas + slot * value_line + mine + column;
+      }
+      const float *line = lines + from % CHUNK * LINE;
+      Item a, b;
+      take(a, line, slice, column);
+      _Pragma("nounroll") for (u32 i = from; i < to; i += 2) {
+        row(line, a, b, i + 1 < to, log);
+        line += LINE;
+        if (i + 1 == to) break;
+        row(line, b, a, i + 2 < to, log);
+        line += LINE;
+      }
+    };
+    _Pragma("nounroll") for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
+      copy_wait<STAGES - 2>();
+      if constexpr (W > 1) sync(); // the chunk is there, and nobody reads the one before
+      else sync_warp();
+      start(chunk + STAGES - 1);
+      const float *lines = ring + chunk % STAGES * CHUNK * LINE;
+      u32 item = chunk * CHUNK;
+      const u32 end = item + CHUNK < items ? item + CHUNK : items;
+      for (; item < end && item < folds; item++) {
+        Item fold;
+        take(fold, lines + item % CHUNK * LINE, slice, column);
+        UNROLL for (u32 c = 0; c < C; c++) update(s[c], fold.key, fold.value[c], fold.gates.x);
+      }
+      const u32 plain = end < settled ? end : settled;
+      if (item < plain) rows(lines, item, plain, false), item = plain;
+      if (item == settled && item < end && !kept)
+        UNROLL for (u32 c = 0; c < C; c++)
+          UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + c * DIM + j * 4 * L) = s[c].v[j];
+      rows(lines, item, end, true);
+    }
+    float o[C];
+    UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
+    const float sum = spread(o, slice);
+    if (gives) *given = sum;
+  }
+};
 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's
-// number among those with a state. Grid: columns / 16 of all value heads, spans.
-#define DELTA_COLUMNS(name, dim)                                                                                                                                  \
-  KERNEL(64) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
+// number among those with a state. Grid: columns / (32/L·C·W) of all value heads, spans.
+#define DELTA_COLUMNS(name, dim, l, c, w, chunk, stages)                                                                                                          \
+  KERNEL(32 * w) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
                        u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {                                                                                \
-    alignas(16) SHARED(name) float ring[STAGES * CHUNK * LINE<dim>];                                                                                              \
-    delta_columns<dim>(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                                          \
+    using Form = Columns<dim, l, c, w, chunk, stages>;                                                                                                            \
+    alignas(16) SHARED(name) float ring[Form::FLOATS];                                                                                                            \
+    Form::run(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                                                   \
   }                                                                                                                                                               \
   REGISTER(name)
-DELTA_COLUMNS(delta_columns_32, 32)
-DELTA_COLUMNS(delta_columns_64, 64)
-DELTA_COLUMNS(delta_columns_128, 128)
+DELTA_COLUMNS(delta_columns_32, 32, 8, 2, 2, 8, 3)
+DELTA_COLUMNS(delta_columns_64, 64, 8, 2, 2, 8, 3)
+DELTA_COLUMNS(delta_columns_128, 128, 16, 2, 4, 16, 2)
 
 // A warp norms one head of a row, x [rows, value heads, columns], times silu(z), into f32 and bf16
 // (null: not wanted) [rows, value heads · value_dim]. It logs keys and gates of rows that
@@ -270,31 +419,30 @@ KERNEL(WARPS * 32) void delta_norm(float *out32, u16 *out16, const float *x, con
   launch_dependents();
   const Shape shape = {key_heads, value_heads, 0, value_dim, 0, lines};
   const u32 lane = tid() % 32, item = bid() * WARPS + tid() / 32, row = item / value_heads, head = item % value_heads, group = shape.group();
-  float weight[HELD] = {};
-  UNROLL for (u32 j = 0; j < HELD; j++)
-    if (lane + 32 * j < value_dim) weight[j] = norm[lane + 32 * j];
+  const f32x4 weight = load_quad(norm, lane, value_dim, quads(norm, 0, value_dim));
   if (row >= step->rows) return;
   const u32 at = step->span_of[row];
   const Span span = step->span[at];
   const States states = step->states[at];
   dependency_wait();
-  x += (u64)row * shape.value_line() + head * shape.columns();
   z += (u64)row * z_width + (u64)(head / group) * z_stride + head % group * value_dim;
-  float y[HELD], gate[HELD], sum = 0;
-  UNROLL for (u32 j = 0; j < HELD; j++) {
-    const bool there = lane + 32 * j < value_dim;
-    y[j] = there ? x[lane + 32 * j] : 0;
-    gate[j] = there ? z[lane + 32 * j] : 0;
-    sum = fma(y[j], y[j], sum);
-  }
-  const float scale = 1 / sqrt_exact(warp_sum(sum) / (float)value_dim + eps);
+  const f32x4 y = load_quad(x + (u64)row * shape.value_line() + head * shape.columns(), lane, value_dim, value_dim % 4 == 0);
+  const f32x4 gate = load_quad(z, lane, value_dim, quads(z, 0, value_dim));
+  const float scale = 1 / sqrt_exact(sum_squares(y) / (float)value_dim + eps);
+  const f32x4 r = {y.x * scale * weight.x * silu(gate.x), y.y * scale * weight.y * silu(gate.y), y.z * scale * weight.z * silu(gate.z), y.w * scale * weight.w * silu(gate.w)};
   const u64 to = (u64)item * value_dim;
-  UNROLL for (u32 j = 0; j < HELD; j++) {
-    const u32 e = lane + 32 * j;
-    if (e >= value_dim) continue;
-    const float r = y[j] * scale * weight[j] * silu(gate[j]);
-    if (out32) out32[to + e] = r;
-    if (out16) out16[to + e] = (u16)pack_bf16(r, 0);
+  if (out32) store_quad(out32 + to, r, lane, value_dim, value_dim % 4 == 0);
+  if (out16) {
+    const u32 e = lane * 4;
+    const u32x2 packed = {pack_bf16(r.x, r.y), pack_bf16(r.z, r.w)};
+    if (value_dim % 4 == 0) {
+      if (e < value_dim) *(u32x2 *)(out16 + to + e) = packed;
+    } else {
+      if (e < value_dim) out16[to + e] = (u16)packed.x;
+      if (e + 1 < value_dim) out16[to + e + 1] = (u16)(packed.x >> 16);
+      if (e + 2 < value_dim) out16[to + e + 2] = (u16)packed.y;
+      if (e + 3 < value_dim) out16[to + e + 3] = (u16)(packed.y >> 16);
+    }
   }
   const u32 index = span.base + row - span.first;
   if (index < states.settle) return;

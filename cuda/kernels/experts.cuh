@@ -22,7 +22,7 @@ struct Mixture {
   const u32 *tables, *pairs;
   u32 in, out, granule, shift, stages;
   u32 parts; // of the inputs
-  u32 k;     // pairs of a row of x: experts of a row, or 1
+  u32 k;     // pairs of a row of x: experts of a row, the shared one among them, or 1
 };
 
 DEV Slot slot_at(const Mixture &p, u32 i) {
@@ -46,11 +46,11 @@ template <class W, u32 G> struct Experts {
 
   // aim points source at a strip of an expert's matrices.
   METHOD void aim(const u8 *(&source)[G], u32 expert, u32 strip) const {
-    UNROLL for (u32 j = 0; j < G; j++) {
-      source[j] = (const u8 *)p.weights[j][expert];
-      if constexpr (packed) source[j] += (u64)strip * depth() * p.granule;
-      else source[j] += (u64)strip * 16 * p.in * 2;
-    }
+    UNROLL for (u32 j = 0; j < G; j++) source[j] = strip_of((const u8 *)p.weights[j][expert], strip);
+  }
+  METHOD const u8 *strip_of(const u8 *matrix, u32 strip) const {
+    if constexpr (packed) return matrix + (u64)strip * depth() * p.granule;
+    else return matrix + (u64)strip * 16 * p.in * 2;
   }
 
   // load starts the copies of a granule of each strip to a stage.
@@ -235,8 +235,8 @@ template <class W, u32 G, bool many> DEV void slots(const Mixture &p, u8 *shared
   const u32 first = bid_y() * (slotWarps / p.parts), strip = first + e.warp / p.parts;
   const bool there = strip < (p.out + 15) / 16;
   dependency_wait();
+  const Slot s = slot_at(p, bid()); // beside the number of them: it may be there or not
   if (bid() >= p.tables[0]) return;
-  const Slot s = slot_at(p, bid());
   const u8 *source[G];
   e.aim(source, s.expert, there ? strip : 0);
   if constexpr (!many) {
@@ -252,11 +252,17 @@ template <class W, u32 G, bool many> DEV void slots(const Mixture &p, u8 *shared
 
 constexpr u32 joinWarps = 16;
 
+// Listed is a slot as a block has it in shared memory, with where its expert's strip lies:
+// a warp takes many in turn, and would wait for each of them.
+struct alignas(16) Listed { const u8 *strip; u32 first, count; };
+
 // Join is down and the sum of up to 32 rows in one: a block makes 16 outputs by all
 // experts. made is [pairs][parts][16].
 template <class W> struct Join {
   const Experts<W, 1> &e;
   float *made;
+  const Listed *slots;
+  const u32 *pairs;
   u32 strip, units; // expert and part
   // What is loaded next.
   u32 unit, granule;
@@ -264,7 +270,7 @@ template <class W> struct Join {
 
   METHOD void aim() {
     granule = e.begin;
-    if (unit < units) e.aim(source, slot_at(e.p, unit / e.p.parts).expert, strip);
+    if (unit < units) source[0] = slots[unit / e.p.parts].strip;
   }
 
   METHOD void loadNext(u32 stage) {
@@ -281,9 +287,9 @@ template <class W> struct Join {
   template <u32 NT> METHOD void work(u32 index, u32 &stage) {
     const Mixture &p = e.p;
     constexpr u32 per = Experts<W, 1>::perGranule;
-    const Slot s = slot_at(p, index / p.parts);
+    const Listed s = slots[index / p.parts];
     const u16 *rows[NT];
-    e.template find<NT>(rows, s, 0);
+    UNROLL for (u32 nt = 0; nt < NT; nt++) rows[nt] = nt * 8 + e.g < s.count ? p.x + (u64)pairs[s.first + nt * 8 + e.g] * p.in : nullptr;
     typename Experts<W, 1>::template Inputs<NT> next;
     e.template fetch<NT>(next, rows, e.begin * per);
     float total[1][NT][4] = {};
@@ -304,17 +310,28 @@ template <class W> struct Join {
       UNROLL for (u32 i = 0; i < 2; i++) {
         const u32 r = nt * 8 + e.t * 2 + i;
         if (r >= s.count) continue;
-        float *to = made + (p.pairs[s.first + r] * p.parts + index % p.parts) * 16 + e.g;
+        float *to = made + (pairs[s.first + r] * p.parts + index % p.parts) * 16 + e.g;
         to[0] = total[0][nt][i];
         to[8] = total[0][nt][i + 2];
       }
   }
 };
 
-template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with, const float *shares, const float *routing, u32 chosen, u32 rows) {
+// A row takes `each` experts: those that it chose and, where it is listed, the shared one.
+template <class W>
+DEV void join(const Mixture &p, u8 *shared, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, u32 rows, u32 bucket, u32 most) {
   const Experts<W, 1> e = experts_of<W, 1>(p, shared);
-  Join<W> y{e, (float *)(shared + joinWarps * p.stages * e.stageBytes()), bid()};
-  y.units = p.tables[0] * p.parts;
+  float *made = (float *)(shared + joinWarps * p.stages * e.stageBytes());
+  Listed *slots = (Listed *)(made + bucket * each * p.parts * 16);
+  u32 *pairs = (u32 *)(slots + most);
+  const u32 n = p.tables[0];
+  for (u32 i = tid(); i < most; i += joinWarps * 32) { // beside the number of them: it may be there or not
+    const Slot s = slot_at(p, i);
+    if (i < n) slots[i] = {e.strip_of((const u8 *)p.weights[0][s.expert], bid()), s.first, s.count};
+  }
+  for (u32 i = tid(); i < rows * each; i += joinWarps * 32) pairs[i] = p.pairs[i];
+  sync();
+  Join<W> y{e, made, slots, pairs, bid(), n * p.parts};
   y.unit = e.warp;
   y.aim();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.loadNext(i);
@@ -323,10 +340,10 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   const bool mine = row < rows && m < p.out;
   const u64 at = (u64)row * p.out + m;
   float sum = mine ? p.f32[at] : 0;
-  const float other = mine && with ? with[at] : 0, share = mine && with ? shares[row] : 0;
+  const float other = mine && with ? with[at] : 0, share = mine && shares ? shares[row] : 0;
   u32 stage = 0;
   _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += joinWarps) {
-    const u32 count = slot_at(p, index / p.parts).count;
+    const u32 count = slots[index / p.parts].count;
     if (count <= 8) y.template work<1>(index, stage);
     else if (count <= 16) y.template work<2>(index, stage);
     else y.template work<4>(index, stage);
@@ -334,11 +351,11 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   sync();
   if (!mine) return;
   const float *weights = routing + row * 2 * chosen + chosen;
-  for (u32 i = 0; i < chosen; i++) {
-    const float *from = y.made + (row * chosen + i) * p.parts * 16 + tid() % 16;
+  for (u32 i = 0; i < each; i++) {
+    const float *from = y.made + (row * each + i) * p.parts * 16 + tid() % 16;
     float v = from[0];
     for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
-    sum = fma(weights[i], v, sum);
+    sum = fma(i < chosen ? weights[i] : share, v, sum);
   }
   if (with) sum = fma(share, other, sum);
   p.f32[at] = sum;
@@ -365,11 +382,11 @@ template <class W> DEV void join(const Mixture &p, u8 *shared, const float *with
   REGISTER(experts_down_##name)                                                                                                                       \
   KERNEL(joinWarps * 32) void experts_join_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \
                                                   u32 granule, u32 shift, u32 stages, u32 parts, const float *with, const float *shares,              \
-                                                  const float *routing, u32 chosen, const Step *step) {                                               \
+                                                  const float *routing, u32 chosen, u32 each, const Step *step, u32 bucket, u32 most) {               \
     DYNAMIC_SHARED(experts_join_##name, shared);                                                                                                      \
     launch_dependents();                                                                                                                              \
     dependency_wait();                                                                                                                                \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                         \
-    join<W>(p, shared, with, shares, routing, chosen, step->rows);                                                                                    \
+    join<W>(p, shared, with, shares, routing, chosen, each, step->rows, bucket, most);                                                                                    \
   }                                                                                                                                                   \
   REGISTER(experts_join_##name)

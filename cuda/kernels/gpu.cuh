@@ -125,11 +125,16 @@ DEV void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); 
 DEV void launch_dependents() {}
 DEV void dependency_wait() {}
 #endif
+// reduce_max and reduce_min are of all lanes.
+DEV u32 reduce_max(u32 v) { u32 r; asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
+DEV u32 reduce_min(u32 v) { u32 r; asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 // allow_unwritten tells the emulator that these bytes of shared memory may be
 // read though nobody has written them: what is made of them is dropped.
 DEV void allow_unwritten(const void *, u32) {}
 #else
 #include "../emulator/runtime/emulated.h"
+DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o > v ? o : v; } return v; }
+DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
 #endif
 
 DEV float low_bf16(u32 v) { return __builtin_bit_cast(float, v << 16); }

@@ -7,7 +7,7 @@
 struct Router {
   float *routing; // [rows, 2k]: experts in ascending order, then their weights
   u32 *tables;    // how many slots are in use; from the fifth on {expert, first pair, pairs, 0} of each
-  u32 *pairs;     // of each slot, row · k + rank
+  u32 *pairs;     // of each slot, row · each + rank
   float *shares;  // [rows]: sigmoid of the product with share
   float *logits;  // [rows, experts + 1]
   u32 *counter;   // blocks that are done; 0 between launches
@@ -15,6 +15,7 @@ struct Router {
   const u8 *router, *share; // share may be null
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
   u32 experts, width, k, renormalise;
+  u32 each; // pairs of a row: k, or one more, where the shared expert is listed behind the others
   const Step *step;
   // Where norm is not null x is one row, and is normed by these weights first; the
   // normed row goes to f32 and bf16 (null: not wanted).
@@ -55,8 +56,27 @@ template <class F, u32 each> struct Dots {
       if (begin + lane + s * 32 < end) load(begin + lane + s * 32, ahead[s]);
   }
 
+  // add multiplies n rows from first on, those past the last one by the last one's numbers:
+  // what is loaded of them waits for nothing.
+  template <u32 n> METHOD void add(float *y, const float (&v)[each][8], u32 k, u32 first, u32 rows) const {
+    float a[n][8];
+    UNROLL for (u32 r = 0; r < n; r++) {
+      const float *x = p.x + (u64)(first + r < rows ? first + r : rows - 1) * p.width + k * 8;
+      if (F::whole) {
+        const f32x4 s = *(const f32x4 *)x, t = *(const f32x4 *)(x + 4);
+        a[r][0] = s.x, a[r][1] = s.y, a[r][2] = s.z, a[r][3] = s.w, a[r][4] = t.x, a[r][5] = t.y, a[r][6] = t.z, a[r][7] = t.w;
+      } else {
+        UNROLL for (u32 i = 0; i < 8; i++) a[r][i] = k * 8 + i < p.width ? x[i] : 0;
+      }
+    }
+    UNROLL for (u32 r = 0; r < n; r++)
+      UNROLL for (u32 j = 0; j < each; j++)
+        UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[r][i], v[j][i], y[r * each + j]);
+  }
+
   // sum multiplies the rows from first on, some of eight.
   METHOD void sum(float (&y)[each * routeRows], u32 first, u32 rows) const {
+    constexpr u32 batch = each == 1 && F::whole ? routeRows : 2;
     UNROLL for (u32 i = 0; i < each * routeRows; i++) y[i] = 0;
     u32 turn = 0;
     for (u32 k = begin + tid() % 32; k < end; k += 32, turn++) {
@@ -66,21 +86,25 @@ template <class F, u32 each> struct Dots {
       else load(k, raw);
       float v[each][8];
       UNROLL for (u32 j = 0; j < each; j++) F::decode(raw[j], k, v[j]);
-      UNROLL for (u32 r = 0; r < routeRows; r++) {
-        if (first + r >= rows) break;
-        const float *x = p.x + (u64)(first + r) * p.width + k * 8;
-        float a[8];
-        if (F::whole) {
-          const f32x4 s = *(const f32x4 *)x, t = *(const f32x4 *)(x + 4);
-          a[0] = s.x, a[1] = s.y, a[2] = s.z, a[3] = s.w, a[4] = t.x, a[5] = t.y, a[6] = t.z, a[7] = t.w;
-        } else {
-          UNROLL for (u32 i = 0; i < 8; i++) a[i] = k * 8 + i < p.width ? x[i] : 0;
-        }
-        UNROLL for (u32 j = 0; j < each; j++) UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[i], v[j][i], y[r * each + j]);
+      if (first + 1 == rows) {
+        add<1>(y, v, k, first, rows);
+        continue;
       }
+      UNROLL for (u32 r = 0; r < routeRows; r += batch)
+        if (first + r < rows) add<batch>(y + r * each, v, k, first + r, rows);
     }
   }
 };
+
+// halve adds each of 2·n numbers up over pairs of lanes that are m apart: the upper ones
+// go on with the later half of them.
+template <u32 m, u32 n> DEV void halve(float *v) {
+  const bool upper = tid() & m;
+  UNROLL for (u32 i = 0; i < n; i++) {
+    const float keep = upper ? v[i + n] : v[i], give = upper ? v[i] : v[i + n];
+    v[i] = keep + shfl_xor(give, (int)m);
+  }
+}
 
 // add_parts writes the logits of `each` experts a group, by eight rows from first on.
 template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)[each * routeRows], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
@@ -89,11 +113,16 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
     fold<16>(y);
     parts[warp * 32 + lane] = y[0];
   } else {
-    UNROLL for (u32 r = 0; r < routeRows; r++) {
-      if (first + r >= rows) break;
-      const float s = warp_sum(y[r]);
-      if (lane == 0) parts[warp * 32 + r] = s;
+    if (first + 1 == rows) {
+      y[0] = warp_sum(y[0]);
+    } else { // in the tree of warp_sum, too
+      halve<16, 4>(y);
+      halve<8, 2>(y);
+      halve<4, 1>(y);
+      y[0] += shfl_xor(y[0], 2);
+      y[0] += shfl_xor(y[0], 1);
     }
+    if (lane % 4 == 0) parts[warp * 32 + lane / 4] = y[0]; // of lanes 4·r those of row r
   }
   sync();
   if (tid() < routeGroups * 8 * each) {
@@ -113,44 +142,50 @@ DEV float share_of(float x, float largest) {
   return d < -87 ? 0 : exp_precise(d);
 }
 
-// choose routes a row in a warp. A lane below k gets an expert, and its place in
-// ascending order.
-DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
-  constexpr u32 held = mostExperts / 32, none = 0xffffffff;
+// ordered is a number above 0 that is larger where x is; what is no number is less than
+// all others, and both zeros are equal.
+DEV u32 ordered(float x) {
+  const u32 bits = __builtin_bit_cast(u32, x != x ? below_all() : x + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x80000000;
+}
+DEV float number_of(u32 ordered) { return __builtin_bit_cast(float, ordered >> 31 ? ordered & 0x7fffffff : ~ordered); }
+
+// choose routes a row in a warp, of at most 32 · held experts. A lane below k gets an
+// expert, and its place in ascending order; bit j of taken says that expert lane + 32·j
+// was chosen.
+template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
+  constexpr u32 none = 0xffffffff;
   const u32 lane = tid() % 32;
   const float *logits = p.logits + (u64)row * (p.experts + 1);
-  float v[held];
-  u32 taken = 0;
+  u32 key[held]; // 0: taken, or not there
   UNROLL for (u32 j = 0; j < held; j++) {
     const u32 e = lane + j * 32;
-    v[j] = below_all();
-    if (e < p.experts) {
-      v[j] = load_l2(logits + e);
-      if (v[j] != v[j]) v[j] = below_all(); // what is no number is less than all others
-    } else taken |= 1u << j;
+    key[j] = e < p.experts ? ordered(load_l2(logits + e)) : 0;
   }
   float mine = below_all(), largest = 0;
-  expert = none;
+  expert = none, taken = 0;
   for (u32 i = 0; i < p.k; i++) {
-    float best = below_all();
-    u32 at = none;
+    u32 best = 0, at = none;
+    UNROLL for (u32 j = 0; j < held; j++) best = key[j] > best ? key[j] : best;
+    best = reduce_max(best);
+    UNROLL for (u32 j = held; j-- > 0;)
+      if (key[j] == best) at = lane + j * 32;
+    at = reduce_min(at);
     UNROLL for (u32 j = 0; j < held; j++)
-      if (!(taken >> j & 1) && (at == none || v[j] > best)) best = v[j], at = lane + j * 32;
-    UNROLL for (u32 m = 16; m; m >>= 1) {
-      const float other = shfl_xor(best, (int)m);
-      const u32 from = shfl_xor(at, (int)m);
-      if (from != none && (at == none || other > best || (other == best && from < at))) best = other, at = from;
-    }
-    if (at % 32 == lane) taken |= 1u << at / 32;
-    if (i == 0) largest = best;
-    if (lane == i) mine = best, expert = at;
+      if (lane + j * 32 == at) key[j] = 0, taken |= 1u << j;
+    if (i == 0) largest = number_of(best);
+    if (lane == i) mine = number_of(best), expert = at;
   }
   const float share = lane < p.k ? share_of(mine, largest) : 0;
   float sum = share;
   if (!p.renormalise) {
     sum = 0;
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (lane + j * 32 < p.experts) sum += share_of(v[j], largest);
+    UNROLL for (u32 j = 0; j < held; j++) {
+      const u32 e = lane + j * 32;
+      if (e >= p.experts) continue;
+      const float x = load_l2(logits + e);
+      sum += share_of(x != x ? below_all() : x, largest);
+    }
   }
   sum = warp_sum(sum);
   rank = 0;
@@ -160,6 +195,12 @@ DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank) {
     p.routing[(u64)row * 2 * p.k + p.k + rank] = share / sum;
   }
   if (p.share && lane == 0) p.shares[row] = 1 / (1 + exp_precise(-load_l2(logits + p.experts)));
+}
+
+DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
+  if (p.experts <= 128) choose_of<4>(p, row, expert, rank, taken);
+  else if (p.experts <= 256) choose_of<8>(p, row, expert, rank, taken);
+  else choose_of<mostExperts / 32>(p, row, expert, rank, taken);
 }
 
 // scan adds up the numbers of the lanes up to this one.
@@ -172,11 +213,18 @@ DEV u32 scan(u32 v) {
   return v;
 }
 
-// list makes the slots of few rows: a thread an expert. ids are those of all pairs.
-DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
-  const u32 e = tid(), lane = e % 32, warp = e / 32;
-  u32 count = 0;
-  for (u32 i = 0; i < pairs; i++) count += ids[i] == e;
+// list_shared has all rows in the list of the shared expert.
+DEV void list_shared(const Router &p, u32 rows, u32 first, u32 step) {
+  for (u32 r = first; r < rows; r += step) p.pairs[rows * p.k + r] = r * p.each + p.k;
+}
+
+// list makes the slots of few rows: a thread an expert. ids are those of all pairs, marks
+// what choose has taken of each row, by lanes.
+DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *totals) {
+  const u32 e = tid(), lane = e % 32, warp = e / 32, pairs = rows * p.k;
+  u32 chosen = 0; // by which rows
+  for (u32 r = 0; r < rows; r++) chosen |= (marks[r * 32 + lane] >> warp & 1u) << r;
+  const u32 count = (u32)__builtin_popcount(chosen);
   const u32 own = (count ? 1 << 16 : 0) + count;
   u32 upto = scan(own);
   if (lane == 31) totals[warp] = upto;
@@ -185,10 +233,18 @@ DEV void list(const Router &p, const u16 *ids, u32 pairs, u32 *totals) {
   u32 first = (upto - own) & 0xffff;
   if (count) {
     *(u32x4 *)(p.tables + 4 + ((upto - own) >> 16) * 4) = {e, first, count, 0};
-    for (u32 i = 0; i < pairs; i++)
-      if (ids[i] == e) p.pairs[first++] = i;
+    for (; chosen; chosen &= chosen - 1) {
+      const u32 r = (u32)__builtin_ctz(chosen);
+      u32 rank = 0;
+      while (ids[r * p.k + rank] != e) rank++;
+      p.pairs[first++] = r * p.each + rank;
+    }
   }
-  if (e == routeThreads - 1) p.tables[0] = upto >> 16;
+  if (p.each > p.k) list_shared(p, rows, e, routeThreads);
+  if (e != routeThreads - 1) return;
+  u32 slots = upto >> 16;
+  if (p.each > p.k) *(u32x4 *)(p.tables + 4 + slots++ * 4) = {p.experts, pairs, rows, 0};
+  p.tables[0] = slots;
 }
 
 // take_row norms the only row into shared memory, with the bits of rms_norm.
@@ -220,34 +276,29 @@ DEV void take_row(const Router &p, float *row, float *partials) {
   sync();
 }
 
+// logits_of are those of an expert a group, for up to 32 rows.
+template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
+  Dots<F, 1> dots{p};
+  dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
+  dependency_wait();
+  const u32 rows = p.step->rows;
+  if (p.norm) take_row(p, row, parts), p.x = row;
+  float y[routeRows];
+  for (u32 r = 0; r < rows; r += routeRows) {
+    dots.sum(y, r, rows);
+    add_parts<1>(p, parts, y, first, count, to, r, rows);
+  }
+  return rows;
+}
+
 // route is all of it for up to 32 rows: the block that is done last chooses and lists.
-template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, u32 *totals, u32 *last) {
+template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks, u16 *ids, u32 *totals, u32 *last) {
   const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
   launch_dependents();
-  const bool of_share = first >= p.experts;
-  u32 rows = 0;
-  float y[routeRows];
-  if (!of_share) {
-    Dots<F, 1> dots{p};
-    dots.start(p.router, p.kind, first + warp / routeParts, p.experts);
-    dependency_wait();
-    rows = p.step->rows;
-    if (p.norm) take_row(p, row, parts), p.x = row;
-    for (u32 r = 0; r < rows; r += routeRows) {
-      dots.sum(y, r, rows);
-      add_parts<1>(p, parts, y, first, p.experts, 0, r, rows);
-    }
-  } else {
-    Dots<FormatOdd, 1> dots{p};
-    dots.start(p.share, p.share_kind, 0, 1);
-    dependency_wait();
-    rows = p.step->rows;
-    if (p.norm) take_row(p, row, parts), p.x = row;
-    for (u32 r = 0; r < rows; r += routeRows) {
-      dots.sum(y, r, rows);
-      add_parts<1>(p, parts, y, 0, 1, p.experts, r, rows);
-    }
-  }
+  u32 rows;
+  if (first < p.experts) rows = logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
+  else if (F::whole && p.share_kind == p.kind) rows = logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
+  else rows = logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
   if (tid() == 0) {
     fence();
     *last = atomic_add(p.counter, 1) == gdim() - 1;
@@ -256,8 +307,9 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, 
   if (!*last) return;
   fence();
   for (u32 row = warp; row < rows; row += routeThreads / 32) {
-    u32 expert, rank;
-    choose(p, row, expert, rank);
+    u32 expert, rank, taken;
+    choose(p, row, expert, rank, taken);
+    marks[row * 32 + lane] = (u16)taken;
     if (lane < p.k) {
       ids[row * p.k + rank] = (u16)expert;
       if (rows == 1) {
@@ -268,11 +320,26 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *ids, 
   }
   if (tid() == 0) *p.counter = 0;
   if (rows == 1) {
-    if (tid() == 0) p.tables[0] = p.k;
+    if (tid() != 0) return;
+    p.tables[0] = p.each;
+    if (p.each == p.k) return;
+    *(u32x4 *)(p.tables + 4 + p.k * 4) = {p.experts, p.k, 1, 0};
+    p.pairs[p.k] = p.k;
     return;
   }
   sync();
-  list(p, ids, rows * p.k, totals);
+  list(p, marks, ids, rows, totals);
+}
+
+template <class F> DEV void share_logits(const Router &p, float *parts) {
+  Dots<F, 1> dots{p};
+  dots.start(p.share, p.share_kind, 0, 1);
+  dependency_wait();
+  const u32 rows = p.step->rows, first = bid_y() * routeRows;
+  if (first >= rows) return;
+  float y[routeRows];
+  dots.sum(y, first, rows);
+  add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
 }
 
 // The same in three launches, for more rows: logits, and
@@ -288,33 +355,26 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
     float y[4 * routeRows];
     dots.sum(y, first, rows);
     add_parts<4>(p, parts, y, bid() * routeGroups * 4, p.experts, 0, first, rows);
-  } else {
-    Dots<FormatOdd, 1> dots{p};
-    dots.start(p.share, p.share_kind, 0, 1);
-    dependency_wait();
-    const u32 rows = p.step->rows, first = bid_y() * routeRows;
-    if (first >= rows) return;
-    float y[routeRows];
-    dots.sum(y, first, rows);
-    add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
-  }
+  } else if (F::whole && p.share_kind == p.kind) share_logits<F>(p, parts);
+  else share_logits<FormatOdd>(p, parts);
 }
 
 #define ROUTER_ARGS                                                                                                                     \
   float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
-      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, const Step *step, const float *norm, float eps, \
+      const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, u32 each, const Step *step, const float *norm, float eps, \
       float *f32, u16 *bf16
-#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, step, norm, eps, f32, bf16}
+#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16}
 
 #define ROUTE(name, F)                                                          \
   KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
     DYNAMIC_SHARED(route_##name, row);                                          \
     SHARED(route_##name) float parts[routeThreads];                             \
     SHARED(route_##name) u16 ids[fewRows * mostChosen];                         \
+    SHARED(route_##name) u16 marks[fewRows * 32];                               \
     SHARED(route_##name) u32 totals[routeThreads / 32];                         \
     SHARED(route_##name) u32 last;                                              \
     const Router p ROUTER;                                                      \
-    route<F>(p, (float *)row, parts, ids, totals, &last);                       \
+    route<F>(p, (float *)row, parts, marks, ids, totals, &last);                \
   }                                                                             \
   REGISTER(route_##name)                                                        \
   KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \
@@ -336,8 +396,8 @@ KERNEL(256) void route_choose(ROUTER_ARGS) {
   const Router p ROUTER;
   const u32 row = bid() * 8 + tid() / 32;
   if (row >= step->rows) return;
-  u32 expert, rank;
-  choose(p, row, expert, rank);
+  u32 expert, rank, taken;
+  choose(p, row, expert, rank, taken);
 }
 REGISTER(route_choose)
 
@@ -367,12 +427,13 @@ KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
     count += equal[i];
   }
   at += first;
+  if (e == experts) count = rows, list_shared(ROUTER, rows, tid(), 256); // the shared one: less has counted all pairs
   if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
   if (tid() == 0 && e == 0) tables[0] = gdim();
   if (own)
     for (u32 r = begin; r < end; r++)
       for (u32 i = 0; i < k; i++)
-        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * k + i;
+        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * each + i;
   sync();
   if (tid() == 0) {
     fence();
@@ -410,27 +471,29 @@ KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
 REGISTER(route_list)
 
 // experts_sum adds to each row what its experts made, in the order of their numbers,
-// and what the shared one made (null: there is none); 4 elements a thread.
-KERNEL(256) void experts_sum(float *dst, const float *made, const float *shared, const float *shares, const float *routing, u32 width, u32 k, const Step *step) {
+// and what the shared one made (null: there is none), in rows shared_line apart; 4
+// elements a thread. each is the rows of made for a row.
+KERNEL(256) void experts_sum(float *dst, const float *made, const float *shared, u32 shared_line, const float *shares, const float *routing, u32 width, u32 k, u32 each,
+                             const Step *step) {
   launch_dependents();
   dependency_wait();
   const u32 row = bid_y(), c = (bid() * 256 + tid()) * 4;
   if (row >= step->rows || c >= width) return;
   const float *weights = routing + (u64)row * 2 * k + k;
-  const float *from = made + (u64)row * k * width + c;
+  const float *from = made + (u64)row * each * width + c;
   const u64 at = (u64)row * width + c;
   if (width % 4 == 0) {
     f32x4 sum = *(const f32x4 *)(dst + at);
     auto add = [&](f32x4 y, float w) { sum = {fma(w, y.x, sum.x), fma(w, y.y, sum.y), fma(w, y.z, sum.z), fma(w, y.w, sum.w)}; };
     for (u32 i = 0; i < k; i++) add(*(const f32x4 *)(from + (u64)i * width), weights[i]);
-    if (shared) add(*(const f32x4 *)(shared + at), shares[row]);
+    if (shared) add(*(const f32x4 *)(shared + (u64)row * shared_line + c), shares[row]);
     *(f32x4 *)(dst + at) = sum;
     return;
   }
   for (u32 j = 0; j < 4 && c + j < width; j++) {
     float sum = dst[at + j];
     for (u32 i = 0; i < k; i++) sum = fma(weights[i], from[(u64)i * width + j], sum);
-    if (shared) sum = fma(shares[row], shared[at + j], sum);
+    if (shared) sum = fma(shares[row], shared[(u64)row * shared_line + c + j], sum);
     dst[at + j] = sum;
   }
 }

@@ -94,6 +94,9 @@ func TestBenchmarks(t *testing.T) {
 		{"dequantise", func(m meter) { dequantiseTimes(m, 64, 256, benchTypes[1:2]) }},
 		{"attention", tinyAttention},
 		{"delta", func(m meter) { deltaTimes(m, deltaSelfCases[0], 2, []int{1, 20}) }},
+		{"experts", func(m meter) {
+			expertTimes(m, expertShape{6, 2, 128, 64, 64}, benchTypes[1], 2, 1<<20, []int{1, 9, 140})
+		}},
 		{"rows", func(m meter) { newSpeed(m, 64).rows() }},
 		{"exact projections", func(m meter) { newSpeed(m, 64).projections() }},
 		{"exact attention", func(m meter) { newSpeed(m, 64).attention() }},

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 
 	"windrow/backend"
@@ -9,7 +10,6 @@ import (
 
 // Kernels of delta.cu; that of the recurrence is of a length of keys.
 var (
-	kernelDeltaRows = kernel{file: "delta", name: "delta_rows"}
 	kernelDeltaNorm = kernel{file: "delta", name: "delta_norm"}
 )
 
@@ -17,7 +17,6 @@ var (
 const (
 	deltaWarps   = 8   // of a block that takes a head of a row a warp
 	deltaColumns = 16  // of a block of the recurrence
-	deltaThreads = 64  // of that block
 	deltaMostDim = 128 // of a head
 	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
 )
@@ -114,9 +113,13 @@ func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucke
 // deltaRows makes what rows need by themselves.
 func (d *Device) deltaRows(x deltaStep) {
 	run := 1
-	if x.bucket > 128 {
+	switch {
+	case x.bucket > 1024:
+		run = 2 * deltaRun
+	case x.bucket > 128:
 		run = deltaRun
 	}
+	run = cmp.Or(d.Tuning.deltaRun, run)
 	args := []uint64{x.q, x.k, x.v, x.gates}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.B, x.A} {
 		args = append(args, r.args()...)
@@ -124,13 +127,21 @@ func (d *Device) deltaRows(x deltaStep) {
 	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep))
 	args = append(append(args, x.place...), uint64(x.KeyDim), uint64(x.ValueDim), uint64(x.Conv), uint64(x.lines()), uint64(run))
 	heads := Ceil(x.bucket, run) * (2*x.KeyHeads + x.ValueHeads)
-	d.launch(kernelDeltaRows, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
+	k := kernel{file: "delta", name: "delta_rows_8"}
+	if x.Conv == 4 {
+		k.name = "delta_rows_4"
+	}
+	d.launch(k, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
 }
 
 // deltaColumns is the recurrence.
 func (d *Device) deltaColumns(x deltaStep) {
 	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
-	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, deltaThreads,
+	threads := 64
+	if x.lines() == deltaMostDim { // 16 lanes a column
+		threads = 128
+	}
+	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, threads,
 		x.o, x.q, x.k, x.v, x.gates, x.place[0], uint64(x.Layer), x.place[1], x.place[2], x.place[3], x.place[4], uint64(x.ValueDim), flag(x.Tiled))
 }
 

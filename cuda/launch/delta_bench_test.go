@@ -56,22 +56,24 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 		m.Check(m.D.Context.Upload(step, block))
 		out := m.Alloc(2 * bucket * c.Values())
 		m.Run("rows", fmt.Sprint(n), func(m meter) {
-			for _, part := range []struct {
-				name string
-				run  func(*Device, deltaStep)
-			}{{"rows", (*Device).deltaRows}, {"columns", (*Device).deltaColumns}, {"norm", (*Device).deltaNorm}, {"all", nil}} {
-				m.Run("of", part.name, func(m meter) {
-					m.Moved(8*c.Size(), graph(m, layers, func(i int) {
-						y := x
-						y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
-						if part.run == nil {
-							m.D.Delta(0, out, &y, step, bucket, 1)
-						} else {
-							part.run(m.D, y.over(0, out, step, bucket, 1))
-						}
-					}))
+			measured := func(part string, run func(d *Device, i int)) {
+				m.Run("of", part, func(m meter) {
+					m.Moved(8*c.Size(), graph(m, layers, func(i int) { run(m.D, i) }))
 				})
 			}
+			over := func(i int) deltaStep {
+				y := x
+				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
+				return y.over(0, out, step, bucket, 1)
+			}
+			measured("rows", func(d *Device, i int) { d.deltaRows(over(i)) })
+			measured("columns", func(d *Device, i int) { d.deltaColumns(over(i)) })
+			measured("norm", func(d *Device, i int) { d.deltaNorm(over(i)) })
+			measured("all", func(d *Device, i int) {
+				y := x
+				y.Layer, y.Fixed, y.ByLog = i, i*fixed, i*byLog
+				d.Delta(0, out, &y, step, bucket, 1)
+			})
 		})
 	}
 }

@@ -15,16 +15,16 @@ const (
 // reports.
 var deltaFaults = []fault{
 	{"a chunk is not waited for", "delta.cu", "copy_wait<STAGES - 2>();", "", byDelta},
-	{"a chunk is filled that is in use", "delta.cu", "start(item / CHUNK + STAGES - 1);", "start(item / CHUNK + STAGES);", byDelta},
+	{"a chunk is filled that is in use", "delta.cu", "start(chunk + STAGES - 1);", "start(chunk + STAGES);", byDelta},
 	{"warps do not wait for each other", "delta.cu", "sync(); // the chunk is there, and nobody reads the one before", "sync_warp();", byDelta},
 	{"rows are read before they are made", "delta.cu", "dependency_wait();\nUNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);", "UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);\ndependency_wait();", byDelta},
-	{"the state is stored after a row that may be taken back", "delta.cu", "if (index == states.settle && !kept)", "if (index == states.settle + 1 && !kept)", byDelta},
+	{"the state is stored after a row that may be taken back", "delta.cu", "if (item == settled && item < end && !kept)", "if (item == settled) rows(lines, item, item + 1, true), item++;\nif (item == settled + 1 && !kept)", byDelta},
 	{"a state that only folds is not stored", "delta.cu", "states.from == states.to && folded == states.settle;", "states.from == states.to;", byDelta},
 	{"a fork's state stays where it was read", "delta.cu", "const bool kept = states.from == states.to && folded", "const bool kept = folded", byDelta},
-	{"a row's delta is not logged", "delta.cu", "if (index >= states.settle) states.to[place.deltas", "if (index > states.settle) states.to[place.deltas", byDelta},
+	{"a row's delta is not logged", "delta.cu", "UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];", "{}", byDelta},
 	{"keys are not logged", "delta.cu", "line[e] = from[e];", "{}", byDelta},
 	{"rows before are not carried over", "delta.cu", "if (row == span.first && states.from && states.from != states.to)", "if (false)", byDelta},
-	{"rows before are those of the forward", "delta.cu", "if (t >= conv || index < back || index - back < span.base) continue;", "if (t >= conv || index < back) continue;", byDelta},
+	{"rows before are those of the forward", "delta.cu", "if (back >= conv || index < back || index - back < span.base) continue;", "if (back >= conv || index < back) continue;", byDelta},
 }
 
 // TestDeltaChecked: the self-test finds nothing wrong in the checked build, where launches

@@ -21,9 +21,15 @@ var deltaSelfCases = []backend.StateShape{
 
 func checkDelta(d *Device) error {
 	r := rand.New(rand.NewPCG(11, 2))
-	for _, c := range deltaSelfCases {
-		if err := checkDeltaCase(d, r, c); err != nil {
-			return fmt.Errorf("%+v: %w", c, err)
+	defer func() { d.Tuning = Tuning{} }()
+	for i, c := range deltaSelfCases {
+		for _, run := range []int{0, 5, 16} {
+			if d.Tuning.deltaRun = run; d.brief && run > 0 && i < 2 {
+				continue
+			}
+			if err := checkDeltaCase(d, r, c); err != nil {
+				return fmt.Errorf("%+v, by %d rows: %w", c, run, err)
+			}
 		}
 	}
 	return nil
@@ -48,7 +54,7 @@ type deltaBed struct {
 	taps, decay, time, norms []float32
 }
 
-const deltaLog, deltaRows = 4, 15
+const deltaLog, deltaRows = 4, 33
 
 func newDeltaBed(d *Device, r *rand.Rand, c backend.StateShape) *deltaBed {
 	b := &deltaBed{bed: bed{d: d}, width: c.Channels() + c.Values(), thin: 2 * c.ValueHeads}

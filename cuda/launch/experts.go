@@ -9,12 +9,13 @@ import (
 // ExpertList is one matrix of each expert of a layer, all of one form.
 type ExpertList struct {
 	Of    *Weight    // any of them: type, shape and form are those of all
-	Where driver.Ptr // u64 [3][experts]: addresses of data, and of scales and biases as stored
+	Where driver.Ptr // u64 [3][Count+More]: addresses of data, and of scales and biases as stored
 	Count int
+	More  int // 1: that of the shared expert comes behind them
 }
 
 // address is where the addresses of part i (data, scales, biases) lie.
-func (l *ExpertList) address(i int) uint64 { return uint64(l.Where) + uint64(8*i*l.Count) }
+func (l *ExpertList) address(i int) uint64 { return uint64(l.Where) + uint64(8*i*(l.Count+l.More)) }
 
 // Experts are the matrices of a mixture of experts.
 type Experts struct {
@@ -22,6 +23,28 @@ type Experts struct {
 	// Shared is the gate, up and down of an expert that every row has; nil: there is none.
 	Shared []Linear
 	Chosen int
+	// Joined: the shared expert is in the lists, and runs with the others where rows are
+	// few. Its router says so, too.
+	Joined bool
+}
+
+// Joins reports whether a shared expert is like the others, gate, up and down, so that
+// it can be listed as one more.
+func Joins(shared []Linear, gate, up, down *Weight) bool {
+	for i, w := range []*Weight{gate, up, down} {
+		if s := shared[i].Weight; !w.Fast() || !s.Fast() || s.DType != w.DType || s.Group != w.Group || s.Out != w.Out || s.In != w.In || shared[i].Bias != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// each is the rows that experts make of a row.
+func (e *Experts) each(decode bool, rows Rows) int {
+	if e.Joined && FewForExperts(decode, rows) {
+		return e.Chosen + 1
+	}
+	return e.Chosen
 }
 
 func (e *Experts) width() int { return e.Down.Of.Out }
@@ -48,18 +71,20 @@ type expertsLayout struct {
 	size               int
 }
 
-func (e *Experts) layout(bucket int) (l expertsLayout) {
+func (e *Experts) layout(decode bool, rows Rows) (l expertsLayout) {
+	bucket := rows.Count
 	next := func(n int) int {
 		here := l.size
 		l.size += aligned(n)
 		return here
 	}
-	pairs := bucket * e.Chosen
+	each := e.each(decode, rows)
+	pairs := bucket * each
 	l.inner32, l.inner16 = next(4*pairs*e.inner()), next(2*pairs*e.inner())
 	if bucket > fewRows || !e.Down.Of.Fast() || e.joinParts() == 0 {
 		l.made = next(4 * pairs * e.width())
 	}
-	if s := e.Shared; s != nil {
+	if s := e.Shared; s != nil && each == e.Chosen {
 		n := bucket * s[0].Weight.Out
 		l.shared32, l.shared16, l.up32 = next(4*n), next(2*n), next(4*n)
 		l.sharedMade = next(4 * bucket * e.width())
@@ -78,8 +103,7 @@ func FewForExperts(decode bool, rows Rows) bool { return decode || rows.ordered(
 // PrepareExperts makes room for the experts of that many rows; changed reports whether
 // addresses changed.
 func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed bool, err error) {
-	bucket := rows.Count
-	changed, err = d.grow(&d.mixtures.work, e.layout(bucket).size)
+	changed, err = d.grow(&d.mixtures.work, e.layout(decode, rows).size)
 	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {
 		for _, w := range [][]Linear{e.Shared[:2], e.Shared[2:]} {
 			if !w[0].Weight.Fast() || err != nil {
@@ -102,7 +126,7 @@ func downParts(f format, in int) int  { return min(2, Ceil(in, f.inputs)) }
 func (e *Experts) joinParts() int {
 	f := e.Down.Of.format()
 	parts := downParts(f, e.Down.Of.In)
-	if fewRows*e.Chosen*parts*16*4 > 64<<10 {
+	if fewRows*e.each(true, Rows{Count: fewRows})*parts*16*4 > 64<<10 {
 		return 0
 	}
 	return parts
@@ -114,78 +138,115 @@ func expertStages(perWarp, bytes, limit int) int { return max(1, min(perWarp, 7,
 
 func (f format) experts() string { return "experts" + f.file[len("stream"):] }
 
-// Experts adds to dst, f32 [bucket, width], what the experts make of x, [bucket, width],
-// by the routing of Route, which has made the lists (tiles of many rows of an expert, for
-// more than 32 rows). PrepareExperts has made room.
-func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step driver.Ptr, decode bool, rows Rows) {
-	bucket := rows.Count
-	l, work := e.layout(bucket), d.mixtures.work.data
-	if d.err == nil && l.size > d.mixtures.work.size {
-		d.err = fmt.Errorf("cuda: no room was made for the experts of %d rows", bucket)
-	}
-	at := func(offset int) driver.Ptr { return work + driver.Ptr(offset) }
-	route := d.routeLayout(e.Gate.Count, e.Chosen, bucket)
-	tables, pairs := d.mixtures.route.data+driver.Ptr(route.tables), d.mixtures.route.data+driver.Ptr(route.pairs)
-	shares, shared := driver.Ptr(0), driver.Ptr(0)
-	if e.Shared != nil {
-		shares, shared = d.mixtures.route.data+driver.Ptr(route.shares), at(l.sharedMade)
-		d.sharedExpert(shared, x32, x16, e, at(l.shared32), at(l.shared16), at(l.up32), FewForExperts(decode, rows), rows)
-	}
-	slots := e.Gate.Count
-	if bucket <= fewRows {
-		slots = min(slots, bucket*e.Chosen)
-	}
-	grouped := !FewForExperts(decode, rows)
-	n := bucket * e.Chosen * e.inner()
-	if gate := e.Gate.Of; gate.Fast() {
-		if grouped {
-			d.expertsGrouped(at(l.inner16), x16, &e.Gate, &e.Up, e.Chosen, bucket*e.Chosen, tables, pairs, route.tiles)
-		} else {
-			d.expertsGated(at(l.inner16), x16, e, tables, pairs, slots, bucket > fewRows)
-		}
-		if !e.Down.Of.Fast() {
-			d.ToF32(at(l.inner32), at(l.inner16), n)
-		}
-	} else {
-		d.expertsSIMT(at(l.inner32), x32, routing, &e.Gate, &e.Up, e.Chosen, e.Chosen, step, bucket)
-		if e.Down.Of.Fast() {
-			d.ToBF16(at(l.inner16), at(l.inner32), n)
-		}
-	}
-	switch {
-	case !e.Down.Of.Fast():
-		d.expertsSIMT(at(l.made), at(l.inner32), routing, &e.Down, nil, e.Chosen, 1, step, bucket)
-	case grouped:
-		d.expertsGrouped(at(l.made), at(l.inner16), &e.Down, nil, 1, bucket*e.Chosen, tables, pairs, route.tiles)
-	case bucket <= fewRows && e.joinParts() != 0:
-		d.expertsJoin(dst, at(l.inner16), routing, shared, shares, e, tables, pairs, step, bucket)
-		return
-	default:
-		d.expertsDown(at(l.made), at(l.inner16), e, tables, pairs, slots)
-	}
-	d.launch(kernel{file: "route", name: "experts_sum"}, dim{x: Ceil(e.width(), 4*256), y: bucket}, 256,
-		uint64(dst), uint64(at(l.made)), uint64(shared), uint64(shares), uint64(routing), uint64(e.width()), uint64(e.Chosen), uint64(step))
+// expertsPass is the experts' part of a pass: addresses of what they read and make.
+type expertsPass struct {
+	*Experts
+	expertsLayout
+	dst, x32, x16, routing, step driver.Ptr
+	work, tables, pairs          driver.Ptr
+	shares, shared               driver.Ptr // 0: there is none
+	tiles, slots, each, bucket   int
+	rows                         Rows // bucket of them
+	few                          bool // rows of an expert, as in decode passes
 }
 
-// sharedExpert makes the shared expert's rows.
-func (d *Device) sharedExpert(dst, x32, x16 driver.Ptr, e *Experts, inner32, inner16, up32 driver.Ptr, few bool, rows Rows) {
-	gate, up, down := e.Shared[0], e.Shared[1], e.Shared[2]
+func (p *expertsPass) at(offset int) driver.Ptr { return p.work + driver.Ptr(offset) }
+
+// Experts adds to dst, f32 [bucket, width], what the experts make of x, [bucket, width],
+// by the routing of Route, which has made the lists. PrepareExperts has made room.
+func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step driver.Ptr, decode bool, rows Rows) {
+	p := d.expertsPass(dst, x32, x16, routing, e, step, decode, rows)
+	if p.shared != 0 && p.each == e.Chosen {
+		d.sharedExpert(p)
+	}
+	d.expertsIn(p)
+	d.expertsOut(p)
+}
+
+func (d *Device) expertsPass(dst, x32, x16, routing driver.Ptr, e *Experts, step driver.Ptr, decode bool, rows Rows) *expertsPass {
+	bucket := rows.Count
+	p := &expertsPass{Experts: e, expertsLayout: e.layout(decode, rows), rows: rows, dst: dst, x32: x32, x16: x16, routing: routing, step: step, work: d.mixtures.work.data, bucket: bucket}
+	if d.err == nil && p.size > d.mixtures.work.size {
+		d.err = fmt.Errorf("cuda: no room was made for the experts of %d rows", bucket)
+	}
+	route, lists := d.routeLayout(e.Gate.Count, e.Chosen, bucket), d.mixtures.route.data
+	p.tables, p.pairs, p.tiles = lists+driver.Ptr(route.tables), lists+driver.Ptr(route.pairs), route.tiles
+	p.each, p.few = e.each(decode, rows), FewForExperts(decode, rows)
+	if e.Shared != nil {
+		p.shares = lists + driver.Ptr(route.shares)
+		if p.each == e.Chosen {
+			p.shared = p.at(p.sharedMade)
+		}
+	}
+	p.slots = e.Gate.Count
+	if bucket <= fewRows {
+		p.slots = min(p.slots, bucket*e.Chosen)
+	}
+	p.slots += p.each - e.Chosen
+	return p
+}
+
+// expertsIn makes silu(gate·x) ⊙ up·x of all pairs, in the form that down reads.
+func (d *Device) expertsIn(p *expertsPass) {
+	n := p.bucket * p.each * p.inner()
+	if !p.Gate.Of.Fast() {
+		d.expertsSIMT(p.at(p.inner32), p.x32, p.routing, &p.Gate, &p.Up, p.Chosen, p.Chosen, p.step, p.bucket)
+		if p.Down.Of.Fast() {
+			d.ToBF16(p.at(p.inner16), p.at(p.inner32), n)
+		}
+		return
+	}
+	if p.few {
+		d.expertsGated(p)
+	} else {
+		d.expertsGrouped(p.at(p.inner16), p.x16, &p.Gate, &p.Up, p.Chosen, p.bucket*p.Chosen, p.tables, p.pairs, p.tiles)
+	}
+	if !p.Down.Of.Fast() {
+		d.ToF32(p.at(p.inner32), p.at(p.inner16), n)
+	}
+}
+
+// expertsOut makes down of that, and adds all to the rows.
+func (d *Device) expertsOut(p *expertsPass) {
+	switch {
+	case !p.Down.Of.Fast():
+		d.expertsSIMT(p.at(p.made), p.at(p.inner32), p.routing, &p.Down, nil, p.Chosen, 1, p.step, p.bucket)
+	case !p.few:
+		d.expertsGrouped(p.at(p.made), p.at(p.inner16), &p.Down, nil, 1, p.bucket*p.Chosen, p.tables, p.pairs, p.tiles)
+	case p.bucket <= fewRows && p.joinParts() != 0:
+		d.expertsJoin(p)
+		return
+	default:
+		d.expertsDown(p)
+	}
+	shared, line := p.shared, p.width()
+	if p.each > p.Chosen {
+		shared, line = p.at(p.made+4*p.Chosen*p.width()), p.each*p.width()
+	}
+	d.launch(kernel{file: "route", name: "experts_sum"}, dim{x: Ceil(p.width(), 4*256), y: p.bucket}, 256,
+		uint64(p.dst), uint64(p.at(p.made)), uint64(shared), uint64(line), uint64(p.shares), uint64(p.routing), uint64(p.width()), uint64(p.Chosen), uint64(p.each), uint64(p.step))
+}
+
+// sharedExpert makes the shared expert's rows, in launches of its own.
+func (d *Device) sharedExpert(p *expertsPass) {
+	gate, up, down := p.Shared[0], p.Shared[1], p.Shared[2]
+	inner32, inner16, up32 := p.at(p.shared32), p.at(p.shared16), p.at(p.up32)
 	if gate.Weight.Fast() && up.Weight.Fast() && gate.Weight.format() == up.Weight.format() {
 		to := Target{BF16: inner16}
 		if !down.Weight.Fast() {
 			to = Target{F32: inner32}
 		}
-		if few {
-			d.ProjectGated(to, x16, gate, up, rows.Count)
+		if p.few {
+			d.ProjectGated(to, p.x16, gate, up, p.bucket)
 		} else {
-			d.PrefillGated(to, x16, gate, up, rows)
+			d.PrefillGated(to, p.x16, gate, up, p.rows)
 		}
 	} else {
-		d.projectAny(inner32, x32, x16, gate, few, rows)
-		d.projectAny(up32, x32, x16, up, few, rows)
-		d.GatedAct(inner32, inner16, inner32, up32, false, rows.Count*gate.Weight.Out)
+		d.projectAny(inner32, p.x32, p.x16, gate, p.few, p.rows)
+		d.projectAny(up32, p.x32, p.x16, up, p.few, p.rows)
+		d.GatedAct(inner32, inner16, inner32, up32, false, p.bucket*gate.Weight.Out)
 	}
-	d.projectAny(dst, inner32, inner16, down, few, rows)
+	d.projectAny(p.shared, inner32, inner16, down, p.few, p.rows)
 }
 
 // projectAny is a projection by a weight of any form.
@@ -202,46 +263,45 @@ func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, rows R
 }
 
 // expertsGated makes silu(gate·x) ⊙ up·x of all pairs, bf16.
-// many is whether experts may have more rows than a few.
-func (d *Device) expertsGated(dst, x driver.Ptr, e *Experts, tables, pairs driver.Ptr, slots int, many bool) {
-	w := e.Gate.Of
+func (d *Device) expertsGated(p *expertsPass) {
+	w := p.Gate.Of
 	f, parts := w.format(), gatedParts(w.format(), w.In)
 	const warps = 8
 	sums := warps * 2 * 128 * 4
 	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), warps*2*f.granule, 72<<10)
 	name := "experts_gated"
-	if many {
+	if p.bucket > fewRows { // experts may have more rows than a few
 		name = "experts_gated_many"
 	}
-	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
-		e.Gate.address(0), e.Up.address(0), uint64(x), uint64(dst), uint64(tables), uint64(pairs),
-		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(e.Chosen))
+	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: p.slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
+		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs),
+		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(p.each))
 }
 
 // expertsDown makes down of all pairs, f32.
-func (d *Device) expertsDown(dst, x driver.Ptr, e *Experts, tables, pairs driver.Ptr, slots int) {
-	w := e.Down.Of
+func (d *Device) expertsDown(p *expertsPass) {
+	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
 	const warps = 8
 	sums := warps * 128 * 4
 	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), warps*f.granule, 72<<10)
-	d.launch(kernel{f.experts(), "experts_down" + f.file[len("stream"):], stages*warps*f.granule + sums}, dim{x: slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
-		e.Down.address(0), uint64(x), uint64(dst), uint64(tables), uint64(pairs),
+	d.launch(kernel{f.experts(), "experts_down" + f.file[len("stream"):], stages*warps*f.granule + sums}, dim{x: p.slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
+		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.at(p.made)), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts))
 }
 
 // expertsJoin makes down of all pairs and adds it to dst.
-func (d *Device) expertsJoin(dst, x, routing, shared, shares driver.Ptr, e *Experts, tables, pairs, step driver.Ptr, bucket int) {
-	w := e.Down.Of
+func (d *Device) expertsJoin(p *expertsPass) {
+	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
 	const warps = 16
-	made := bucket * e.Chosen * parts * 16 * 4
+	made := p.bucket*p.each*(parts*16+1)*4 + 16*p.slots // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	stages := expertStages(7, warps*f.granule, most)
 	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*warps*f.granule + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
-		e.Down.address(0), uint64(x), uint64(dst), uint64(tables), uint64(pairs),
+		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
-		uint64(shared), uint64(shares), uint64(routing), uint64(e.Chosen), uint64(step))
+		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step), uint64(p.bucket), uint64(p.slots))
 }
 
 // expertsSIMT is the projection of all pairs in the exact arithmetic: gated where there

@@ -72,17 +72,23 @@ func (b *expertsBench) matrixOf(dt backend.DType, group, out, in int) (*Weight, 
 
 // list makes one matrix of each expert. That of an expert which nobody chooses lies
 // nowhere.
-func (b *expertsBench) list(dt backend.DType, group, out, in int) (l ExpertList, numbers [][]float32) {
-	data := make([]byte, 8*3*b.experts)
-	for i := range b.experts {
+func (b *expertsBench) list(dt backend.DType, group, out, in int, shared *Linear) (l ExpertList, numbers [][]float32) {
+	if shared != nil {
+		l.More = 1
+	}
+	n := b.experts + l.More
+	data := make([]byte, 8*3*n)
+	for i := range n {
 		w, x := b.matrixOf(dt, group, out, in)
 		numbers = append(numbers, x)
 		if i == b.unused {
 			continue
 		}
-		l.Of, l.Count = w, b.experts
+		if l.Of, l.Count = w, b.experts; i == b.experts {
+			shared.Weight = w
+		}
 		for j, p := range []driver.Ptr{w.Data(), w.Scales, w.Biases} {
-			binary.LittleEndian.PutUint64(data[8*(j*b.experts+i):], uint64(p))
+			binary.LittleEndian.PutUint64(data[8*(j*n+i):], uint64(p))
 		}
 	}
 	l.Where = b.upload(data)
@@ -92,14 +98,29 @@ func (b *expertsBench) list(dt backend.DType, group, out, in int) (l ExpertList,
 func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exact bool) *expertsBench {
 	b := &expertsBench{projectBench: newProjectBench(d, uint64(dt)<<8|uint64(group)+5), exact: exact, experts: s.experts, width: s.width, inner: s.inner, unused: 1}
 	b.e.Chosen = s.chosen
-	b.e.Gate, b.gate = b.list(dt, group, s.inner, s.width)
-	b.e.Up, b.up = b.list(dt, group, s.inner, s.width)
-	b.e.Down, b.down = b.list(dt, group, s.width, s.inner)
+	joined := make([]*Linear, 3)
+	if s.shared == s.inner && !exact { // one more of the same shape
+		b.e.Shared = make([]Linear, 3)
+		joined = []*Linear{&b.e.Shared[0], &b.e.Shared[1], &b.e.Shared[2]}
+	}
+	b.e.Gate, b.gate = b.list(dt, group, s.inner, s.width, joined[0])
+	b.e.Up, b.up = b.list(dt, group, s.inner, s.width, joined[1])
+	b.e.Down, b.down = b.list(dt, group, s.width, s.inner, joined[2])
+	if b.e.Shared != nil {
+		if b.err == nil {
+			b.e.Joined = Joins(b.e.Shared, b.e.Gate.Of, b.e.Up.Of, b.e.Down.Of)
+		}
+		b.shared = [][]float32{b.gate[s.experts], b.up[s.experts], b.down[s.experts]}
+	}
 	router := b.normals(s.experts * s.width)
 	router[b.unused*s.width] = -1e6 // rows begin with a positive number
 	b.router = Router{Weight: &Weight{DType: backend.F32, Out: s.experts, In: s.width, Raw: b.uploadF32(router)}, Chosen: s.chosen, Renormalise: true}
+	b.router.Joined = b.e.Joined
 	if s.shared > 0 {
 		for _, shape := range [][2]int{{s.shared, s.width}, {s.shared, s.width}, {s.width, s.shared}} {
+			if len(b.shared) == 3 {
+				break
+			}
 			w, x := b.matrixOf(dt, group, shape[0], shape[1])
 			b.e.Shared, b.shared = append(b.e.Shared, Linear{Weight: w}), append(b.shared, x)
 		}
@@ -141,7 +162,7 @@ func (b *expertsBench) run(x, before []float32, decode bool) (sums, routing []fl
 	if _, b.err = b.d.PrepareExperts(&b.e, decode, Rows{Count: bucket}); b.err != nil {
 		return nil, nil
 	}
-	b.d.Route(to, x32, &b.router, Normed{}, step, bucket)
+	b.d.Route(to, x32, &b.router, Normed{}, step, decode, Rows{Count: bucket})
 	b.d.Experts(dst, x32, x16, to, &b.e, step, decode, Rows{Count: bucket})
 	return b.downloadF32(rows*b.width, dst), b.downloadF32(rows*2*b.e.Chosen, to)
 }
@@ -239,6 +260,12 @@ func (b *expertsBench) checkRows(rows int) {
 		}
 	}
 	b.note(nearProduct(fmt.Sprintf("%d rows", rows), got, b.want(x, before, routing), tolerance))
+	if b.e.Joined { // the shared expert in launches of its own
+		b.e.Joined, b.router.Joined = false, false
+		apart, _ := b.run(x, before, true)
+		b.note(nearProduct(fmt.Sprintf("%d rows, the shared expert apart", rows), apart, b.want(x, before, routing), 5e-4))
+		b.e.Joined, b.router.Joined = true, true
+	}
 	if rows > decodeExperts && !b.exact { // as a decode pass
 		got, _ = b.run(x, before, true)
 	}

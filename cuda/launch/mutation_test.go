@@ -63,12 +63,13 @@ var faults = []fault{
 	{"a warp's weights are read before all lanes have them", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nUNROLL for (u32 block = 0; block < per; block++) {\nconst auto b", "wait_groups(p.stages - 1);\nUNROLL for (u32 block = 0; block < per; block++) {\nconst auto b", byExperts},
 	{"parts are added before they are there", "experts.cuh", "total[j][nt][i];\nsync();", "total[j][nt][i];", byExperts},
 	{"sums are overwritten while they are added", "experts.cuh", "else p.f32[at] = v[0];\n}\nsync();", "else p.f32[at] = v[0];\n}", byExperts},
+	{"lists are read before all of them are there", "experts.cuh", "sync();\nJoin<W> y", "Join<W> y", byExperts},
 	{"the sum begins before all experts are there", "experts.cuh", "sync();\nif (!mine) return;", "if (!mine) return;", byExperts},
 	{"rows of a stage are read too early", "grouped.cuh", "wait_groups(p.stages - 2);\nsync();", "wait_groups(p.stages - 2);", byExperts},
 	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
 	{"logits are told of without a fence", "route.cu", "fence();\n*last = atomic_add", "*last = atomic_add", byRoute},
 	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * 8 * each) {", "if (tid() < routeGroups * 8 * each) {", byRoute},
-	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, ids", "list(p, ids", byRoute},
+	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, marks", "list(p, marks", byRoute},
 	{"lists are told of without a fence", "route.cu", "fence();\nlast = atomic_add", "last = atomic_add", byRoute},
 }
 

@@ -37,6 +37,8 @@ type Tuning struct {
 	Tiled  TiledForm // if not zero
 	wide   wideForm  // likewise
 	stages int       // of the rings of inputs of both, at most, if not 0
+
+	deltaRun int // rows that a warp of delta_rows takes in turn, if not 0
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.

@@ -19,6 +19,15 @@ type Router struct {
 	Share       *Weight // [1, width], likewise: how much a row takes of a shared expert; nil: there is none
 	Chosen      int
 	Renormalise bool
+	Joined      bool // the shared expert is listed behind the others in passes of few rows (Experts.Joined)
+}
+
+// each is how many experts of a row are listed.
+func (r *Router) each(decode bool, rows Rows) int {
+	if r.Joined && FewForExperts(decode, rows) {
+		return r.Chosen + 1
+	}
+	return r.Chosen
 }
 
 // Normed says how the only row of a routing is normed first, and where the normed row
@@ -53,7 +62,8 @@ func (d *Device) routeLayout(experts, chosen, bucket int) routeLayout {
 	if bucket > fewRows {
 		tiles = groupedTilesOf(bucket*chosen, experts, d.groupedRows())
 	}
-	l := routeLayout{tables: next(4 + 4*experts + 4*tiles), tiles: 4 + 4*experts, shares: next(bucket), pairs: next(bucket * chosen), logits: next(bucket * (experts + 1))}
+	slots := 4 + 4*(experts+1) // one more for the shared expert
+	l := routeLayout{tables: next(slots + 4*tiles), tiles: slots, shares: next(bucket), pairs: next(bucket * (chosen + 1)), logits: next(bucket * (experts + 1))}
 	l.size = at
 	return l
 }
@@ -103,10 +113,11 @@ func routeKernel(w *Weight) string {
 }
 
 // Route writes the routing of the step's rows, [bucket, 2·chosen], by x, f32 [bucket,
-// width], and lists by expert for Experts. PrepareRoute has made room. A row's
-// bits depend on that row alone.
+// width], and lists by expert for Experts, in a decode pass or another. PrepareRoute has
+// made room. A row's bits depend on that row alone.
 // One row may be normed first, with the bits of RMSNorm.
-func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, bucket int) {
+func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, decode bool, rows Rows) {
+	bucket := rows.Count
 	l, at := d.routeLayout(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
 	if d.err == nil && l.size > d.mixtures.route.size {
 		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
@@ -118,7 +129,7 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	args := []uint64{
 		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits), uint64(at),
 		uint64(x), uint64(r.Weight.Raw), uint64(share), floatKind(r.Weight.DType), shareKind,
-		uint64(r.Weight.Out), uint64(r.Weight.In), uint64(r.Chosen), flag(r.Renormalise), uint64(step),
+		uint64(r.Weight.Out), uint64(r.Weight.In), uint64(r.Chosen), flag(r.Renormalise), uint64(r.each(decode, rows)), uint64(step),
 		uint64(n.Weight), f32(n.Eps), uint64(n.F32), uint64(n.BF16),
 	}
 	shared := 0
@@ -132,5 +143,6 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	}
 	d.launch(kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}, 512, args...)
 	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 8)}, 256, args...)
-	d.launch(kernel{file: "route", name: "route_list"}, dim{x: r.Weight.Out}, 256, append(args, uint64(d.groupedRows()), uint64(l.tiles))...)
+	slots := r.Weight.Out + r.each(decode, rows) - r.Chosen
+	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 256, append(args, uint64(d.groupedRows()), uint64(l.tiles))...)
 }

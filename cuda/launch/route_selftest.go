@@ -69,7 +69,7 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	quant.Blocks(data, dt, w)
 	t := backend.Tensor{Name: "router", DType: dt, Shape: []int{experts, width}, Data: data}
 	x, bucket := b.normals(rows*width), RowBucket(rows)
-	r := Router{Weight: &Weight{DType: dt, Out: experts, In: width, Raw: b.upload(data)}, Chosen: k, Renormalise: rows%2 == 1}
+	r := Router{Weight: &Weight{DType: dt, Out: experts, In: width, Raw: b.upload(data)}, Chosen: k, Renormalise: rows%2 == 1, Joined: k%2 == 0}
 	from, to := b.uploadF32(append(slices.Clone(x), nans((bucket-rows)*width)...)), b.alloc(4*bucket*2*k)
 	step := b.step(rows)
 	if b.err != nil {
@@ -78,7 +78,7 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 		return
 	}
-	b.d.Route(to, from, &r, Normed{}, step, bucket)
+	b.d.Route(to, from, &r, Normed{}, step, true, Rows{Count: bucket})
 	got := b.downloadF32(rows*2*k, to)
 	logits := product(x, widened(t), nil, rows, experts, width)
 	for row := range rows {
@@ -91,11 +91,12 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 			}
 		}
 	}
-	b.note(b.checkLists(got, experts, k, rows, bucket))
+	b.note(b.checkLists(got, experts, k, r.each(true, Rows{Count: bucket}), rows, bucket))
 }
 
-// checkLists: each pair is in the list of its expert, in the order of the rows.
-func (b *projectBench) checkLists(routing []float32, experts, k, rows, bucket int) error {
+// checkLists: each pair is in the list of its expert, in the order of the rows, and, where
+// each is more than k, all rows in that of the shared one.
+func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, bucket int) error {
 	l := b.d.routeLayout(experts, k, bucket)
 	memory := b.download(l.size, b.d.mixtures.route.data)
 	word := func(at int) int { return int(binary.LittleEndian.Uint32(memory[at:])) }
@@ -103,22 +104,22 @@ func (b *projectBench) checkLists(routing []float32, experts, k, rows, bucket in
 	for slot := range word(l.tables) {
 		at := l.tables + 16 + 16*slot
 		e, first, count := word(at), word(at+4), word(at+8)
-		if e <= before || e >= experts {
+		if e <= before || e >= experts+each-k {
 			return fmt.Errorf("slot %d is of expert %d, behind that of %d", slot, e, before)
 		}
 		before = e
 		last := -1
 		for i := first; i < first+count; i++ {
 			pair := word(l.pairs + 4*i)
-			if pair <= last || pair >= rows*k || routing[pair/k*2*k+pair%k] != float32(e) {
+			if pair <= last || pair >= rows*each || (pair%each == k) != (e == experts) || e < experts && routing[pair/each*2*k+pair%each] != float32(e) {
 				return fmt.Errorf("%d of %d experts, %d rows: expert %d has pair %d behind %d", k, experts, rows, e, pair, last)
 			}
 			last = pair
 		}
 		seen += count
 	}
-	if seen != rows*k {
-		return fmt.Errorf("%d of %d pairs are listed", seen, rows*k)
+	if seen != rows*each {
+		return fmt.Errorf("%d of %d pairs are listed", seen, rows*each)
 	}
 	if bucket <= fewRows {
 		return nil
@@ -165,7 +166,7 @@ func (b *projectBench) checkStrangeLogits() {
 			if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 				return
 			}
-			b.d.Route(to, from, &r, Normed{}, step, bucket)
+			b.d.Route(to, from, &r, Normed{}, step, true, Rows{Count: bucket})
 			got := b.downloadF32(rows*2*k, to)
 			want := [][]float32{{0, 1, 2, 3}, {2, 6, 10, 14}, {0, 1, 2, 3}, {0, 2, 4, 6}}[i]
 			for row := range rows {
@@ -173,7 +174,7 @@ func (b *projectBench) checkStrangeLogits() {
 					b.note(fmt.Errorf("case %d, row %d of %d: experts %v, want %v", i, row, rows, ids, want))
 				}
 			}
-			b.note(b.checkLists(got, experts, k, rows, bucket))
+			b.note(b.checkLists(got, experts, k, k, rows, bucket))
 		}
 	}
 }
@@ -194,8 +195,8 @@ func (b *projectBench) checkNormedRoute(experts, k, width int) {
 		return
 	}
 	b.d.RMSNorm(f32s[0], halves[0], x, norm, width, 1, 1e-5)
-	b.d.Route(routing[0], f32s[0], &r, Normed{}, step, 1)
-	b.d.Route(routing[1], x, &r, Normed{Weight: norm, Eps: 1e-5, F32: f32s[1], BF16: halves[1]}, step, 1)
+	b.d.Route(routing[0], f32s[0], &r, Normed{}, step, true, Rows{Count: 1})
+	b.d.Route(routing[1], x, &r, Normed{Weight: norm, Eps: 1e-5, F32: f32s[1], BF16: halves[1]}, step, true, Rows{Count: 1})
 	for what, p := range map[string][2]driver.Ptr{"routing": routing, "normed row": f32s, "normed row in bf16": halves} {
 		n := map[string]int{"routing": 8 * k, "normed row": 4 * width, "normed row in bf16": 2 * width}[what]
 		if !bytes.Equal(b.download(n, p[0]), b.download(n, p[1])) {

@@ -1,0 +1,159 @@
+package launch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"windrow/backend"
+	"windrow/backend/vectors"
+	"windrow/cuda/driver"
+	"windrow/quant"
+)
+
+// mixtureShape is a layer's mixture of experts.
+type mixtureShape struct {
+	name string
+	expertShape
+}
+
+// mixtureShapes are those of Qwen3-30B-A3B, Qwen3.5-35B-A3B and Qwen3-Next-80B.
+var mixtureShapes = []mixtureShape{
+	{"30B", expertShape{128, 8, 2048, 768, 0}},
+	{"35B", expertShape{256, 8, 2048, 512, 512}},
+	{"Next", expertShape{512, 10, 2048, 512, 512}},
+}
+
+// BenchmarkExperts measures the mixture of a layer, and its launches by themselves: over
+// weights of several layers, in turn, and rows that are routed as they come. Bytes are
+// those of the experts that are chosen.
+func BenchmarkExperts(b *testing.B) {
+	m := benchDevice(b)
+	for _, s := range mixtureShapes {
+		m.Run("shape", s.name, func(m meter) {
+			expertTimes(m, s.expertShape, weightType{backend.Affine4, 64}, 6, 3<<30, []int{1, 2, 4, 8, 16, 32, 2048})
+		})
+	}
+}
+
+func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows []int) {
+	b := newSlab(m, noise, []projectShape{{out: []int{s.width}, in: s.width}})
+	r := rand.New(rand.NewPCG(3, 4))
+	most := slices.Max(rows)
+	x := vectors.Normals(r, most*s.width)
+	floats := func(list []float32) driver.Ptr {
+		data := make([]byte, 4*len(list))
+		for i, v := range list {
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
+		}
+		return m.Filled(len(data), data)
+	}
+	x32, x16, norm := floats(x), m.Alloc(2*RowBucket(most)*s.width), floats(vectors.Normals(r, s.width))
+	dst, routing := m.Alloc(4*RowBucket(most)*s.width), m.Alloc(4*RowBucket(most)*2*s.chosen)
+	d := m.D
+	d.ToBF16(x16, x32, most*s.width)
+	m.Cleanup(d.FreeMixtures)
+
+	var routers []*Router
+	var mixtures []*Experts
+	bytes := 0 // of an expert
+	list := func(out, in int, shared *[]Linear) (l ExpertList) {
+		if s.shared > 0 {
+			l.More = 1
+		}
+		l.Count = s.experts
+		data := make([]byte, 8*3*(s.experts+l.More))
+		for i := range s.experts + l.More {
+			w, n := b.weight(t, out, in)
+			if l.Of = w; i == 0 {
+				bytes += n
+			}
+			if i == s.experts {
+				*shared = append(*shared, Linear{Weight: w})
+			}
+			binary.LittleEndian.PutUint64(data[8*i:], uint64(w.Data()))
+		}
+		l.Where = m.Filled(len(data), data)
+		return l
+	}
+	matrix := vectors.Normals(r, s.experts*s.width)
+	for range layers {
+		for i := range matrix { // other experts in each layer
+			j := r.IntN(i + 1)
+			matrix[i], matrix[j] = matrix[j], matrix[i]
+		}
+		data := make([]byte, 2*len(matrix))
+		quant.Blocks(data, backend.BF16, matrix)
+		router := &Router{Weight: &Weight{DType: backend.BF16, Out: s.experts, In: s.width, Raw: m.Filled(len(data), data)}, Chosen: s.chosen, Renormalise: true}
+		bytes = 0
+		e := &Experts{Chosen: s.chosen, Joined: s.shared > 0}
+		e.Gate, e.Up, e.Down = list(s.inner, s.width, &e.Shared), list(s.inner, s.width, &e.Shared), list(s.width, s.inner, &e.Shared)
+		if router.Joined = e.Joined; e.Joined {
+			router.Share = &Weight{DType: backend.BF16, Out: 1, In: s.width, Raw: m.Filled(2*s.width, data)}
+		}
+		routers, mixtures = append(routers, router), append(mixtures, e)
+	}
+	for _, n := range rows {
+		bucket := RowBucket(n)
+		shape := StepShape{Bucket: bucket, Spans: 1, Pages: 8}
+		block := make([]byte, shape.Bytes())
+		step := m.Alloc(len(block))
+		v := StepValues{Rows: n}
+		v.Write(block, shape, step)
+		m.Check(d.Context.Upload(step, block))
+		all := Rows{Count: bucket}
+		decode := FewForExperts(false, all)
+		for i := range routers {
+			_, err := d.PrepareRoute(routers[i], bucket)
+			m.Check(err)
+			for _, joined := range []bool{false, s.shared > 0} {
+				mixtures[i].Joined = joined
+				_, err = d.PrepareExperts(mixtures[i], decode, all)
+				m.Check(err)
+			}
+		}
+		normed := Normed{}
+		if n == 1 {
+			normed = Normed{Weight: norm, Eps: 1e-6, BF16: x16}
+		}
+		route := func(i int) { d.Route(routing, x32, routers[i], normed, step, decode, all) }
+		pass := func(i int, joined bool) *expertsPass {
+			mixtures[i].Joined = joined
+			return d.expertsPass(dst, x32, x16, routing, mixtures[i], step, decode, all)
+		}
+		m.Run("rows", fmt.Sprint(n), func(m meter) {
+			route(0)
+			table := make([]byte, 4)
+			m.Check(d.Stream.Synchronize())
+			m.Check(d.Context.Download(table, d.mixtures.route.data+driver.Ptr(d.routeLayout(s.experts, s.chosen, bucket).tables)))
+			moved := bytes * min(s.experts+1, int(binary.LittleEndian.Uint32(table)))
+			for _, part := range []struct {
+				name string
+				run  func(i int)
+			}{
+				{"route", route},
+				{"shared", func(i int) { d.sharedExpert(pass(i, false)) }},
+				{"gated", func(i int) { d.expertsIn(pass(i, s.shared > 0)) }},
+				{"down", func(i int) { d.expertsOut(pass(i, s.shared > 0)) }},
+				{"apart", func(i int) {
+					routers[i].Joined, mixtures[i].Joined = false, false
+					route(i)
+					d.Experts(dst, x32, x16, routing, mixtures[i], step, decode, all)
+				}},
+				{"all", func(i int) {
+					routers[i].Joined, mixtures[i].Joined = s.shared > 0, s.shared > 0
+					route(i)
+					d.Experts(dst, x32, x16, routing, mixtures[i], step, decode, all)
+				}},
+			} {
+				if (part.name == "shared" || part.name == "apart") && s.shared == 0 {
+					continue
+				}
+				m.Run("of", part.name, func(m meter) { m.Moved(moved, graph(m, layers, part.run)) })
+			}
+		})
+	}
+}
