@@ -6,8 +6,10 @@ import (
 )
 
 // previewRows are the passes whose kernels are loaded ahead: of prompts, of one row, of
-// windows.
-var previewRows = []int{512, 1, 64, 16, 128, 32, 256, 8, 4, 2}
+// windows. The first ones come soon.
+var previewRows = []int{512, 1, 16, 64, 128, 32, 256, 8, 4, 2}
+
+const previewSoon = 3
 
 var _ backend.Previewer = (*Backend)(nil)
 
@@ -25,9 +27,9 @@ func (b *Backend) Preview(p *backend.Program) {
 	defer f.Close()
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
-	for _, rows := range previewRows {
+	for i, rows := range previewRows {
 		if w, err := f.kernels(rows); err == nil {
-			b.device.Preload(w)
+			b.device.Preload(w, i < previewSoon)
 		}
 	}
 }
@@ -77,6 +79,6 @@ func (b *Backend) previewPack(dt backend.DType, to launch.Packing) {
 	}
 	b.packs[dt] = true
 	if w, err := b.device.Gather(func() { b.device.PackTo(to, 0, 0, 0) }); err == nil {
-		b.device.Preload(w)
+		b.device.Preload(w, true)
 	}
 }

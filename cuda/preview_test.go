@@ -43,7 +43,7 @@ func TestPreview(t *testing.T) {
 				}
 				var all []model.Result
 				for _, rows := range []int{60, 1, 16} {
-					all = append(all, forwardAll(t, m, cache, cache.Base(), rows)...)
+					all = append(all, previewed(t, m, cache, rows)...)
 				}
 				after := b.device.Kernels()
 				if !preload {
@@ -64,6 +64,29 @@ func TestPreview(t *testing.T) {
 			}
 		})
 	}
+}
+
+// previewed runs rows of a prompt, or of a step, and makes them permanent; of a prompt the
+// last row is wanted.
+func previewed(t *testing.T, m *model.Model, c *model.Cache, rows int) []model.Result {
+	t.Helper()
+	prompt, base := rows > 32, c.Base()
+	b := &model.Batch{Spans: []model.Span{{Cache: c, Rows: rows, Prompt: prompt}}}
+	for r := range rows {
+		b.Tokens = append(b.Tokens, int32((base+r)*37%m.Config().VocabSize))
+		b.Positions = append(b.Positions, int32(base+r))
+		if !prompt || r == rows-1 {
+			b.Want = append(b.Want, model.Wanted{Row: int32(r), TopK: 1})
+		}
+	}
+	results, err := m.Forward(t.Context(), b)
+	if err == nil {
+		err = c.Commit(rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
 }
 
 // TestPreviewClosed: a backend may be closed while kernels are on their way, and a closed

@@ -88,6 +88,11 @@ func testPrompts(t *testing.T, library string, types ...backend.DType) {
 					e.InnerSize, e.SharedInnerSize = 256, 2*e.SharedInnerSize
 					c.Experts = &e
 				}
+				if c.Delta != nil {
+					d := *c.Delta
+					d.ValueDim = 256 / d.ValueHeads
+					c.Delta, c.HeadDim, c.Rope.HeadDim = &d, 256/c.Heads, 256/c.Heads
+				}
 			}
 			t.Run(fmt.Sprintf("%s %v, kv %v", name, dt, kv), func(t *testing.T) {
 				m := promptModel(t, library, &c, dt)

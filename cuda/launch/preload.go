@@ -1,6 +1,10 @@
 package launch
 
-import "runtime"
+import (
+	"runtime"
+
+	"windrow/cuda/kernels"
+)
 
 // Wanted are kernels that launches would load.
 type Wanted []kernel
@@ -31,13 +35,16 @@ const maxLoaders = 16
 // Preload begins to load kernels in the background: to translate one takes a driver up to
 // half a second. Who launches one waits for it; what cannot be loaded is tried again, and
 // reported, then.
-func (d *Device) Preload(w Wanted) {
+//
+// Of kernels that the driver translates whole, which keeps uploads waiting, those that are
+// not needed soon are left to who launches them.
+func (d *Device) Preload(w Wanted, soon bool) {
 	if d.loading == nil {
 		d.loading, d.loaders = map[entry]*loading{}, make(chan struct{}, min(runtime.GOMAXPROCS(0), maxLoaders))
 	}
 	for _, k := range w {
 		e := entry{k.file, k.name}
-		if d.functions[e] != nil || d.loading[e] != nil {
+		if d.functions[e] != nil || d.loading[e] != nil || !soon && d.isWhole(k) {
 			continue
 		}
 		l := &loading{done: make(chan struct{})}
@@ -52,6 +59,12 @@ func (d *Device) Preload(w Wanted) {
 			l.f, _ = by.translate(k)
 		}()
 	}
+}
+
+// isWhole reports whether a kernel is translated as a whole program.
+func (d *Device) isWhole(k kernel) bool {
+	image, err := kernels.PTX(k.file, k.name, d.Info.Major, d.Info.Minor)
+	return err == nil && whole(image)
 }
 
 // preloaded waits for a kernel that is on its way; nil: it is not, or was refused.
