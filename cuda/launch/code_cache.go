@@ -30,9 +30,10 @@ const (
 	mostCodeFile = 64 << 20
 )
 
-// whole reports whether PTX is translated as a whole program: the linker's code may call
-// what it does not know, and with that products of warpgroups (wgmma) wait for each other.
-// qwen3-8b in 4 bits took 3.40 ms for 16 rows so, and 2.75 as a whole.
+// whole reports whether PTX is translated as a whole program: the linker's code for
+// products of warpgroups (wgmma) is slower, presumably as it may call what it does not
+// know, and they wait for each other. qwen3-8b in 4 bits took 3.40 ms for 16 rows so, and
+// 2.75 as a whole.
 func whole(ptx []byte) bool { return bytes.Contains(ptx, []byte("wgmma.")) }
 
 // load translates PTX, or takes what an earlier process has made of it. What is to be
