@@ -10,7 +10,8 @@ if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
 fi
 export CGO_ENABLED=1
 if [ -n "${CI:-}" ]; then
-	$PARTS gotest $GO test -json -race -short -timeout 20m ./checkpoint ./convert ./decoder ./engine ./eval ./hub/... ./listen ./model ./schedule ./server ./session ./tokenizer
+	# Schemas are walked by one goroutine: minutes under the detector, for nothing.
+	$PARTS gotest $GO test -json -race -short -timeout 20m -skip '^TestRandomSchemas$' ./checkpoint ./convert ./decoder ./engine ./eval ./hub/... ./listen ./model ./schedule ./server ./session ./tokenizer
 else
 	echo "left out: the race detector over whole answers without CI set: minutes; tests of what happens at once have run"
 	$PARTS gotest $GO test -json -race -short -timeout 20m ./convert ./hub/... ./listen ./session ./tokenizer
