@@ -89,3 +89,19 @@ func TestCodeCachePrune(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// TestWhole: kernels with products of warpgroups are translated whole, and no others.
+func TestWhole(t *testing.T) {
+	for name, want := range map[[2]string]bool{
+		{"attend_hopper", "flash_hopper"}: true, {"tiled_affine4_hopper", "tiled_affine4_2_1"}: true, {"wide_affine4_hopper", "wide_affine4_16"}: true,
+		{"rows", "rms_norm"}: false, {"stream_affine4", "stream_affine4_1_3"}: false, {"attend", "attend_bf16_128_1"}: false,
+	} {
+		ptx, err := kernels.PTX(name[0], name[1], 9, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := whole(ptx); got != want {
+			t.Errorf("%v: %t", name, got)
+		}
+	}
+}
