@@ -108,18 +108,7 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 		return
 	}
 	e.Fact("cuBLASLt", x.blasText())
-	var files []string
-	for _, file := range kernels.Files(info.Major, info.Minor) {
-		if e.Wanted("load " + file) {
-			files = append(files, file)
-		}
-	}
-	for _, t := range x.dev.TranslateFiles(files) {
-		e.Test("load "+t.File, func(c *doctor.Check) (err error) {
-			c.Detail, err = x.dev.Adopt(t)
-			return err
-		})
-	}
+	e.load(x.dev, info)
 	for _, t := range selfTests {
 		e.on(x, t.Name, func(d *launch.Device, _ *doctor.Check) error { return t.Run(d) })
 	}
@@ -127,6 +116,31 @@ func (e *examination) device(x *patient, info driver.DeviceInfo) {
 	e.on(x, "upload, registered", func(d *launch.Device, c *doctor.Check) error { return measureUpload(d, c, false) })
 	e.on(x, "upload, staged", func(d *launch.Device, c *doctor.Check) error { return measureUpload(d, c, true) })
 	e.on(x, "download", measureDownload)
+}
+
+// load loads all kernels, several files at a time: the driver takes up to seconds for one.
+func (e *examination) load(d *launch.Device, info driver.DeviceInfo) {
+	type all struct {
+		file    string
+		kernels launch.Wanted
+		err     error
+	}
+	var list []all
+	for _, file := range kernels.Files(info.Major, info.Minor) {
+		if e.Wanted("load " + file) {
+			w, err := d.KernelsOf(file)
+			d.Preload(w, true)
+			list = append(list, all{file, w, err})
+		}
+	}
+	for _, f := range list {
+		e.Test("load "+f.file, func(c *doctor.Check) (err error) {
+			if err = f.err; err == nil {
+				c.Detail, err = d.Await(f.kernels)
+			}
+			return err
+		})
+	}
 }
 
 // on runs one check of a device.

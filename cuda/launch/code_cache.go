@@ -15,8 +15,7 @@ import (
 	"windrow/internal/atomicfile"
 )
 
-// CodeCache is a folder of kernels as a driver has translated them; "": none is kept. Like
-// the driver's own cache it is read by who may run what is in it.
+// CodeCache is a folder of kernels as a driver has translated them; "": none is kept.
 //
 // A file is a SHA-256 of what follows, and the code. Its name tells driver, device and PTX.
 type CodeCache string
@@ -30,16 +29,16 @@ const (
 	mostCodeFile = 64 << 20
 )
 
-// whole reports whether PTX is translated as a whole program: the linker's code for
-// products of warpgroups (wgmma) is slower, presumably as it may call what it does not
-// know, and they wait for each other. qwen3-8b in 4 bits took 3.40 ms for 16 rows so, and
-// 2.75 as a whole.
-func whole(ptx []byte) bool { return bytes.Contains(ptx, []byte("wgmma.")) }
+// whole reports whether kernels of a file are translated as whole programs: the linker's
+// code for products of warpgroups (wgmma) is slower, presumably as it may call what it does
+// not know, and they wait for each other. qwen3-8b in 4 bits took 3.40 ms for 16 rows so,
+// and 2.75 as a whole.
+func whole(file string) bool { return strings.HasSuffix(file, "_hopper") }
 
-// load translates PTX, or takes what an earlier process has made of it. What is to be
-// whole the driver loads, and keeps in its own cache.
-func (c CodeCache) load(ctx *driver.Context, ptx []byte) (*driver.Module, error) {
-	if whole(ptx) {
+// load translates the PTX of a kernel of a file, or takes what an earlier process has made
+// of it. What is to be whole the driver loads, and keeps in its own cache.
+func (c CodeCache) load(ctx *driver.Context, file string, ptx []byte) (*driver.Module, error) {
+	if whole(file) {
 		return ctx.Load(ptx)
 	}
 	path := c.path(ctx.Info(), ptx)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"os"
 	"path/filepath"
@@ -90,18 +91,30 @@ func TestCodeCachePrune(t *testing.T) {
 	}
 }
 
-// TestWhole: kernels with products of warpgroups are translated whole, and no others.
+// TestWhole: files whose kernels have products of warpgroups are translated whole, and no
+// others.
 func TestWhole(t *testing.T) {
-	for name, want := range map[[2]string]bool{
-		{"attend_hopper", "flash_hopper"}: true, {"tiled_affine4_hopper", "tiled_affine4_2_1"}: true, {"wide_affine4_hopper", "wide_affine4_16"}: true,
-		{"rows", "rms_norm"}: false, {"stream_affine4", "stream_affine4_1_3"}: false, {"attend", "attend_bf16_128_1"}: false,
-	} {
-		ptx, err := kernels.PTX(name[0], name[1], 9, 0)
-		if err != nil {
-			t.Fatal(err)
+	products := 0
+	for _, file := range kernels.Files(9, 0) {
+		names, err := kernels.Names(file, 9, 0)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %v, %v", file, names, err)
 		}
-		if got := whole(ptx); got != want {
-			t.Errorf("%v: %t", name, got)
+		for _, name := range []string{names[0], names[len(names)-1]} {
+			ptx, err := kernels.PTX(file, name, 9, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			has := bytes.Contains(ptx, []byte("wgmma."))
+			if has {
+				products++
+			}
+			if whole(file) != has {
+				t.Errorf("%s of %s has products of warpgroups %t, is translated whole %t", name, file, has, whole(file))
+			}
 		}
+	}
+	if products == 0 {
+		t.Error("no kernel has products of warpgroups")
 	}
 }

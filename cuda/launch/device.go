@@ -107,7 +107,7 @@ func (d *Device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.Code.load(d.Context, image)
+	m, err := d.Code.load(d.Context, k.file, image)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}

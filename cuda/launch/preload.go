@@ -1,7 +1,10 @@
 package launch
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
+	"time"
 
 	"windrow/cuda/kernels"
 )
@@ -11,22 +14,32 @@ type Wanted []kernel
 
 // Gather returns the kernels that launches would load, of which nothing is loaded or
 // enqueued.
-func (d *Device) Gather(launches func()) (Wanted, error) {
+func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	flash := d.flash // what is said of a kernel that was not loaded is no answer
-	d.gathered, d.dry = map[kernel]bool{}, true
-	launches()
-	var w Wanted
+	d.gathered = map[kernel]bool{}
+	err = d.Rehearse(launches)
 	for k := range d.gathered {
 		w = append(w, k)
 	}
-	d.gathered, d.dry, d.flash = nil, false, flash
-	return w, d.Take()
+	d.gathered, d.flash = nil, flash
+	return w, err
 }
 
-// loading is a kernel on its way; f is nil where it could not be loaded.
+// KernelsOf are all kernels of a file.
+func (d *Device) KernelsOf(file string) (w Wanted, err error) {
+	names, err := kernels.Names(file, d.Info.Major, d.Info.Minor)
+	for _, name := range names {
+		w = append(w, kernel{file: file, name: name})
+	}
+	return w, err
+}
+
+// loading is a kernel on its way. The rest is known when it is done.
 type loading struct {
 	done chan struct{}
-	f    *function
+	f    *function // nil: err says why
+	err  error
+	took time.Duration
 }
 
 // maxLoaders bounds the kernels that are loaded in the background at the same time.
@@ -44,7 +57,7 @@ func (d *Device) Preload(w Wanted, soon bool) {
 	}
 	for _, k := range w {
 		e := entry{k.file, k.name}
-		if d.functions[e] != nil || d.loading[e] != nil || !soon && d.isWhole(k) {
+		if d.functions[e] != nil || d.loading[e] != nil || !soon && whole(k.file) {
 			continue
 		}
 		l := &loading{done: make(chan struct{})}
@@ -56,15 +69,31 @@ func (d *Device) Preload(w Wanted, soon bool) {
 			defer func() { <-d.loaders }()
 			by.Context.Enter()
 			defer by.Context.Leave()
-			l.f, _ = by.translate(k)
+			start := time.Now()
+			l.f, l.err = by.translate(k)
+			l.took = time.Since(start)
 		}()
 	}
 }
 
-// isWhole reports whether a kernel is translated as a whole program.
-func (d *Device) isWhole(k kernel) bool {
-	image, err := kernels.PTX(k.file, k.name, d.Info.Major, d.Info.Minor)
-	return err == nil && whole(image)
+// Await waits for kernels that Preload began to load, and says what took the longest.
+func (d *Device) Await(w Wanted) (detail string, err error) {
+	slowest, most := "", time.Duration(0)
+	for _, k := range w {
+		e := entry{k.file, k.name}
+		l := d.loading[e]
+		if l == nil {
+			continue
+		}
+		if f := d.preloaded(e); f != nil {
+			d.functions[e] = f
+		}
+		err = errors.Join(err, l.err)
+		if l.took > most {
+			slowest, most = k.name, l.took
+		}
+	}
+	return fmt.Sprintf("%d kernels, the slowest %s, %.2f s", len(w), slowest, most.Seconds()), err
 }
 
 // preloaded waits for a kernel that is on its way; nil: it is not, or was refused.
