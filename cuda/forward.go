@@ -151,33 +151,49 @@ const leastPrompt = 64
 // geometry rounds the forward's sizes up to those of its graphs, with those spans.
 func (f *forward) geometry(spans []backend.Span) geometry {
 	v := &f.values
-	g := geometry{host: 4 * len(f.host), prompt: f.prompts}
-	slots, longest := 1, 0
+	z := sizes{rows: v.Rows, spans: len(spans), slots: 1, prompt: f.prompts}
 	for _, s := range spans {
-		slots = max(slots, launch.SlotsOf(s))
-		longest = max(longest, s.Rows)
+		z.slots = max(z.slots, launch.SlotsOf(s))
+		z.longest = max(z.longest, s.Rows)
 	}
 	if len(spans) == 0 {
-		longest = v.Rows
+		z.longest = v.Rows
 	} else {
-		g.kv = spans[0].Storage.(*storage).keys
+		z.kv = spans[0].Storage.(*storage).keys
 	}
-	g.decode = longest <= invariantRows && !g.prompt
-	g.chunks = launch.PowerOfTwo(launch.Ceil(slots, launch.ChunkSlots))
-	bucket := launch.RowBucket(v.Rows)
-	if g.prompt {
-		bucket = max(bucket, leastPrompt) // kernels of many rows take no fewer
-	}
-	g.shape = launch.StepShape{Bucket: bucket, Spans: launch.PowerOfTwo(len(spans)), States: f.states}
-	g.shape.Pages = max(8, g.shape.Spans*g.chunks)
-	g.wide = g.decode && f.b.variant && v.Rows > invariantRows
-	if g.decode {
-		g.most = launch.RowBucket(longest)
-	} else {
-		g.most = (longest + 127) &^ 127
-	}
+	g := f.rounded(z)
+	g.host = 4 * len(f.host)
 	if n := len(v.Want); n > 0 {
 		g.head, g.top = launch.RowBucket(n), v.Top
+	}
+	return g
+}
+
+// sizes are those of a forward's rows and spans.
+type sizes struct {
+	rows, spans int
+	slots       int // of the longest context
+	longest     int // rows of a span, at most
+	kv          backend.Keys
+	prompt      bool // rows of prompts alone
+}
+
+// rounded is the geometry of a forward of such sizes, without what it wants.
+func (f *forward) rounded(z sizes) geometry {
+	g := geometry{prompt: z.prompt, kv: z.kv}
+	g.decode = z.longest <= invariantRows && !z.prompt
+	g.chunks = launch.PowerOfTwo(launch.Ceil(z.slots, launch.ChunkSlots))
+	bucket := launch.RowBucket(z.rows)
+	if z.prompt {
+		bucket = max(bucket, leastPrompt) // kernels of many rows take no fewer
+	}
+	g.shape = launch.StepShape{Bucket: bucket, Spans: launch.PowerOfTwo(z.spans), States: f.states}
+	g.shape.Pages = max(8, g.shape.Spans*g.chunks)
+	g.wide = g.decode && f.b.variant && z.rows > invariantRows
+	if g.decode {
+		g.most = launch.RowBucket(z.longest)
+	} else {
+		g.most = (z.longest + 127) &^ 127
 	}
 	return g
 }

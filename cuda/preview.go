@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"windrow/backend"
 	"windrow/cuda/launch"
 )
@@ -37,20 +39,20 @@ func (b *Backend) Preview(p *backend.Program) {
 // kernels are those of a pass of one sequence behind some context, of which each row of
 // few is wanted, and the last of many.
 func (f *forward) kernels(rows int) (launch.Wanted, error) {
-	wanted := 1
-	if rows <= invariantRows {
-		wanted = rows
-	}
-	g := geometry{chunks: 4, decode: rows <= invariantRows, most: launch.RowBucket(rows), host: 4 * f.hostWidth * rows, top: 1}
-	if !g.decode {
-		g.most, g.prompt = (rows+127)&^127, rows <= f.b.promptRows
-	}
-	g.kv = backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16}.Keys()
-	g.shape = launch.StepShape{Bucket: launch.RowBucket(rows), Spans: 1, States: f.states, Pages: 8}
-	s := section{ops: f.ops, shown: -1, first: true, last: true}
+	g := f.rounded(sizes{
+		rows: rows, spans: 1, slots: 4 * launch.ChunkSlots, longest: rows,
+		kv:     backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16}.Keys(),
+		prompt: rows > invariantRows && rows <= f.b.promptRows,
+	})
+	g.host = 4 * f.hostWidth * rows
 	if f.program.HeadOp() != nil {
-		g.head = launch.RowBucket(wanted)
+		wanted := 1
+		if rows <= invariantRows {
+			wanted = rows
+		}
+		g.head, g.top = launch.RowBucket(wanted), 1
 	}
+	s := section{ops: f.ops, shown: -1, first: true, last: true}
 	y := &f.now
 	y.geometry = g
 	y.reset()
@@ -63,10 +65,7 @@ func (f *forward) kernels(rows int) (launch.Wanted, error) {
 			f.b.emit(y, y.actions)
 		}
 	})
-	if err == nil {
-		err = failed
-	}
-	return w, err
+	return w, errors.Join(err, failed)
 }
 
 // previewPack loads the kernel that packs weights of a type, once.

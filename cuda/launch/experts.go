@@ -40,11 +40,14 @@ func Joins(shared []Linear, gate, up, down *Weight) bool {
 }
 
 // each is the rows that experts make of a row.
-func (e *Experts) each(decode bool, rows Rows) int {
-	if e.Joined && FewForExperts(decode, rows) {
-		return e.Chosen + 1
+func (e *Experts) each(decode bool, rows Rows) int { return eachOf(e.Chosen, e.Joined, decode, rows) }
+
+// eachOf is how many experts a row has, a joined shared one with them.
+func eachOf(chosen int, joined, decode bool, rows Rows) int {
+	if joined && FewForExperts(decode, rows) {
+		return chosen + 1
 	}
-	return e.Chosen
+	return chosen
 }
 
 func (e *Experts) width() int { return e.Down.Of.Out }

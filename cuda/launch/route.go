@@ -23,12 +23,7 @@ type Router struct {
 }
 
 // each is how many experts of a row are listed.
-func (r *Router) each(decode bool, rows Rows) int {
-	if r.Joined && FewForExperts(decode, rows) {
-		return r.Chosen + 1
-	}
-	return r.Chosen
-}
+func (r *Router) each(decode bool, rows Rows) int { return eachOf(r.Chosen, r.Joined, decode, rows) }
 
 // Normed says how the only row of a routing is normed first, and where the normed row
 // goes, in the forms that are wanted.
