@@ -1,11 +1,9 @@
 package cuda
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,36 +25,7 @@ func groupGolden(t *testing.T, devices int, name string, chunks ...int) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	data, err := os.ReadFile(filepath.Join(goldenDir, name, "golden.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := checkpoint.ReadSafetensors(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var first []model.Deviation // in decode passes
-	for _, chunk := range chunks {
-		deviations, err := m.Validate(context.Background(), file, model.ValidateOptions{KV: backend.KVF32, Chunk: chunk})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(deviations) == 0 {
-			t.Fatal("the golden file has no entries")
-		}
-		for i, d := range deviations {
-			if !(d.RelativeNorm <= 5e-6) || d.ArgmaxEqual != 0 && d.ArgmaxEqual != d.Rows {
-				t.Errorf("%s on %d GPUs, chunk %d: %s: relative norm %.3g, argmax equal in %d of %d rows", name, devices, chunk, d.Entry, d.RelativeNorm, d.ArgmaxEqual, d.Rows)
-			}
-			if chunk > 0 && chunk <= invariantRows && first != nil && d != first[i] {
-				t.Errorf("%s on %d GPUs, chunk %d: %+v, in another %+v", name, devices, chunk, d, first[i])
-			}
-			t.Logf("%s on %d GPUs, chunk %d: %s: relative norm %.3g", name, devices, chunk, d.Entry, d.RelativeNorm)
-		}
-		if first == nil && chunk > 0 && chunk <= invariantRows {
-			first = deviations
-		}
-	}
+	backendtest.CheckGoldenLengths(t, m, goldenDir, name, true, func(chunk int) bool { return chunk > 0 && chunk <= invariantRows }, chunks...)
 }
 
 // family is a small model of random weights of an architecture, whose first layer is a

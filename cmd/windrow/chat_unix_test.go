@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
-
 	"windrow/internal/testhelp"
 	"windrow/models/tinygsm"
 )
@@ -23,13 +21,7 @@ func TestChatCtrlC(t *testing.T) {
 	}
 	for _, before := range []string{"", "half a line"} {
 		cmd := exec.Command("windrow", "chat", "--threads", "1")
-		keys, err := pty.Start(cmd)
-		if err != nil {
-			t.Skipf("no pseudo-terminals here: %v", err)
-		}
-		var shown testhelp.Screen
-		done := make(chan struct{})
-		go func() { io.Copy(&shown, keys); close(done) }()
+		keys, shown, done := testhelp.InTerminal(t, cmd)
 		await := func(text string, n int) {
 			t.Helper()
 			for end := time.Now().Add(20 * time.Second); shown.Count(text) < n; time.Sleep(5 * time.Millisecond) {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/creack/pty"
 
 	"windrow/hub/hubtest"
 	"windrow/internal/testhelp"
@@ -88,13 +85,7 @@ func TestPullBar(t *testing.T) {
 	for _, disable := range []string{"", "1"} {
 		cmd := exec.Command("windrow", "pull", "hf:me/big")
 		cmd.Env = append(os.Environ(), "HF_HUB_CACHE="+t.TempDir(), "HF_ENDPOINT="+h.URL, "HF_HUB_OFFLINE=", "HF_HUB_DISABLE_PROGRESS_BARS="+disable)
-		keys, err := pty.Start(cmd)
-		if err != nil {
-			t.Skipf("no pseudo-terminals here: %v", err)
-		}
-		var shown testhelp.Screen
-		done := make(chan struct{})
-		go func() { io.Copy(&shown, keys); close(done) }()
+		keys, shown, done := testhelp.InTerminal(t, cmd)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, shown.String())
 		}

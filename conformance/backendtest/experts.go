@@ -242,6 +242,15 @@ func testGoldenLengths(t *testing.T, golden, name string, open func(t *testing.T
 		t.Fatal(err)
 	}
 	defer m.Close()
+	f := b.Features()
+	CheckGoldenLengths(t, m, golden, name, f.Exact, func(int) bool { return f.BatchInvariantRows >= 48 }, 0, 1, 7, 16)
+}
+
+// CheckGoldenLengths compares a golden model with its logits in forwards of those lengths,
+// 0 being one of all rows: where it is exact by their values, and lengths that are the same
+// in their bits with each other.
+func CheckGoldenLengths(t *testing.T, m *model.Model, golden, name string, exact bool, same func(chunk int) bool, chunks ...int) {
+	t.Helper()
 	data, err := os.ReadFile(filepath.Join(golden, name, "golden.safetensors"))
 	if err != nil {
 		t.Fatal(err)
@@ -250,8 +259,8 @@ func testGoldenLengths(t *testing.T, golden, name string, open func(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	var first []model.Deviation
-	for _, chunk := range []int{0, 1, 7, 16} {
+	var first []model.Deviation // of the lengths that are the same
+	for _, chunk := range chunks {
 		deviations, err := m.Validate(context.Background(), file, model.ValidateOptions{KV: backend.KVF32, Chunk: chunk})
 		if err != nil {
 			t.Fatal(err)
@@ -260,18 +269,16 @@ func testGoldenLengths(t *testing.T, golden, name string, open func(t *testing.T
 			t.Fatal("the golden file has no entries")
 		}
 		for i, d := range deviations {
-			if b.Features().Exact && (!(d.RelativeNorm <= 5e-6) || d.ArgmaxEqual != 0 && d.ArgmaxEqual != d.Rows) {
-				t.Errorf("chunk %d: %s: relative norm %.3g, argmax equal in %d of %d rows", chunk, d.Entry, d.RelativeNorm, d.ArgmaxEqual, d.Rows)
+			if exact && (!(d.RelativeNorm <= 5e-6) || d.ArgmaxEqual != 0 && d.ArgmaxEqual != d.Rows) {
+				t.Errorf("%s, chunk %d: %s: relative norm %.3g, argmax equal in %d of %d rows", name, chunk, d.Entry, d.RelativeNorm, d.ArgmaxEqual, d.Rows)
 			}
-			if first != nil && b.Features().BatchInvariantRows >= 48 && d != first[i] {
-				t.Errorf("chunk %d: %+v, in one forward %+v", chunk, d, first[i])
+			if first != nil && same(chunk) && d != first[i] {
+				t.Errorf("%s, chunk %d: %+v, in another %+v", name, chunk, d, first[i])
 			}
+			t.Logf("%s, chunk %d: %s: relative norm %.3g", name, chunk, d.Entry, d.RelativeNorm)
 		}
-		if first == nil {
+		if first == nil && same(chunk) {
 			first = deviations
-			for _, d := range deviations {
-				t.Logf("%s: relative norm %.3g", d.Entry, d.RelativeNorm)
-			}
 		}
 	}
 }
