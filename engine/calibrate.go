@@ -50,7 +50,7 @@ const takeEverything = 100
 
 // ErrNoCalibration is a model of which no calibration can be kept: it was not opened from
 // files, or c(rows) cannot be measured.
-var ErrNoCalibration = errors.New("no calibration can be kept: want a model from files that are used as they are, and c(rows) measured")
+var ErrNoCalibration = errors.New("no calibration can be kept: want a model from files, and c(rows) measured")
 
 // Calibrate answers prompts in mode verified, and keeps what its drafts were seen to be
 // worth for later starts of this build. progress is given runs done and to do; nil:
