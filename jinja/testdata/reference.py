@@ -12,6 +12,7 @@ from datetime import datetime
 
 import jinja2
 import jinja2.ext
+import jinja2.filters
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
@@ -35,6 +36,10 @@ def raise_exception(message):
 
 def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+# Before 3.12 Python's sorted takes only an integer for reverse; since then anything that is true or false.
+jinja2.filters.sorted = lambda items, key=None, reverse=False: sorted(items, key=key, reverse=bool(reverse))
 
 
 def environment():
