@@ -1,6 +1,6 @@
 # make demo    builds and answers a word problem with the embedded model
-# make test    build, vet, staticcheck, tests, race, arm64, other processors, cross-builds: under 10 minutes on two cores.
-#              With CI set, as in CI, all of them in full, and fuzzing: under 45 minutes
+# make test    build, vet, staticcheck, tests, race, arm64, other processors, the page: under 10 minutes on two cores.
+#              With CI set, as in CI, all of them in full, other platforms, fuzzing, clients, releases: under 45 minutes
 #
 # make clients         clients of OpenAI's and Anthropic's APIs, for Go and of npm, against the program
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
@@ -12,6 +12,7 @@
 # make install-test       and the deb in a fresh Debian, as root
 # make wine-test          tests of the Windows build under Wine 10
 # make man             the man pages in packaging/man from the table of commands; checked in
+# make cross           builds for all platforms, and vets there; part of make test with CI set
 # make metal-test      the Metal backend's tests on this Mac's GPU, and the doctor's report
 #
 # Parts of make test that need a tool which is not there (qemu for arm64 and for other processors,
@@ -47,9 +48,10 @@ all-parts:
 	@$(PARTS) run build sh -c '$(MAKE) --no-print-directory build && sh scripts/build-check.sh'
 	@$(MAKE) --no-print-directory vet staticcheck unit
 	@$(MAKE) --no-print-directory -j 2 race arm64 processors $(if $(CI),release-tool)
-	@$(MAKE) --no-print-directory browser $(if $(CI),fuzz clients) cross $(if $(CI),vulncheck release-check)
+	@$(MAKE) --no-print-directory browser $(if $(CI),fuzz clients cross vulncheck release-check)
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
+	@$(if $(CI),,$(PARTS) run cross echo "left out: builds for other platforms without CI set: make cross")
 	@$(if $(CI),,$(PARTS) run release-check echo "left out: archives and packages without CI set, as their tools are fetched: make release-check")
 	@$(if $(CI),,$(PARTS) run vulncheck echo "left out: known vulnerabilities without CI set, as they are fetched: make vulncheck")
 
