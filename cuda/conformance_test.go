@@ -36,6 +36,9 @@ func TestConformance(t *testing.T) {
 		t.Log("left out: the larger golden models, minutes on the emulator: set WINDROW_SLOW=1")
 	}
 	t.Run("exact", func(t *testing.T) {
+		if testing.Short() && !emulator.OnGPU {
+			t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
+		}
 		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) }, exact...)
 	})
 	t.Run("default", func(t *testing.T) {

@@ -24,6 +24,9 @@ func TestExperts(t *testing.T) {
 	}
 	for name, exact := range map[string]bool{"exact": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
+			if exact && testing.Short() && !emulator.OnGPU {
+				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
+			}
 			backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
 		})
 	}

@@ -20,6 +20,9 @@ func TestPreview(t *testing.T) {
 	}
 	for _, capability := range []string{"8.0", "9.0"} {
 		t.Run(capability, func(t *testing.T) {
+			if capability == "8.0" && testing.Short() {
+				t.Skip("a second kind of device: leave -short out")
+			}
 			t.Setenv("WINDROW_EMULATED_CC", capability)
 			testPreview(t)
 		})

@@ -189,6 +189,8 @@ func TestRandomSchemas(t *testing.T) {
 	count := 500
 	if os.Getenv("CI") != "" && !testing.Short() {
 		count = 3000
+	} else if testing.Short() {
+		count = 200
 	}
 	e := openTiny(t, Options{})
 	base := e.Defaults(decoder.Options{})

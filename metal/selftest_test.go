@@ -67,6 +67,9 @@ func TestSelfTests(t *testing.T) {
 			if runtime.GOOS == "darwin" && v.name != "plain" {
 				t.Skip("a GPU has one build and its own order")
 			}
+			if testing.Short() && v.name != "plain" && v.name != "checked-reordered" {
+				t.Skip("four of six builds and orders: leave -short out")
+			}
 			for _, s := range selfTests {
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()

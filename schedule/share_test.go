@@ -154,9 +154,14 @@ func loadTables(t *testing.T) map[string]*decoder.CostModel {
 // than the best fixed window, ar among them, on machines that read memory only to such
 // that compute only.
 func TestWindowsUnderLoad(t *testing.T) {
+	eases, levels := []float64{1, .9, .6, .2, 0}, []int{1, 8, 32}
+	if testing.Short() {
+		t.Log("left out: three of five kinds of text, and 8 clients: leave -short out")
+		eases, levels = []float64{.9, .2}, []int{1, 32}
+	}
 	for name, cost := range loadTables(t) {
-		for _, ease := range []float64{1, .9, .6, .2, 0} {
-			for _, clients := range []int{1, 8, 32} {
+		for _, ease := range eases {
+			for _, clients := range levels {
 				t.Run(fmt.Sprintf("%s/%v stand/%d clients", name, ease, clients), func(t *testing.T) {
 					s := &scripted{ease: ease, cost: cost}
 					o := decoder.DefaultOptions()

@@ -11,12 +11,12 @@ fi
 export CGO_ENABLED=1
 if [ -n "${CI:-}" ]; then
 	# Schemas are walked by one goroutine: minutes under the detector, for nothing.
-	$PARTS gotest $GO test -json -race -short -timeout 20m -skip '^TestRandomSchemas$' ./checkpoint ./convert ./decoder ./engine ./eval ./hub/... ./listen ./model ./schedule ./server ./session ./tokenizer
+	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -skip '^TestRandomSchemas$' ./checkpoint ./convert ./decoder ./engine ./eval ./hub/... ./listen ./model ./schedule ./server ./session ./tokenizer
 else
 	echo "left out: the race detector over whole answers without CI set: minutes; tests of what happens at once have run"
-	$PARTS gotest $GO test -json -race -short -timeout 20m ./convert ./hub/... ./listen ./session ./tokenizer
-	$PARTS gotest $GO test -json -race -short -timeout 20m -run 'Concurrent|AtOnce|Together|Cancel|Storm|Close|Drain|Swap|Stop|Slow|Leave' ./engine ./schedule ./server
+	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m ./hub/... ./listen ./session
+	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Concurrent|AtOnce|Together|Cancel|Storm|Close|Drain|Swap|Stop|Slow|Leave' ./engine ./schedule ./server
 fi
-$PARTS gotest $GO test -json -race -short -timeout 20m -run 'Concurrent|Flush|Rollback' ./grammar
-$PARTS gotest $GO test -json -race -short -timeout 20m -run 'Pool|Race|Concurrent|Pass' ./cpu
-$PARTS gotest $GO test -json -race -short -timeout 20m -run 'GPU|AtOnce' ./metal
+$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Concurrent|Flush|Rollback' ./grammar
+$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Pool|Race|Concurrent|Pass' ./cpu
+$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'GPU|AtOnce' ./metal

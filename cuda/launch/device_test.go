@@ -70,6 +70,9 @@ func (s SelfTest) try(d *Device) (err error) {
 func TestSelfTests(t *testing.T) {
 	for _, s := range SelfTests {
 		t.Run(s.Name, func(t *testing.T) {
+			if testing.Short() && !emulator.OnGPU && strings.Contains(s.Name, "experts") && !strings.Contains(s.Name, "affine4") && !strings.Contains(s.Name, "bf16") {
+				t.Skip("experts in all formats on the emulator: leave -short out")
+			}
 			if err := s.try(testDevice(t)); err != nil {
 				t.Error(err)
 			}
