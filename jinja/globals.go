@@ -72,6 +72,8 @@ func globalDict(ev *evaluator, c *call) value {
 			d = ev.copyDict(from)
 		case *namespace, *macro:
 			fail("dict wants pairs or a dictionary")
+		case *undefined: // Python asks it for its keys
+			fail("%s", from.says())
 		default:
 			next := ev.iter(from)
 			for v, ok := next(); ok; v, ok = next() {
