@@ -38,7 +38,9 @@ const (
 )
 
 var (
-	repoForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?$`)
+	// Each part begins and ends with a letter, a digit or '_', as the Hub's own check has it: else the folders of
+	// a-/b and a/-b would have one name.
+	repoForm = regexp.MustCompile(`^\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?$`)
 	tagForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
@@ -69,7 +71,7 @@ func ParseName(s string) (Name, error) {
 // CheckRepo checks ORG/NAME by the Hub's own rules.
 func CheckRepo(repo string) error {
 	if len(repo) > maxRepo || !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") ||
-		strings.HasSuffix(repo, ".") || strings.HasSuffix(repo, "-") || strings.HasSuffix(repo, ".git") {
+		strings.HasSuffix(repo, ".git") {
 		return fmt.Errorf("repository %s: want ORG/NAME of letters, digits, '.', '_' and '-', at most %d", shown(repo), maxRepo)
 	}
 	return nil

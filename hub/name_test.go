@@ -26,7 +26,7 @@ func TestParseName(t *testing.T) {
 		}
 	}
 	for _, s := range []string{
-		"", "hf:", "hf:/", "hf:a/", "hf:/b", "hf:a/b/c", "hf:..", "hf:../..", "hf:a/..", "hf:a..b/c", "hf:a--b/c", "hf:a/b.git", "hf:a/-b", "hf:a/b.",
+		"", "hf:", "hf:/", "hf:a/", "hf:/b", "hf:a/b/c", "hf:..", "hf:../..", "hf:a/..", "hf:a..b/c", "hf:a--b/c", "hf:a/b.git", "hf:a/-b", "hf:a/b.", "hf:a-/b", "hf:a./b", "hf:-a/b",
 		"hf:a/b\x00", "hf:a/b\n", "hf:a/\x1b[31m", "hf:a/ü", "hf:a/b c", `hf:a\b`, "hf:" + strings.Repeat("a", 300), "hf:a/" + strings.Repeat("b", 300),
 		"hf:a/b@", "hf:a/b@..", "hf:a/b@../x", "hf:a/b@/x", "hf:a/b@x/", "hf:a/b@x//y", "hf:a/b@.x", "hf:a/b@x/.y", "hf:a/b@x y", "hf:a/b@x\x07", "hf:a/b@" + strings.Repeat("r", 300), "hf:a/b@x.lock",
 		"hf:a/b:", "hf:a/b:../x.gguf", "hf:a/b:/x.gguf", "hf:a/b:x/../y.gguf", "hf:a/b:x.bin/y", "hf:a/b:x:y", "hf:a/b:x y", "hf:a/b:" + strings.Repeat("q", 300), "hf:a/b:x\\y.gguf", "hf:a/b:con.gguf",
@@ -94,7 +94,7 @@ func TestPickGGUF(t *testing.T) {
 
 // FuzzParseName: a name that is taken stays itself, and its folder in the cache.
 func FuzzParseName(f *testing.F) {
-	for _, s := range []string{"hf:Qwen/Qwen3-0.6B", "hf:a/b@refs/pr/1:Q4_K_M", "hf:a/b:c/d.gguf", "gpt2", "hf:../..", "hf:a/b@..:x"} {
+	for _, s := range []string{"hf:Qwen/Qwen3-0.6B", "hf:a/b@refs/pr/1:Q4_K_M", "hf:a/b:c/d.gguf", "gpt2", "hf:../..", "hf:a/b@..:x", "00-/0", "a./b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
