@@ -75,18 +75,29 @@ func (c *storage) storeTransposed(k *kernels.Table, s *scratch, layer, head, ind
 	}
 }
 
-// endTransposed makes the values of indices past end, which an earlier forward may
-// have written, zero in a layer: attendPages multiplies them by zero.
+// endTransposed makes the values of indices past end in its page, which an earlier
+// forward may have written, zero in a layer: attendPages multiplies them by zero. Pages
+// behind it are left as they are: this forward does not read them, and they may be
+// shared with other sequences. The forward that writes there comes by here, too.
 func (c *storage) endTransposed(layer, end int) {
-	for t := end; t < c.written[layer]; {
-		n := min(pageSlots-t%pageSlots, c.written[layer]-t)
+	w := &c.written[layer]
+	stop := min(pageEnd(end), w.far)
+	if pageEnd(w.near) == pageEnd(end) {
+		stop = w.near
+	}
+	if n := stop - end; n > 0 {
 		for head := range c.keys.KVHeads {
-			tile := c.tile(layer, head, t)
-			for at := len(tile)/2 + 2*(t%pageSlots); at < len(tile); at += 2 * pageSlots {
+			tile := c.tile(layer, head, end)
+			for at := len(tile)/2 + 2*(end%pageSlots); at < len(tile); at += 2 * pageSlots {
 				clear(tile[at : at+2*n])
 			}
 		}
-		t += n
 	}
-	c.written[layer] = end
+	w.near = end
+	if w.far <= pageEnd(end) {
+		w.far = end
+	}
 }
+
+// pageEnd is the end of the page that holds the last of n indices; 0 or less of none.
+func pageEnd(n int) int { return (n + pageSlots - 1) / pageSlots * pageSlots }

@@ -34,11 +34,15 @@ type storage struct {
 	row    int // bytes of one head's vector
 
 	// transposed: values are kept [head dim, pageSlots] in each tile, for attendPages,
-	// and those past the last row of a forward are 0. written is how many indices
-	// of each layer with keys may not be.
+	// and those past the last row of a forward are 0 in that row's page. written tells,
+	// for each layer with keys, where they may not be.
 	transposed bool
-	written    []int
+	written    []written
 }
+
+// written is what of a layer's values may not be zero: those of indices below far, but
+// for those between near and the end of its page. near is -1 where nobody knows.
+type written struct{ near, far int }
 
 // pages makes pages of zeros, of that many bytes.
 type pages int64
@@ -74,7 +78,7 @@ func (b *Backend) storageOf(s paging.Sequence[[]byte, *states]) *storage {
 	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
 	if b.transposes(&c.layout) {
-		c.transposed, c.written = true, make([]int, c.keys.Layers)
+		c.transposed, c.written = true, make([]written, c.keys.Layers)
 	}
 	return c
 }
@@ -90,7 +94,7 @@ func (c *storage) Fork(n, slots int) (backend.Storage, error) {
 	}
 	y := c.b.storageOf(s)
 	for i := range y.written {
-		y.written[i] = min(c.written[i], (n+pageSlots-1)/pageSlots*pageSlots)
+		y.written[i] = written{near: -1, far: min(c.written[i].far, pageEnd(n))}
 	}
 	return y, nil
 }
@@ -113,7 +117,7 @@ func (c *storage) Import(i int, src []byte) error {
 	}
 	c.carry(page, src, true)
 	for layer := range c.written {
-		c.written[layer] = max(c.written[layer], min((i+1)*pageSlots, c.layout.Slots))
+		c.written[layer] = written{near: -1, far: max(c.written[layer].far, min((i+1)*pageSlots, c.layout.Slots))}
 	}
 	return nil
 }
