@@ -28,6 +28,9 @@ func needsGPU(b *testing.B) {
 // TestForwardBenchmarks runs the bodies of benchmarks of whole forwards at their
 // smallest, on the emulated device too, as TestBenchmarks does those of launches.
 func TestForwardBenchmarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("bodies of benchmarks: leave -short out")
+	}
 	t.Run("step", func(t *testing.T) { steps(t, tinyShape, []backend.DType{backend.Affine4}, []int{16}, 100) })
 	t.Run("batch step", func(t *testing.T) { batchSteps(t, tinyShape, true, 2, 10, batchParts[:2]) })
 	t.Run("prefill", func(t *testing.T) { prefills(t, tinyShape, []backend.DType{backend.Affine4}, []int{64}) })

@@ -20,6 +20,9 @@ func (s *small) told(t *testing.T, f backend.Forward, kv backend.Storage, base, 
 func storageTypes(t *testing.T, b backend.Backend, test func(t *testing.T, m *small)) {
 	for _, kvType := range kvTypes(b) {
 		t.Run(kvType.String(), func(t *testing.T) {
+			if testing.Short() && kvType != backend.KVBF16 {
+				t.Skip("other keys and values than bf16: leave -short out")
+			}
 			m := newSmall(t, b, backend.NoBars)
 			m.layout.DType = kvType
 			test(t, m)
