@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Group struct {
 	budget  backend.Budget
 	shards  []*Backend // each on its GPU
 	ranks   []*launch.Rank
+	peers   []*launch.Peers // where the GPUs reach each other's memory
 	nccl    *launch.NCCL
 	notify  func(int64)
 	work    []chan func() // of the threads of all shards but the first
@@ -113,12 +115,68 @@ func (g *Group) open() (err error) {
 	for i, b := range g.shards {
 		b.device.Join(g.ranks[i])
 	}
+	if err := g.reach(); err != nil {
+		return err
+	}
 	// The first exchanges are made before anything is captured.
 	_, err = g.tryExchange()
 	return err
 }
 
-// TryExchange tries what all GPUs exchange, and says how long one takes.
+// reach lets the GPUs exchange small sums by kernels of their own, where each can write
+// into each other's memory; else NCCL does all of it.
+func (g *Group) reach() error {
+	if len(g.shards) > launch.MostPeers || os.Getenv(launch.PeersVariable) == "off" {
+		return nil
+	}
+	pairs := func(f func(b, peer *Backend) error) error {
+		for i, b := range g.shards {
+			for j, peer := range g.shards {
+				if i == j {
+					continue
+				}
+				if err := f(b, peer); err != nil {
+					return onGPU(i, err)
+				}
+			}
+		}
+		return nil
+	}
+	apart := errors.New("out of reach")
+	if pairs(func(b, peer *Backend) error {
+		if !b.device.Context.Reaches(peer.device.Context) {
+			return apart
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	err := pairs(func(b, peer *Backend) error {
+		b.device.Context.Enter()
+		defer b.device.Context.Leave()
+		return b.device.Context.Reach(peer.device.Context)
+	})
+	if err != nil {
+		return err
+	}
+	// All mailboxes are there before anybody writes to one.
+	for i, b := range g.shards {
+		b.device.Context.Enter()
+		p, err := b.device.NewPeers(len(g.shards))
+		b.device.Context.Leave()
+		if err != nil {
+			return onGPU(i, err)
+		}
+		g.peers = append(g.peers, p)
+	}
+	return g.each(func(i int, b *Backend) error {
+		b.device.Context.Enter()
+		defer b.device.Context.Leave()
+		return b.device.ConnectPeers(g.peers[i], g.peers)
+	})
+}
+
+// tryExchange tries what all GPUs exchange, and says how long one takes.
 func (g *Group) tryExchange() (took time.Duration, err error) {
 	all := make([]time.Duration, len(g.shards))
 	err = g.together(func(i int, b *Backend) (err error) {
@@ -174,6 +232,9 @@ func (g *Group) together(f func(i int, b *Backend) error) error {
 func (g *Group) abort(err error) {
 	g.abortOnce.Do(func() {
 		g.dead = err
+		for _, p := range g.peers {
+			p.Stop()
+		}
 		for i, r := range g.ranks {
 			g.aborted.Go(func() {
 				c := g.shards[i].device.Context
@@ -192,6 +253,9 @@ func (g *Group) Name() string { return "cuda" }
 func (g *Group) Features() backend.Features {
 	f := g.shards[0].Features()
 	f.Description = fmt.Sprintf("%d × %s, NCCL %s", len(g.shards), f.Description, g.nccl.VersionText())
+	if g.peers != nil {
+		f.Description += " and each other's memory"
+	}
 	f.Devices = len(g.shards)
 	f.HiddenRows = false // results come of parts of the vocabulary alone
 	return f
@@ -257,6 +321,13 @@ func (g *Group) Close() error {
 	}
 	g.work = nil
 	g.ended.Wait()
+	for i, p := range g.peers {
+		b := g.shards[i]
+		b.device.Context.Enter()
+		errs = append(errs, onGPU(i, b.device.ClosePeers(p)))
+		b.device.Context.Leave()
+	}
+	g.peers = nil
 	for i, b := range g.shards {
 		errs = append(errs, onGPU(i, b.Close()))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,83 @@ func TestGroupErrors(t *testing.T) {
 	t.Setenv("WINDROW_EMULATED_NCCL_FAILS", "")
 	if err := batch(); err == nil || !strings.Contains(err.Error(), "no longer connected") {
 		t.Errorf("after a failed exchange: %v", err)
+	}
+}
+
+// TestGroupPeers: the sums that the GPUs' own kernels make have the bits of those that
+// NCCL gathers, and where GPUs do not reach each other NCCL does all of it.
+func TestGroupPeers(t *testing.T) {
+	const steps = "1 5 32 3 1" // rows, after a prompt
+	answers := func(devices int) (all []model.Result, peers bool) {
+		g := openGroupOf(t, false, devices)
+		config := small(false)
+		if devices == 3 {
+			config.Heads, config.KVHeads, config.IntermediateSize = 6, 3, 384
+		}
+		m, cache := load(t, g, synthetic.RandomSource(config, backend.BF16, 5))
+		for _, rows := range append([]string{"40"}, strings.Fields(steps)...) {
+			n, _ := strconv.Atoi(rows)
+			all = append(all, forwardAll(t, m, cache, cache.Base(), n)...)
+		}
+		return all, g.peers != nil
+	}
+	for _, devices := range []int{2, 3} {
+		if emulator.OnGPU && devices > groupSize {
+			continue
+		}
+		got, peers := answers(devices)
+		if !peers && !emulator.OnGPU {
+			t.Fatalf("%d GPUs do not exchange by kernels", devices)
+		}
+		t.Setenv(launch.PeersVariable, "off")
+		want, peers := answers(devices)
+		if peers {
+			t.Fatalf("with %s=off they still do", launch.PeersVariable)
+		}
+		t.Setenv(launch.PeersVariable, "")
+		for i := range want {
+			if !slices.Equal(got[i].Logits, want[i].Logits) {
+				t.Fatalf("row %d of all on %d GPUs: other bits than through NCCL", i, devices)
+			}
+		}
+	}
+	if emulator.OnGPU {
+		return
+	}
+	t.Setenv("WINDROW_EMULATED_PEERS", "0")
+	if _, peers := answers(2); peers {
+		t.Error("GPUs that do not reach each other exchange by kernels")
+	}
+}
+
+// TestGroupPeersAbort: a GPU that fails leaves none waiting in a kernel.
+func TestGroupPeersAbort(t *testing.T) {
+	g := openGroup(t, false)
+	if g.peers == nil {
+		t.Skip("the GPUs do not reach each other's memory")
+	}
+	failure := errors.New("told to fail")
+	start := time.Now()
+	err := g.together(func(i int, b *Backend) error {
+		if i == 1 {
+			time.Sleep(50 * time.Millisecond)
+			return failure
+		}
+		d := b.device
+		d.Context.Enter()
+		defer d.Context.Leave()
+		dst, err := d.Context.Alloc(4 * launch.TriedFloats)
+		if err != nil {
+			return err
+		}
+		d.JoinPartials(dst, launch.TriedFloats, true)
+		return errors.Join(d.Take(), d.Stream.Synchronize(), d.Context.Free(dst))
+	})
+	if !errors.Is(err, failure) {
+		t.Errorf("error %v, want that of GPU 1", err)
+	}
+	if d := time.Since(start); d > time.Minute {
+		t.Errorf("GPU 0 waited %v for GPU 1", d)
 	}
 }
 

@@ -34,6 +34,7 @@ type api struct {
 	eventCreate, eventDestroy, eventRecord, eventSynchronize proc
 	eventElapsed                                             proc
 	launchExtended, graphNodes                               proc // may be absent
+	canReach, enablePeer                                     proc // may be absent
 	linkCreate, linkAdd, linkComplete, linkDestroy           proc // may be absent
 }
 
@@ -90,8 +91,11 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuStreamBeginCapture_v2":     &a.beginCapture,
 			"cuGraphInstantiateWithFlags": &a.instantiate,
 		}, map[string]*proc{
-			"cuLaunchKernelEx": &a.launchExtended,
-			"cuGraphGetNodes":  &a.graphNodes,
+			"cuLaunchKernelEx":      &a.launchExtended,
+			"cuGraphGetNodes":       &a.graphNodes,
+			"cuDeviceCanAccessPeer": &a.canReach,
+			"cuCtxEnablePeerAccess": &a.enablePeer,
+
 			"cuLinkCreate_v2":  &a.linkCreate,
 			"cuLinkAddData_v2": &a.linkAdd,
 			"cuLinkComplete":   &a.linkComplete,
@@ -151,6 +155,7 @@ func (e *Error) Error() string {
 const (
 	codeOutOfMemory = 2
 	codeNoDevice    = 100
+	codePeerEnabled = 704
 )
 
 func (a *api) status(p *proc, r int32) error {

@@ -33,8 +33,9 @@
 //	WINDROW_EMULATED_SMS      multiprocessors (6)
 //	WINDROW_EMULATED_DEVICES  number of devices, each with memory of its own (1)
 //	WINDROW_EMULATED_DRIVER   version, as cuDriverGetVersion counts (13000)
+//	WINDROW_EMULATED_PEERS    0: no device reaches another one's memory (1)
 //	WINDROW_EMULATED_NCCL     version, as ncclGetVersion counts (22703)
-//	WINDROW_EMULATED_NCCL_FAILS  rank whose exchanges fail
+//	WINDROW_EMULATED_NCCL_FAILS  rank whose exchanges fail, by NCCL or by kernels
 //	WINDROW_EMULATED_SEED     not 0: blocks, warps and threads run, and copies arrive, in a random order
 package emulator
 

@@ -30,8 +30,9 @@ type Device struct {
 	overlap   bool    // the launch before was a kernel: this one may start its prologue
 	prefill   prefill // what prefill projections keep
 
-	rank     *Rank // in a group of GPUs; nil: alone
-	partials room  // sums of a part of the inputs (PreparePartials)
+	rank     *Rank  // in a group of GPUs; nil: alone
+	peers    *Peers // of a group whose GPUs reach each other's memory
+	partials room   // sums of a part of the inputs (PreparePartials)
 
 	attendWork  driver.Ptr // parts of decode attention (PrepareAttend)
 	attendBytes int

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,8 +12,8 @@ import (
 // model.
 const TriedFloats = 4096
 
-// TryExchange compares both exchanges with what they have to bring, and says how
-// long one takes; all ranks try at the same time.
+// TryExchange compares all exchanges with what they have to bring, and says how
+// long one of a decode pass takes; all ranks try at the same time.
 func (d *Device) TryExchange() (took time.Duration, err error) {
 	d.Context.Enter()
 	defer d.Context.Leave()
@@ -45,31 +46,86 @@ func (d *Device) TryExchange() (took time.Duration, err error) {
 	if err = hold("gathered", r.count, func(i int) float32 { return tried(i/TriedFloats, i%TriedFloats) }); err != nil {
 		return 0, err
 	}
-	const times = 20
-	start := time.Now()
-	for range times {
-		if err = r.gather(s, p, TriedFloats); err != nil {
+	if took, err = d.timeExchange(func() error { return r.gather(s, p, TriedFloats) }); err != nil {
+		return 0, err
+	}
+	if d.exchangesByPeers(TriedFloats) {
+		if took, err = d.tryPeers(); err != nil {
 			return 0, err
 		}
 	}
-	if err = s.Synchronize(); err != nil {
-		return 0, err
-	}
-	took = time.Since(start) / times
 	if err = d.Context.Upload(p, own); err != nil {
 		return 0, err
 	}
 	if err = r.reduce(s, p, TriedFloats); err != nil {
 		return 0, err
 	}
-	return took, hold("added up to", 1, func(i int) (sum float32) {
-		for k := range r.count {
-			sum += tried(k, i)
+	return took, hold("added up to", 1, func(i int) float32 { return triedSum(r.count, i) })
+}
+
+// tryPeers is the part of TryExchange that kernels do.
+func (d *Device) tryPeers() (took time.Duration, err error) {
+	dst, err := d.Context.Alloc(4 * TriedFloats)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Context.Free(dst)) }()
+	own := d.OwnPartial(TriedFloats, true)
+	once := func() error {
+		d.exchangePartials(dst, own, TriedFloats)
+		return d.Take()
+	}
+	// Odd and even rounds, and fewer numbers than there were before.
+	const rounds = 3
+	if err = d.Stream.Zero(dst, 4*TriedFloats); err != nil {
+		return 0, err
+	}
+	for round := range rounds {
+		n := TriedFloats - 511*round
+		d.exchangePartials(dst, own, n)
+		if err = d.Take(); err != nil {
+			return 0, err
 		}
-		return sum
-	})
+	}
+	got := make([]float32, TriedFloats)
+	if err = d.DownloadFloats(got, dst); err != nil {
+		return 0, err
+	}
+	for i, v := range got {
+		want := float32(0)
+		for round := range rounds {
+			if i < TriedFloats-511*round {
+				want += triedSum(d.rank.count, i)
+			}
+		}
+		if v != want {
+			return 0, fmt.Errorf("cuda: the GPUs' own exchange gives %v at %d, want %v (%s=off leaves it out)", v, i, want, PeersVariable)
+		}
+	}
+	return d.timeExchange(once)
+}
+
+// timeExchange is how long one of many takes.
+func (d *Device) timeExchange(once func() error) (time.Duration, error) {
+	const times = 20
+	start := time.Now()
+	for range times {
+		if err := once(); err != nil {
+			return 0, err
+		}
+	}
+	err := d.Stream.Synchronize()
+	return time.Since(start) / times, err
 }
 
 // tried is a whole number that differs between ranks and neighbours; sums of it are
 // exact in any order.
 func tried(rank, i int) float32 { return float32((rank + 1) * (i%1000 + 1)) }
+
+// triedSum is that of all ranks.
+func triedSum(ranks, i int) (sum float32) {
+	for k := range ranks {
+		sum += tried(k, i)
+	}
+	return sum
+}

@@ -13,8 +13,9 @@ var (
 
 // A projection whose inputs are cut over the GPUs of a group makes a part of its
 // sum on each of them. In decode passes all get all parts and add them in the
-// order of the ranks, so that a row's bits depend on nothing but the row; in
-// others NCCL adds, which moves less between more than two.
+// order of the ranks, so that a row's bits depend on nothing but the row: by one
+// kernel that writes into the others' memory (peers.go), or through NCCL. In other
+// passes NCCL adds, which moves less between more than two.
 
 // Join makes the device a rank of a group, in which projections may make parts of
 // sums.
@@ -94,6 +95,10 @@ func (d *Device) JoinPartials(dst driver.Ptr, n int, decode bool) {
 		d.err = fmt.Errorf("cuda: no room was made for parts of %d sums", n)
 	}
 	count := 1
+	if decode && d.exchangesByPeers(n) {
+		d.exchangePartials(dst, d.OwnPartial(n, true), n)
+		return
+	}
 	if decode {
 		count = d.rank.count
 		d.enqueue(func() error { return d.GatherPartials(n) })

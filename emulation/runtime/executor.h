@@ -87,6 +87,10 @@ struct Kernel {
   const unsigned char *sizes; // of its parameters, in bytes
   unsigned parameters;
   Kernel *next;
+  // What follows where a kernel waits for other devices: a kernel of the same arguments,
+  // which may begin when ready says so.
+  const Kernel *rest = nullptr;
+  bool (*ready)(const Slot *arguments) = nullptr;
 };
 
 struct Launch {
@@ -112,7 +116,7 @@ extern bool any_waited; // a lane of this launch has waited for the launch befor
 // add enters a kernel; shared libraries of kernels call it as they are loaded.
 EMULATOR_API void add(Kernel *);
 // find returns null where there is no such kernel.
-const Kernel *find(const char *name);
+EMULATOR_API const Kernel *find(const char *name);
 
 // run runs a launch. It returns false, and failure tells why, when the kernel
 // did something wrong.

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <set>
+
 using namespace emulator;
 
 namespace emulator {
@@ -16,6 +18,7 @@ static int retained;
 static thread_local int last_code;
 static thread_local char last_text[2400];
 static thread_local void *context; // current on the thread
+static std::set<std::pair<void *, void *>> reached; // contexts, and those whose memory they reach
 
 int refuse(int code, const char *format, ...) {
   va_list list;
@@ -123,7 +126,7 @@ API cuDevicePrimaryCtxRetain(void **handle, int device) {
 API cuDevicePrimaryCtxRelease_v2(int) {
   std::lock_guard<std::recursive_mutex> guard(lock);
   if (!retained) return refuse(INVALID_CONTEXT, "cuDevicePrimaryCtxRelease: not retained");
-  retained--;
+  if (!--retained) reached.clear();
   return SUCCESS;
 }
 
@@ -135,6 +138,21 @@ API cuCtxSetCurrent(void *handle) {
 API cuCtxGetCurrent(void **handle) {
   *handle = context;
   return SUCCESS;
+}
+
+// Devices reach each other's memory; WINDROW_EMULATED_PEERS=0: they do not.
+API cuDeviceCanAccessPeer(int *can, int device, int peer) {
+  std::lock_guard<std::recursive_mutex> guard(lock);
+  if (device < 0 || peer < 0 || device >= device_count() || peer >= device_count()) return refuse(INVALID_DEVICE, "cuDeviceCanAccessPeer: no device %d or %d", device, peer);
+  *can = device != peer && setting("WINDROW_EMULATED_PEERS", 1);
+  return SUCCESS;
+}
+
+API cuCtxEnablePeerAccess(void *peer, unsigned flags) {
+  ENTER;
+  if (flags) return refuse(INVALID_VALUE, "cuCtxEnablePeerAccess: flags");
+  if (peer == context || !setting("WINDROW_EMULATED_PEERS", 1)) return refuse(PEER_ACCESS_UNSUPPORTED, "cuCtxEnablePeerAccess");
+  return reached.insert({context, peer}).second ? SUCCESS : refuse(PEER_ACCESS_ALREADY_ENABLED, "cuCtxEnablePeerAccess: it is");
 }
 
 API cuCtxGetDevice(int *device) {
@@ -158,6 +176,8 @@ static const struct { int code; const char *name, *text; } errors[] = {
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {PEER_ACCESS_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},

@@ -66,6 +66,13 @@ template <class... P> static inline void describe(Kernel &kernel, void (*)(P...)
     emulator::describe(k, &kernel);                                                                                  \
     emulator::add(&k);                                                                                               \
   }
+// WAITS: a kernel waits for other devices, after its own blocks have ended; then rest runs.
+#define WAITS(kernel, others, condition)                                                                             \
+  static __attribute__((constructor)) void waits_##kernel() {                                                        \
+    auto *k = const_cast<emulator::Kernel *>(emulator::find(#kernel));                                               \
+    k->rest = emulator::find(#others);                                                                               \
+    k->ready = condition;                                                                                            \
+  }
 #define CALLER const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 DEV u32 tid() { return emulator::current->index; }

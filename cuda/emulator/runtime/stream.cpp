@@ -1,8 +1,10 @@
 // Streams, events, graphs and launches of the driver API.
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <set>
@@ -35,6 +37,7 @@ const char *end_blocks();
 static std::set<Stream *> streams;
 static Stream default_stream;
 static std::condition_variable_any idle; // a stream is no longer busy
+static std::condition_variable_any come; // a device has written what another one may wait for
 
 static int run_work(const Work &w);
 
@@ -73,6 +76,18 @@ static int run_launch(const Work &w) {
     l.at_once = u32(std::max<u64>(f.cluster, std::min(blocks, room) / f.cluster * f.cluster));
   }
   if (!run(l)) return refuse(LAUNCH_FAILED, "%s", failure);
+  if (const Kernel *rest = l.kernel->rest) {
+    if (const char *v = getenv("WINDROW_EMULATED_NCCL_FAILS"); v && *v && atoi(v) == current_device()) return refuse(LAUNCH_FAILED, "rank %s was told to fail", v);
+    come.notify_all();
+    // The host's word to stop tells nobody: it is looked for.
+    auto end = std::chrono::steady_clock::now() + std::chrono::minutes(4);
+    while (!l.kernel->ready(l.arguments)) {
+      if (std::chrono::steady_clock::now() > end) return refuse(LAUNCH_FAILED, "%s: another device did not come", l.kernel->name);
+      come.wait_for(lock, std::chrono::milliseconds(5));
+    }
+    l.kernel = rest;
+    if (!run(l)) return refuse(LAUNCH_FAILED, "%s", failure);
+  }
   return guards_hold(w.function->kernel->name);
 }
 
