@@ -88,7 +88,11 @@ func (e *examination) group(drv *driver.Driver, devices []driver.DeviceInfo) {
 			return err
 		}
 		took, err := g.tryExchange()
-		c.Detail = fmt.Sprintf("%d GPUs, 16 KiB of each in %.1f µs", n, 1e6*took.Seconds())
+		by := "through NCCL"
+		if g.peers != nil {
+			by = "by kernels that reach each other's memory"
+		}
+		c.Detail = fmt.Sprintf("%d GPUs, 16 KiB of each in %.1f µs %s", n, 1e6*took.Seconds(), by)
 		return errors.Join(err, g.Close())
 	})
 }
