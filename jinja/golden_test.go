@@ -66,7 +66,7 @@ func renderFixed(source string, variables map[string]any, limits Limits) (string
 	return template.render(context.Background(), ev, variables, limits)
 }
 
-var address = regexp.MustCompile(` at 0x[0-9a-f]+>`)
+var address = regexp.MustCompile(`(?i)( at 0x)[0-9a-f]+(>|&gt;)`)
 
 // TestGolden compares with Jinja2 itself: see testdata/make.py.
 func TestGolden(t *testing.T) {

@@ -69,7 +69,7 @@ def render(template, variables):
         text = ENV.from_string(template).render(**variables)
         text.encode()
         # Addresses differ from run to run.
-        return {"text": re.sub(r" at 0x[0-9a-f]+>", " at 0x0>", text)}
+        return {"text": re.sub(r"(?i) at 0x[0-9a-f]+(>|&gt;)", lambda m: m[0][:6] + "0" + m[1], text)}
     except (Exception, TooLong, MemoryError) as e:
         return {"error": f"{type(e).__name__}: {e}"[:200].encode(errors="replace").decode()}
     finally:
