@@ -117,7 +117,7 @@ func (h *head) Draft(_ context.Context, b *model.DraftBatch) ([]model.Result, er
 func TestHeadDrafts(t *testing.T) {
 	t.Parallel()
 	var all Drafters
-	moved, chain := 0, NewChain()
+	moved, chain := 0, NewChain(nil)
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 83))
 		m := newToy(t, seed)
@@ -321,7 +321,7 @@ func TestChain(t *testing.T) {
 		}
 		return output, state
 	}
-	c := NewChain()
+	c := NewChain(nil)
 	off := func() (worst float64) {
 		for range 50 {
 			x, y := pair()

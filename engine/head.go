@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"windrow/cpu"
 	"windrow/decoder"
 	"windrow/model"
 )
@@ -32,7 +33,7 @@ type ownHead struct {
 	chain   *decoder.Chain
 }
 
-func newOwnHead() ownHead { return ownHead{turn: newTurn(), chain: decoder.NewChain()} }
+func newOwnHead() ownHead { return ownHead{turn: newTurn(), chain: decoder.NewChain(cpu.AddRows)} }
 
 // headBits is what drafts multiply the model's head in: it is most of what they read.
 const headBits = 4
