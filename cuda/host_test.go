@@ -1,6 +1,8 @@
 package cuda
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -157,6 +159,61 @@ func TestHostParts(t *testing.T) {
 	most := 8*2 + 6 + 2*7 // beside what a step has without: leave, return, two norms, two forms, a shared expert's
 	if n := b.Launches(); n == 0 || n > most {
 		t.Errorf("a step is %d launches, want at most %d", n, most)
+	}
+}
+
+// countdown is a context that is cancelled when it has been asked so often.
+type countdown struct {
+	context.Context
+	left *int
+}
+
+func (c countdown) Err() error {
+	if *c.left--; *c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestHostCancelled: a forward that ends between its parts has left nothing: of recurrent
+// layers some have their rows then, and others not.
+func TestHostCancelled(t *testing.T) {
+	b := openHosting(t, false, 2)
+	m, c := load(t, b, synthetic.RandomSource(smallHybrid(), backend.Affine4, 5))
+	defer m.Close()
+	_, fresh := load(t, b, synthetic.RandomSource(smallHybrid(), backend.Affine4, 5))
+	forwardAll(t, m, c, 0, 40)
+	forwardAll(t, m, fresh, 0, 40)
+	ended := 0
+	for n := range 12 {
+		batch := &model.Batch{Tokens: []int32{7, 8, 9}, Positions: []int32{40, 41, 42}, Spans: []model.Span{{Cache: c, Rows: 3}}}
+		if _, err := m.Forward(countdown{t.Context(), &n}, batch); errors.Is(err, context.Canceled) {
+			ended++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended < 4 || ended == 12 {
+		t.Errorf("%d of 12 forwards were cancelled", ended)
+	}
+	got, want := forwardAll(t, m, c, 40, 9), forwardAll(t, m, fresh, 40, 9)
+	for r := range want {
+		if !slices.Equal(got[r].Logits, want[r].Logits) {
+			t.Errorf("row %d has other bits after forwards that were cancelled", r)
+		}
+	}
+}
+
+// TestHostGroup: several GPUs leave no experts to the host.
+func TestHostGroup(t *testing.T) {
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	if g, err := NewGroup(Options{Library: groupLibrary(t, groupSize), Experts: host, ExpertLayers: 1}, groupSize); err == nil {
+		g.Close()
+		t.Error("a group leaves experts to the host")
 	}
 }
 
