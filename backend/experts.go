@@ -6,8 +6,44 @@ import "fmt"
 type Experts struct {
 	// Gate and Up have a matrix [inner, width] for each expert, Down one [width, inner].
 	Gate, Up, Down []Matrix
-	// Shared is an expert that every row has besides; nil: there is none.
+	// Shared is an expert that every row has besides; nil: there is none. It is always
+	// the backend's own.
 	Shared *SharedExpert
+	// Host is who took Gate, Up and Down, and runs them; nil: the backend itself.
+	Host HostExperts
+}
+
+// HostExperts run mixtures of experts in the host's memory for the backend of a device: it
+// hands them rows and takes back what they made. They are used as a Backend is, by one
+// goroutine at a time.
+type HostExperts interface {
+	// Matrix takes a weight of an expert, shape [out, in], which stays where it lies and
+	// must be there, unchanged, until Close.
+	Matrix(t Tensor) (Matrix, error)
+	// Mixture makes the experts of a layer ready, of which each row chose that many. Its
+	// matrices are those that Matrix made; a shared expert is not run.
+	Mixture(e *Experts, chosen int) (HostMixture, error)
+	// Features describe the processor's arithmetic.
+	Features() Features
+	// Close frees what the experts hold.
+	Close() error
+}
+
+// HostMixture is the experts of one layer.
+type HostMixture interface {
+	// Run sets each row of dst to what its experts make of its row of h, both [rows,
+	// width], by routing, [rows, 2·chosen], as Route leaves it:
+	//
+	//	Σ weight · down(silu(gate·h) ⊙ (up·h))    experts ascending
+	//
+	// A row's bits depend on the row alone. It refuses experts that are not there.
+	Run(dst, h, routing []float32) error
+}
+
+// ExpertsOnHost is a backend that may leave experts in the host's memory.
+type ExpertsOnHost interface {
+	// HostExperts takes the experts of the first layers, so many of them; nil and 0: of none.
+	HostExperts() (h HostExperts, layers int)
 }
 
 // SharedExpert is the one that every row has.

@@ -13,6 +13,7 @@ import (
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/internal/units"
+	"windrow/model"
 )
 
 // Report is the object that bench --json prints. Figures are medians;
@@ -43,7 +44,11 @@ type Report struct {
 	BatchMS map[string]float64 `json:"batch_ms,omitempty"`
 	// Launches is how many kernels and copies the last step had; 0 on a CPU.
 	Launches int `json:"launches,omitempty"`
-	batches  []Batch
+	// HostExperts is where weights lie where experts stay in the host's memory, which the
+	// CPU reads at HostBandwidthGBps.
+	HostExperts       *model.HostExperts `json:"host_experts,omitempty"`
+	HostBandwidthGBps float64            `json:"host_bandwidth_gbps,omitempty"`
+	batches           []Batch
 	// AutoC is the c(rows) that the adaptive windows chose by: measured once for
 	// this model and machine, and kept.
 	AutoC  map[string]float64 `json:"auto_c,omitempty"`
@@ -73,6 +78,7 @@ type ModeReport struct {
 type Spreads struct {
 	BandwidthGBps   Spread            `json:"bandwidth_gbps"`
 	OneRowBandwidth Spread            `json:"one_row_bandwidth_share"`
+	HostBandwidth   *Spread           `json:"host_bandwidth_gbps,omitempty"`
 	Prefill         map[string]Spread `json:"prefill"`
 	StepMS          map[string]Spread `json:"step_ms"`
 	C               map[string]Spread `json:"c"`
@@ -93,6 +99,10 @@ func (r *runner) report() *Report {
 	}
 	y.BandwidthGBps, y.OneRowBandwidth = y.Spread.BandwidthGBps.Median, y.Spread.OneRowBandwidth.Median
 	y.Prefill, y.StepMS, y.C, y.OneRowMS = medians(y.Spread.Prefill), medians(y.Spread.StepMS), medians(y.Spread.C), medians(y.Spread.OneRowMS)
+	if y.HostExperts = e.HostExperts(); len(r.hostBandwidth) > 0 {
+		s := newSpread(r.hostBandwidth)
+		y.Spread.HostBandwidth, y.HostBandwidthGBps = &s, s.Median
+	}
 	if y.batches = r.Batches; len(r.Batches) > 0 {
 		y.Spread.BatchMS = map[string]Spread{}
 		for i, b := range r.Batches {
@@ -213,6 +223,13 @@ func (r *Report) Table(out io.Writer) error {
 			on = fmt.Sprintf(" on %d GPUs", r.GPUs)
 		}
 		fmt.Fprintf(w, "one row at context %d reads %s%s\t%.0f %% (%.0f–%.0f) of the bandwidth\n", r.Context, units.Bytes(r.OneRowBytes), on, 100*s.Median, 100*s.Min, 100*s.Max)
+	}
+	if h := r.HostExperts; h != nil {
+		fmt.Fprintf(w, "weights on the device\t%s, of which a row reads %s\n", units.Bytes(h.DeviceBytes), units.Bytes(h.DeviceReadBytes))
+		fmt.Fprintf(w, "experts of %d layers in host memory\t%s, of which a row reads %s\n", h.Layers, units.Bytes(h.HostBytes), units.Bytes(h.HostReadBytes))
+	}
+	if s := r.Spread.HostBandwidth; s != nil {
+		fmt.Fprintf(w, "read bandwidth of host memory\t%s GB/s\n", s)
 	}
 	if len(r.StepMS) > 0 {
 		fmt.Fprintf(w, "\nrows at context %d\tms\tc(rows)\n", r.Context)

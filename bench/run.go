@@ -20,6 +20,7 @@ const (
 // measurements are the values of all repetitions.
 type measurements struct {
 	bandwidth, share []float64
+	hostBandwidth    []float64           // where experts stay in the host's memory
 	prefill          map[int][]float64   // tokens/s by size
 	steps, c         map[int][]float64   // ms, and the ratio to one row, by rows
 	contexts         map[int][]float64   // ms of one row by context
@@ -109,6 +110,14 @@ func (r *runner) runSteps(ctx context.Context) error {
 		after, err := r.readBandwidth(ctx)
 		if err != nil {
 			return err
+		}
+		if r.engine.HostExperts() != nil { // it reads two memories
+			b, err := r.engine.HostBandwidth(ctx, bandwidthTime)
+			if err != nil {
+				return err
+			}
+			r.hostBandwidth = append(r.hostBandwidth, b)
+			continue
 		}
 		read := float64(r.watch.StepBytes(r.Context)) / t / 1e9
 		if mean := (before + after) / 2; mean > 0 {

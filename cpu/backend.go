@@ -47,6 +47,7 @@ type Backend struct {
 	budget  backend.Budget
 	marks   *paging.Marks[*states]
 	blas    blas
+	hosted  *forward // what layers of experts share that run for a device; nil: there are none
 	// partials of the row statistics, kept between forwards
 	partials []partial
 	tops     []topList
@@ -140,7 +141,7 @@ const prefillRows = 512
 // Close stops the workers. Matrices keep no memory of their own.
 func (b *Backend) Close() error {
 	b.pool.close()
-	b.packed = kernels.Packed{}
+	b.packed, b.hosted = kernels.Packed{}, nil
 	b.blas.wide, b.blas.out = [2][]float32{}, [2][]float32{}
 	return nil
 }

@@ -19,6 +19,7 @@ type mixture struct {
 	mlp     buffer   // what gate and up make of them
 	all     []active // room for as many as there are
 	active  []active
+	outs    []int // of each of them
 	shared  struct {
 		gate, mlp buffer
 	}
@@ -145,7 +146,9 @@ func (f *forward) expertsGated(width int) {
 			x.pack(&x.apart, x.up.proj, &m.gather)
 		}
 	})
-	f.chunksEach(m.mlp.width, func(x *active) int { return x.gate.proj.Chunk(x.rows, width) }, func(s *scratch, x *active, o0, o1 int) {
+	liked := func(x *active) int { return x.gate.proj.Chunk(x.rows, width) }
+	most := f.mostOf(m.mlp.width, liked)
+	f.chunksEach(m.mlp.width, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int) {
 		n := o1 - o0
 		y, z := kernels.Grown(&s.out, x.rows*n), kernels.Grown(&s.up, x.rows*n)
 		x.gate.proj.Project(y, n, &x.in, &x.gate.Weight, o0, o1, &s.kernels)
@@ -171,6 +174,7 @@ func (f *forward) expertsDown(d *buffer) {
 		x := &m.active[i]
 		chunk = min(chunk, x.down.proj.Chunk(x.rows, m.mlp.width))
 	}
+	chunk = spread(chunk, f.b.pool.workers, []int{d.width})
 	f.b.pool.run((d.width+chunk-1)/chunk, func(worker, i int) {
 		s := &f.b.scratch[worker]
 		o0, o1 := i*chunk, min((i+1)*chunk, d.width)
@@ -193,6 +197,22 @@ func (f *forward) expertsDown(d *buffer) {
 func (f *forward) activeEach(body func(s *scratch, x *active)) {
 	m := &f.mixture
 	f.b.pool.run(len(m.active), func(worker, i int) { body(&f.b.scratch[worker], &m.active[i]) })
+}
+
+// mostOf is how many of an expert's outputs an item has at most, so that all workers have
+// some: of one row's eight experts of 768 that is fewer than each likes by itself.
+func (f *forward) mostOf(width int, liked func(x *active) int) int {
+	m := &f.mixture
+	least, largest := width, 0
+	outs := kernels.Grown(&m.outs, len(m.active))
+	for i := range m.active {
+		n := liked(&m.active[i])
+		least, largest, outs[i] = min(least, n), max(largest, n), width
+	}
+	if c := spread(least, f.b.pool.workers, outs); c < least {
+		return c
+	}
+	return largest
 }
 
 // chunksEach runs body for the columns of each expert that has rows, in chunks.

@@ -7,9 +7,10 @@ import "windrow/backend"
 // meanwhile, so nothing is done that waits for it: memory is taken but not freed (which
 // waits for all work), a graph is captured, made and uploaded (2 ms of 331 nodes). What
 // fails is tried again, and reported, when it is needed. In a group, where some of this
-// may wait for another GPU, nothing is done, nor for prompts: what follows one is a step.
+// may wait for another GPU, nothing is done, nor for prompts: what follows one is a step;
+// nor in parts, where the host works as long as the device.
 func (f *forward) lookAhead() {
-	if f.graph == nil || f.now.prompt || f.b.device.Grouped() {
+	if f.graph == nil || f.parts != nil || f.now.prompt || f.b.device.Grouped() {
 		return
 	}
 	f.spans = append(f.spans[:0], f.values.Spans...)

@@ -35,6 +35,10 @@ type Options struct {
 	Code string
 	// Library is the driver's library; "" searches for it.
 	Library string
+	// Experts, where set, run the experts of the first ExpertLayers layers in the host's
+	// memory. They are the backend's then, which closes them.
+	Experts      backend.HostExperts
+	ExpertLayers int
 	// Progress is told of the bytes of each weight that has been taken.
 	Progress func(bytes int64)
 }
@@ -66,8 +70,12 @@ type Backend struct {
 	budget     backend.Budget
 	arena      launch.Arena
 	graphs     graphs
-	step       launch.Exchange // the step block
-	results    launch.Outbox   // row results
+	step       launch.Exchange     // the step block
+	results    launch.Outbox       // row results
+	host       launch.Outbox       // rows for the host's experts, and what they made
+	left       *driver.Event       // recorded when rows have left for them
+	experts    backend.HostExperts // nil: there are none
+	layers     int                 // whose experts they run
 	running    *forward
 	room       []byte    // for a row of logits on its way, and
 	logits     []float32 // for one that nobody keeps
@@ -85,6 +93,9 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, preload: o.Preload, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
+	if o.Experts != nil {
+		b.experts, b.layers = o.Experts, o.ExpertLayers
+	}
 	if o.Marks != 0 {
 		b.marks.Limit(o.Marks)
 	}
@@ -111,7 +122,22 @@ func (b *Backend) Launches() int {
 	if b.graphs.last == nil {
 		return 0
 	}
-	return b.graphs.last.Nodes()
+	if b.graphs.parts == nil {
+		return b.graphs.last.Nodes()
+	}
+	n := 0
+	for _, g := range b.graphs.parts {
+		n += g.Nodes()
+	}
+	return n
+}
+
+// HostExperts are those of Options.
+func (b *Backend) HostExperts() (backend.HostExperts, int) {
+	if b.layers == 0 {
+		return nil, 0
+	}
+	return b.experts, b.layers
 }
 
 // Name is "cuda".
@@ -129,6 +155,10 @@ func (b *Backend) prefillRows() int {
 	}
 	return 2048
 }
+
+// hostedPrefillRows is how many where the host has experts: a pass is waited for, the rows
+// lie in page-locked memory, and experts read their weights hardly less often for more.
+const hostedPrefillRows = 2048
 
 // setPromptRows says how many rows a pass of prompts may have whose bits do not depend
 // on their number: none where the device's kernels for many rows do not keep them. The
@@ -154,8 +184,22 @@ func (b *Backend) Features() backend.Features {
 		f.Kernels += "-variant"
 		f.Description += fmt.Sprintf("; passes of more than %d rows are not batch invariant", invariantRows)
 	}
+	if b.layers > 0 {
+		h := b.experts.Features()
+		f.PrefillRows = min(f.PrefillRows, hostedPrefillRows)
+		f.Description += fmt.Sprintf("; experts of %d layers in host memory: %s", b.layers, h.Description)
+	}
 	if b.exact {
 		f.Kernels, f.Exact, f.BatchInvariantRows = "cuda-f32", true, 1<<20
+	}
+	if b.layers > 0 { // the bits of a row depend on who runs its experts
+		h := b.experts.Features()
+		f.Kernels += fmt.Sprintf(", %d layers' experts %s", b.layers, h.Kernels)
+		if h.Quantized != "" {
+			f.Kernels += " " + h.Quantized
+		}
+		f.Exact = f.Exact && h.Exact
+		f.BatchInvariantRows = min(f.BatchInvariantRows, h.BatchInvariantRows)
 	}
 	return f
 }
@@ -191,6 +235,13 @@ func (b *Backend) Close() error {
 	b.arena.Free(d.Context)
 	b.step.Free(d.Context)
 	b.results.Free()
+	b.host.Free()
+	if b.left != nil {
+		err = errors.Join(err, b.left.Close())
+	}
+	if b.experts != nil {
+		err = errors.Join(err, b.experts.Close())
+	}
 	return errors.Join(err, d.Close())
 }
 

@@ -40,11 +40,12 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 
 // compiler makes a forward of a program.
 type compiler struct {
-	b    *Backend
-	f    *forward
-	ops  []op // since the last Tap
-	last *op  // the operation before, whatever Taps there were
-	err  error
+	b      *Backend
+	f      *forward
+	ops    []op // since the last Tap
+	parted int  // operations of f.ops in parts that have ended
+	last   *op  // the operation before, whatever Taps there were
+	err    error
 }
 
 // foreign is the error of what another backend has taken.
@@ -120,6 +121,9 @@ func (c *compiler) add(o *backend.Op) error {
 			return err
 		}
 	case backend.OpExpertsAdd:
+		if o.Experts.Host != nil {
+			return c.hosted(y, o)
+		}
 		if err := c.experts(&y, o); err != nil {
 			return err
 		}
@@ -199,6 +203,7 @@ func (c *compiler) head(y *op, o *backend.Op) {
 // end is the forward, whose last section has no Tap behind it.
 func (c *compiler) end() *forward {
 	c.f.sections = append(c.f.sections, section{ops: c.ops, shown: -1, first: len(c.f.sections) == 0, last: true})
+	c.endParts()
 	c.f.now.f, c.f.next.f = c.f, c.f
 	return c.f
 }

@@ -23,6 +23,7 @@ type forward struct {
 	states    int       // layers that have one
 	ops       []op      // without a Tap; the head is the last
 	sections  []section // with one, up to each Tap, and the rest
+	parts     []section // without one, where the host runs experts; nil: all is one section
 	tables    []*matrix // of embeddings that are decoded on the host
 	hostWidth int       // floats a row of those
 	angles    []*angles
@@ -69,7 +70,11 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 	if err == nil && v.Tap != nil {
 		err = f.show(ctx, v.Tap)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case v.Tap == nil && f.parts != nil:
+		err = f.runParts(ctx)
+	default:
 		err = f.begin(f.rest(v.Tap != nil))
 	}
 	if err == nil {
@@ -202,8 +207,11 @@ func (f *forward) rounded(z sizes) geometry {
 // where no row is wanted.
 func (f *forward) rest(tapped bool) section {
 	s := section{ops: f.ops, shown: -1, first: true, last: true}
-	if tapped {
+	switch {
+	case tapped:
 		s = f.sections[len(f.sections)-1]
+	case f.parts != nil:
+		s = f.parts[len(f.parts)-1]
 	}
 	if f.now.head == 0 && f.program.HeadOp() != nil {
 		s.ops = s.ops[:len(s.ops)-1]
@@ -211,8 +219,10 @@ func (f *forward) rest(tapped bool) section {
 	return s
 }
 
-// show runs the sections up to the last Tap, and shows what they leave.
+// show runs the sections up to the last Tap, and shows what they leave. The host runs its
+// experts between them.
 func (f *forward) show(ctx context.Context, tap func(int, []float32)) error {
+	taps := 0
 	for i, s := range f.sections[:len(f.sections)-1] {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -223,16 +233,25 @@ func (f *forward) show(ctx context.Context, tap func(int, []float32)) error {
 		if err := f.wait(); err != nil {
 			return err
 		}
+		if s.leaves != nil {
+			if err := f.runHost(s.leaves); err != nil {
+				return err
+			}
+		}
+		if s.shown < 0 {
+			continue
+		}
 		states, err := f.shown(i)
 		if err != nil {
 			return err
 		}
-		tap(i, states)
+		tap(taps, states)
+		taps++
 	}
 	return nil
 }
 
-// shown is what Tap i shows, once its section is over.
+// shown is what section i shows, once it is over.
 func (f *forward) shown(i int) ([]float32, error) {
 	x := f.sections[i].shown
 	states := make([]float32, f.values.Rows*f.widths[x])

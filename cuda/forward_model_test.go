@@ -7,6 +7,7 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/checkpoint"
 	"windrow/model"
 	"windrow/synthetic"
 )
@@ -14,6 +15,14 @@ import (
 // anew is a backend that compiles the program of each forward again: none finds a
 // graph, or anything that was readied ahead.
 type anew struct{ backend.Backend }
+
+// HostExperts are those of the backend.
+func (a anew) HostExperts() (backend.HostExperts, int) {
+	if h, ok := a.Backend.(backend.ExpertsOnHost); ok {
+		return h.HostExperts()
+	}
+	return nil, 0
+}
 
 type anewForward struct {
 	b backend.Backend
@@ -43,8 +52,8 @@ type forwards struct {
 	caches [3]*model.Cache
 }
 
-func newForwards(t *testing.T, b backend.Backend) *forwards {
-	m, err := model.Load(b, synthetic.RandomSource(small(true), backend.Affine4, 5), model.Barring(90, 3))
+func newForwards(t *testing.T, c *checkpoint.Config, b backend.Backend) *forwards {
+	m, err := model.Load(b, synthetic.RandomSource(c, backend.Affine4, 5), model.Barring(90, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +149,12 @@ func (f *forwards) forward() (out []float32) {
 // and cancelled contexts among them, on a backend as it is, and on one whose forwards
 // are each the first of a program: their bits are equal.
 func forwardsAgree(t *testing.T, one, other backend.Backend, n int) {
-	a, b := newForwards(t, one), newForwards(t, anew{other})
+	forwardsOfAgree(t, small(true), one, other, n)
+}
+
+// forwardsOfAgree is forwardsAgree of a model of that config.
+func forwardsOfAgree(t *testing.T, c *checkpoint.Config, one, other backend.Backend, n int) {
+	a, b := newForwards(t, c, one), newForwards(t, c, anew{other})
 	for i := range n {
 		got, want := a.forward(), b.forward()
 		if len(got) != len(want) {

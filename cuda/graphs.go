@@ -9,8 +9,9 @@ import (
 // graphs are the variants of all forwards of a backend, the last used first. What
 // moves memory that graphs use drops them all.
 type graphs struct {
-	list []*variant
-	last *driver.Graph // launched
+	list  []*variant
+	last  *driver.Graph   // launched
+	parts []*driver.Graph // likewise, of a forward that has parts: all of them
 }
 
 // variant is the graph of a forward in one geometry.
@@ -19,6 +20,16 @@ type variant struct {
 	geometry
 	head  *action // what the graph ends with, if the geometry has a head
 	graph *driver.Graph
+	parts []*driver.Graph // in place of graph, of a forward that has parts
+}
+
+func (v *variant) close() {
+	for _, g := range v.parts {
+		g.Close()
+	}
+	if v.graph != nil {
+		v.graph.Close()
+	}
 }
 
 // maxGraphs bounds them; row and context buckets make a few dozen.
@@ -40,7 +51,7 @@ func (g *graphs) find(f *forward, y *geometry) *variant {
 // are too many.
 func (g *graphs) add(v *variant) {
 	if n := len(g.list); n == maxGraphs {
-		g.list[n-1].graph.Close()
+		g.list[n-1].close()
 		g.list = g.list[:n-1]
 	}
 	g.list = slices.Insert(g.list, 0, v)
@@ -52,23 +63,33 @@ func (g *graphs) drop(f *forward) {
 		if f != nil && v.f != f {
 			return false
 		}
-		v.graph.Close()
+		v.close()
 		return true
 	})
 }
 
 // capture makes the graph of a plan that has none.
 func (f *forward) capture(y *plan) (*variant, error) {
-	b := f.b
+	graph, err := f.b.captured(y, y.actions)
+	if err != nil {
+		return nil, err
+	}
+	v := &variant{f: f, geometry: y.geometry, head: y.lastHead(), graph: graph}
+	f.b.graphs.add(v)
+	return v, nil
+}
+
+// captured is the graph of a plan's actions.
+func (b *Backend) captured(y *plan, actions []action) (*driver.Graph, error) {
 	// Modules load while nothing is captured.
-	if err := b.warm(y, y.actions); err != nil {
+	if err := b.warm(y, actions); err != nil {
 		return nil, err
 	}
 	s := b.device.Stream
 	if err := s.BeginCapture(); err != nil {
 		return nil, err
 	}
-	b.emit(y, y.actions)
+	b.emit(y, actions)
 	graph, err := s.EndCapture()
 	if failed := b.device.Take(); failed != nil {
 		if err == nil {
@@ -76,10 +97,5 @@ func (f *forward) capture(y *plan) (*variant, error) {
 		}
 		return nil, failed
 	}
-	if err != nil {
-		return nil, err
-	}
-	v := &variant{f: f, geometry: y.geometry, head: y.lastHead(), graph: graph}
-	b.graphs.add(v)
-	return v, nil
+	return graph, err
 }

@@ -40,6 +40,9 @@ func NewGroup(o Options, devices int) (*Group, error) {
 	if devices < 2 || devices > maxGroup {
 		return nil, fmt.Errorf("cuda: a group of %d GPUs, want 2 to %d", devices, maxGroup)
 	}
+	if o.Experts != nil {
+		return nil, errors.New("cuda: several GPUs leave no experts to the host: each has a part of every one")
+	}
 	drv, err := driver.Open(driver.Options{Library: o.Library})
 	if err != nil {
 		return nil, err

@@ -101,13 +101,15 @@ func (f *forward) launch() error {
 		return nil
 	}
 	block := b.step.Host.Bytes()
-	f.values.Write(block, y.shape, b.step.Device)
-	at := y.shape.Bytes()
-	for i, x := range f.host {
-		binary.LittleEndian.PutUint32(block[at+4*i:], math.Float32bits(x))
+	if !y.kept {
+		f.values.Write(block, y.shape, b.step.Device)
+		at := y.shape.Bytes()
+		for i, x := range f.host {
+			binary.LittleEndian.PutUint32(block[at+4*i:], math.Float32bits(x))
+		}
 	}
 	if f.graph != nil {
-		b.graphs.last = f.graph
+		b.graphs.last, b.graphs.parts = f.graph, nil
 		return f.graph.Launch(b.device.Stream)
 	}
 	// States that some layers have been written, and others not, would not be told apart:

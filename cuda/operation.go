@@ -21,6 +21,9 @@ const (
 	opRoute
 	opExperts
 	opDelta
+	opLeave   // rows go to the host's experts,
+	opShared  // the expert that all have runs here,
+	opReturn  // and what the host made is added
 	opConvert // made by the plan
 )
 
@@ -34,13 +37,14 @@ type op struct {
 	n          int // how many of w are in use
 	norm       [2]driver.Ptr
 	kvHeads    int
-	dim        int             // of heads
-	angles     *angles         // of opRotate
-	first      int             // of opEmbedHost: its first float of a row that was decoded on the host
-	router     *launch.Router  // of opRoute
-	mixture    *launch.Experts // of opExperts
-	routing    backend.Buffer  // likewise
-	gated      bool            // of opRotate and opAttend: q has gates
+	dim        int                  // of heads
+	angles     *angles              // of opRotate
+	first      int                  // of opEmbedHost: its first float of a row that was decoded on the host
+	router     *launch.Router       // of opRoute
+	mixture    *launch.Experts      // of opExperts
+	routing    backend.Buffer       // likewise, and of opReturn
+	shared     *launch.SharedExpert // of opShared
+	gated      bool                 // of opRotate and opAttend: q has gates
 	delta      *deltaOp
 }
 
@@ -88,6 +92,9 @@ var operations = [...]operation{
 	opRoute:      {prepare: prepareRoute, emit: (*Backend).emitRoute},
 	opExperts:    {reads: readsOfExperts, prepare: prepareExperts, emit: (*Backend).emitExperts},
 	opDelta:      {writes: asWanted, emit: (*Backend).emitDelta},
+	opLeave:      {prepare: prepareLeave, emit: (*Backend).emitLeave},
+	opShared:     {reads: readsOfShared, prepare: prepareShared, emit: (*Backend).emitShared},
+	opReturn:     {emit: (*Backend).emitReturn},
 	opConvert:    {emit: (*Backend).emitConvert},
 }
 
@@ -96,7 +103,11 @@ func asWanted(_ *plan, _ *op, wanted form) form { return wanted }
 // emit enqueues actions: the step block, and one or a few kernels an action. A head
 // writes the row results to the host.
 func (b *Backend) emit(y *plan, actions []action) {
-	b.device.CopyIn(b.step.Device, b.step.Host, y.shape.Bytes()+y.host)
+	if y.kept {
+		b.device.Apart()
+	} else {
+		b.device.CopyIn(b.step.Device, b.step.Host, y.shape.Bytes()+y.host)
+	}
 	for i := range actions {
 		operations[actions[i].kind].emit(b, y, &actions[i])
 	}

@@ -13,7 +13,13 @@ import (
 )
 
 // adds reports whether an operation adds to its target.
-func (o *op) adds() bool { return o.kind == opProjectAdd || o.kind == opExperts }
+func (o *op) adds() bool {
+	switch o.kind {
+	case opProjectAdd, opExperts, opShared, opReturn:
+		return true
+	}
+	return false
+}
 
 // route looks up a router.
 func (c *compiler) route(y *op, o *backend.Op) error {
@@ -33,7 +39,7 @@ func (c *compiler) route(y *op, o *backend.Op) error {
 func (c *compiler) experts(y *op, o *backend.Op) error {
 	before := c.last
 	if before == nil || before.kind != opRoute || before.dst[0] != o.Src[1] || before.src[0] != o.Src[0] || before.router.Weight.Out != len(o.Experts.Gate) {
-		return &backend.UnsupportedError{Backend: c.b.Name(), What: "experts that are not routed just before them, by the same rows"}
+		return c.unrouted()
 	}
 	e := &launch.Experts{Chosen: o.Chosen}
 	gates, err := c.alike(slices.Concat(o.Experts.Gate, o.Experts.Up))

@@ -43,6 +43,8 @@ type geometry struct {
 type section struct {
 	ops         []op
 	shown       backend.Buffer // by the Tap behind them; -1: none
+	leaves      *leaving       // where the host's experts run behind them; nil: they do not
+	beside      bool           // they run while the host's experts do
 	first, last bool           // of the forward
 }
 
@@ -54,6 +56,7 @@ type plan struct {
 	arena   launch.ArenaMark
 	wants   []wanted // of each operation
 	actions []action
+	kept    bool // the device has the step block from a part before
 }
 
 // wanted is what later operations make of one.
@@ -68,7 +71,7 @@ type wanted struct {
 func (y *plan) reset() {
 	y.buffers = slices.Grow(y.buffers[:0], len(y.f.widths))[:len(y.f.widths)]
 	clear(y.buffers)
-	y.arena = launch.ArenaMark{}
+	y.arena, y.kept = launch.ArenaMark{}, false
 }
 
 // make plans a section by the geometry that the plan has. Buffers lie where the

@@ -31,6 +31,10 @@ type device struct {
 	// room is how many bytes keys and values may well take, once the weights are
 	// there; 0: unknown.
 	room func() int64
+	// hosted is where weights lie when experts stay in the host's memory, and hostBandwidth
+	// measures how fast that is read; nil: none do.
+	hosted        *model.HostExperts
+	hostBandwidth func(time.Duration) float64
 }
 
 func newDevice(b backend.Backend, bandwidth func(time.Duration) float64, launches func() int, room func() int64) *device {
@@ -68,6 +72,11 @@ func (d *device) close() {
 // openDevice opens the device that the options ask for. Auto takes a GPU where one
 // can hold the weights, and notes why it does not take one that is there.
 func openDevice(o Options, src checkpoint.Source) (*device, error) {
+	layers, err := o.hostLayers(src.Config())
+	if err != nil {
+		return nil, err
+	}
+	o.HostLayers = layers
 	gpus := map[string]func(Options, checkpoint.Source) (*device, error){CUDA: openCUDA, Metal: openMetal}
 	if err := model.CheckDevices(src, o.GPUs); err != nil { // before they are looked for
 		return nil, err
@@ -76,6 +85,9 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 		d, err := gpus[name](o, src)
 		switch {
 		case err == nil:
+			if layers > 0 && d.hosted == nil {
+				o.Note(fmt.Sprintf("no experts stay apart: %s has its weights in the host's memory", name))
+			}
 			return d, nil
 		case o.Backend == name, o.GPUs > 1:
 			return nil, err
@@ -86,6 +98,9 @@ func openDevice(o Options, src checkpoint.Source) (*device, error) {
 	b, err := cpu.New(cpu.Options{Threads: o.Threads, Exact: o.Exact, Kernels: o.Kernels, Marks: o.StateCache, Verdicts: o.Measurements})
 	if err != nil {
 		return nil, err
+	}
+	if layers > 0 {
+		o.Note("no experts stay apart: the CPU runs the whole model, whose weights are in the host's memory")
 	}
 	threads := b.Features().Threads
 	return newDevice(b, func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }, nil,
@@ -124,8 +139,21 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 	if o.GPUs > 1 {
 		return openGroup(options, o.GPUs, src)
 	}
+	var hosted *model.HostExperts
+	if o.HostLayers > 0 {
+		x := model.HostExpertsOf(src, o.HostLayers, o.Exact)
+		hosted, weights = &x, x.DeviceBytes
+		host, err := cpu.New(cpu.Options{Threads: o.Threads, Exact: o.Exact})
+		if err != nil {
+			return nil, err
+		}
+		options.Experts, options.ExpertLayers = host, o.HostLayers
+	}
 	b, err := cuda.New(options)
 	if err != nil {
+		if options.Experts != nil {
+			options.Experts.Close()
+		}
 		return nil, err
 	}
 	free, total, err := b.FreeMemory()
@@ -133,16 +161,36 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 		err = unfit
 	}
 	if err == nil && uint64(weights) > free {
-		err = &MemoryError{Backend: CUDA, Device: b.DeviceName(), Need: weights, Free: int64(free), Total: int64(total)}
+		err = &MemoryError{Backend: CUDA, Device: b.DeviceName(), Need: weights, Free: int64(free), Total: int64(total), HostLayers: layersThatFit(src, o, weights, int64(free))}
 	}
 	if err != nil {
 		b.Close()
 		return nil, err
 	}
-	return newDevice(b, b.CopyBandwidth, b.Launches, roomOf(roomOfGPU, func() (int64, error) {
+	d := newDevice(b, b.CopyBandwidth, b.Launches, roomOf(roomOfGPU, func() (int64, error) {
 		free, _, err := b.FreeMemory()
 		return int64(free), err
-	})), nil
+	}))
+	if d.hosted = hosted; hosted != nil {
+		threads := options.Experts.Features().Threads
+		d.hostBandwidth = func(d time.Duration) float64 { return cpu.MeasureBandwidth(threads, d) }
+	}
+	return d, nil
+}
+
+// layersThatFit is of how many layers experts have to stay in the host's memory so that of
+// a GPU with so many bytes free a tenth is left beside the rest of the weights, which take
+// need with the layers of the options; 0: that does not suffice, or there are no experts.
+func layersThatFit(src checkpoint.Source, o Options, need, free int64) int {
+	for i, bytes := range model.ExpertBytes(src, o.Exact) {
+		if i < o.HostLayers {
+			continue
+		}
+		if need -= bytes; bytes > 0 && need <= free-free/10 {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // openGroup opens several GPUs that can hold their parts of the weights.

@@ -201,6 +201,22 @@ func (e *Engine) Bandwidth(ctx context.Context, d time.Duration) (float64, error
 	return e.device.bandwidth(d), nil
 }
 
+// HostExperts is where weights lie where experts stay in the host's memory; nil: none do.
+func (e *Engine) HostExperts() *model.HostExperts { return e.device.hosted }
+
+// HostBandwidth measures, for about that long, how fast the CPU reads the host's memory, in
+// GB/s, where experts stay there; 0: none do.
+func (e *Engine) HostBandwidth(ctx context.Context, d time.Duration) (float64, error) {
+	if e.device.hostBandwidth == nil {
+		return 0, nil
+	}
+	if err := e.device.take(ctx); err != nil {
+		return 0, err
+	}
+	defer e.device.give()
+	return e.device.hostBandwidth(d), nil
+}
+
 // Launches is how many kernels and copies the last step had on a GPU with graphs;
 // 0 elsewhere.
 func (e *Engine) Launches() int {

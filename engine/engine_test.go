@@ -156,20 +156,21 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v names a flag", name, err)
 		}
 	}
-	for _, o := range []Options{{KVWindow: 4, KVKeep: 4}, {KVKeep: -1}, {GPUs: 2, Backend: Metal}, {GPUs: 2, Kernels: "go"}, {KV: 200}} {
+	for _, o := range []Options{{KVWindow: 4, KVKeep: 4}, {KVKeep: -1}, {GPUs: 2, Backend: Metal}, {GPUs: 2, Kernels: "go"}, {HostLayers: 2, Backend: CPU}, {HostLayers: AllLayers, Backend: Metal}, {HostLayers: 1, GPUs: 2}, {HostLayers: -2}, {KV: 200}} {
 		var option *decoder.OptionError
 		if err := o.Check(); !errors.As(err, &option) {
 			t.Errorf("%+v: %v, want an *OptionError", o, err)
 		}
 	}
 	for err, want := range map[error]string{
-		&MemoryError{CUDA, "H100", false, 3 << 30, 1 << 30, 2 << 30}:        "cuda: the weights take 3 GiB, H100 has 1 GiB free of 2 GiB",
-		&MemoryError{CUDA, "GPU 1 (H100)", true, 3 << 30, 1 << 30, 2 << 30}: "cuda: a part of the weights takes 3 GiB, GPU 1 (H100) has 1 GiB free of 2 GiB",
-		&MemoryError{Metal, "M4", false, 3 << 30, 1 << 30, 0}:               "metal: the weights take 3 GiB, M4 can use 1 GiB",
-		&ContextError{"m", 10, 7, 16}:                                       "the prompt has 10 tokens and 7 are to be generated, the context of m is 16",
-		&TemplateError{"m"}:                                                 "m has no chat template",
-		&ModeError{Model: "m", Mode: decoder.AR}:                            "mode ar: m has no mask token in its config",
-		&ModeError{Model: "m", Mode: decoder.WeDLM, Recurrent: true}:        "mode wedlm: m has recurrent layers, which take tokens in their order: want ar or verified",
+		&MemoryError{CUDA, "H100", false, 3 << 30, 1 << 30, 2 << 30, 7}:        "cuda: the weights take 3 GiB, H100 has 1 GiB free of 2 GiB; there is room for all but the experts of 7 layers",
+		&MemoryError{CUDA, "H100", false, 3 << 30, 1 << 30, 2 << 30, 0}:        "cuda: the weights take 3 GiB, H100 has 1 GiB free of 2 GiB",
+		&MemoryError{CUDA, "GPU 1 (H100)", true, 3 << 30, 1 << 30, 2 << 30, 0}: "cuda: a part of the weights takes 3 GiB, GPU 1 (H100) has 1 GiB free of 2 GiB",
+		&MemoryError{Metal, "M4", false, 3 << 30, 1 << 30, 0, 0}:               "metal: the weights take 3 GiB, M4 can use 1 GiB",
+		&ContextError{"m", 10, 7, 16}:                                          "the prompt has 10 tokens and 7 are to be generated, the context of m is 16",
+		&TemplateError{"m"}:                                                    "m has no chat template",
+		&ModeError{Model: "m", Mode: decoder.AR}:                               "mode ar: m has no mask token in its config",
+		&ModeError{Model: "m", Mode: decoder.WeDLM, Recurrent: true}:           "mode wedlm: m has recurrent layers, which take tokens in their order: want ar or verified",
 	} {
 		if err.Error() != want {
 			t.Errorf("%T: %q, want %q", err, err, want)

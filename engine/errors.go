@@ -95,6 +95,9 @@ type MemoryError struct {
 	Part    bool   // several devices share the weights
 	// Need, Free and Total are bytes; Total is 0 where only Free is known.
 	Need, Free, Total int64
+	// HostLayers is of how many layers experts would have to stay in the host's memory so
+	// that the rest fits (Options); 0: that would not help.
+	HostLayers int
 }
 
 func (e *MemoryError) Error() string {
@@ -105,5 +108,9 @@ func (e *MemoryError) Error() string {
 	if e.Total > 0 {
 		has = fmt.Sprintf("has %s free of %s", units.Bytes(e.Free), units.Bytes(e.Total))
 	}
-	return fmt.Sprintf("%s: %s %s, %s %s", e.Backend, what, units.Bytes(e.Need), e.Device, has)
+	rest := ""
+	if e.HostLayers > 0 {
+		rest = fmt.Sprintf("; there is room for all but the experts of %d layers", e.HostLayers)
+	}
+	return fmt.Sprintf("%s: %s %s, %s %s%s", e.Backend, what, units.Bytes(e.Need), e.Device, has, rest)
 }

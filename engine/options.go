@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/decoder"
 )
 
@@ -22,6 +23,9 @@ const (
 	MaxThreads = 1024 // as package cpu has it
 )
 
+// AllLayers are those of a model, however many it has.
+const AllLayers = -1
+
 // Options say where and in which arithmetic a model runs. The zero value is a
 // good choice on any machine.
 type Options struct {
@@ -30,6 +34,10 @@ type Options struct {
 	// GPUs is how many NVIDIA GPUs share the model: those of numbers 0 to
 	// GPUs-1. 0 or 1: one.
 	GPUs int
+	// HostLayers is of how many layers, the first ones, the experts of a mixture stay in the
+	// host's memory, where the CPU runs them, while an NVIDIA GPU has all else; AllLayers: of
+	// each. On other devices it changes nothing.
+	HostLayers int
 	// CUDALibrary is the path of the CUDA driver's library; "": searched for.
 	CUDALibrary string
 	// Threads is the number of CPU threads; 0: one per core.
@@ -81,6 +89,12 @@ func (o Options) Check() error {
 		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: fmt.Sprintf("1 to %d", MaxGPUs)}
 	case o.GPUs > 1 && (o.Backend == CPU || o.Backend == Metal || o.Kernels != ""):
 		return &decoder.OptionError{Option: "tensor-parallel-size", Got: fmt.Sprint(o.GPUs), Want: "1, or backend cuda: NVIDIA GPUs share a model"}
+	case o.HostLayers < AllLayers:
+		return &decoder.OptionError{Option: "n-cpu-moe", Got: fmt.Sprint(o.HostLayers), Want: "0 or more layers"}
+	case o.HostLayers != 0 && (o.Backend == CPU || o.Backend == Metal || o.Kernels != ""):
+		return o.hostError("backend cuda: elsewhere all weights are in the host's memory")
+	case o.HostLayers != 0 && o.GPUs > 1:
+		return o.hostError("one GPU: several share the experts")
 	case o.Threads < 0 || o.Threads > MaxThreads:
 		return &decoder.OptionError{Option: "threads", Got: fmt.Sprint(o.Threads), Want: fmt.Sprintf("0 to %d", MaxThreads)}
 	case o.KV > backend.KVF16:
@@ -89,6 +103,30 @@ func (o Options) Check() error {
 		return &decoder.OptionError{Option: "kv-window", Got: fmt.Sprintf("%d, of which the first %d are kept", o.KVWindow, o.KVKeep), Want: "0 ≤ keep < window"}
 	}
 	return nil
+}
+
+// hostError refuses HostLayers.
+func (o Options) hostError(want string) error {
+	if o.HostLayers == AllLayers {
+		return &decoder.OptionError{Option: "cpu-moe", Got: "(experts in the host's memory)", Want: want}
+	}
+	return &decoder.OptionError{Option: "n-cpu-moe", Got: fmt.Sprint(o.HostLayers), Want: want}
+}
+
+// hostLayers is of how many layers of a model experts stay in the host's memory; an error
+// where it has none, or fewer.
+func (o Options) hostLayers(c *checkpoint.Config) (int, error) {
+	switch {
+	case o.HostLayers == 0:
+		return 0, nil
+	case c.Experts == nil:
+		return 0, o.hostError("a mixture of experts: this model is dense")
+	case o.HostLayers > c.Layers:
+		return 0, o.hostError(fmt.Sprintf("at most %d, the model's layers", c.Layers))
+	case o.HostLayers == AllLayers:
+		return c.Layers, nil
+	}
+	return o.HostLayers, nil
 }
 
 // KVType is the type of stored keys and values that the options come to.

@@ -24,6 +24,9 @@ func (y *expertsBlock) load(l *loader) {
 			Down: l.linear(architecture.SharedDown).Weight, Weight: l.matrix(architecture.SharedWeight, architecture.ClassOther),
 		}
 	}
+	if l.onHost() {
+		y.experts.Host = l.host
+	}
 	if y.experts.Down = l.experts(architecture.ExpertDown); l.err != nil {
 		return
 	}
@@ -52,7 +55,7 @@ func (l *loader) experts(role architecture.Role) []backend.Matrix {
 	if t := l.stacked(role); t != nil {
 		list := make([]backend.Matrix, t.Shape[0])
 		for i := range list {
-			list[i] = l.part(t.Part(i))
+			list[i] = l.expert(t.Part(i))
 		}
 		return list
 	}
@@ -71,7 +74,7 @@ func (l *loader) experts(role architecture.Role) []backend.Matrix {
 		if l.err != nil {
 			return nil
 		}
-		list = append(list, l.part(l.made(p.Cut(l.config, t))))
+		list = append(list, l.expert(l.made(p.Cut(l.config, t))))
 	}
 	return list
 }
@@ -105,7 +108,7 @@ func (l *loader) halves(t *backend.Tensor) (gate, up []backend.Matrix) {
 		both := t.Part(i)
 		both.Sections = nil // gate's rows and up's, apart
 		n := both.Shape[0] / 2
-		gate, up = append(gate, l.part(both.Rows(0, n))), append(up, l.part(both.Rows(n, 2*n)))
+		gate, up = append(gate, l.expert(both.Rows(0, n))), append(up, l.expert(both.Rows(n, 2*n)))
 	}
 	return gate, up
 }
@@ -122,6 +125,24 @@ func (l *loader) made(t backend.Tensor) backend.Tensor {
 	}
 	t.Split, t.Sections = split, sections
 	return t
+}
+
+// onHost reports whether the experts of the layer stay in the host's memory. Those of a
+// head for drafts, whose layers come behind the model's, do not.
+func (l *loader) onHost() bool {
+	return l.host != nil && l.layer < min(l.hosted, l.config.Layers)
+}
+
+// expert hands a matrix of an expert to who runs it.
+func (l *loader) expert(t backend.Tensor) backend.Matrix {
+	if !l.onHost() || l.err != nil {
+		return l.part(t)
+	}
+	m, err := l.host.Matrix(t)
+	if err != nil {
+		l.fail(err)
+	}
+	return m
 }
 
 // part hands a matrix to the backend.

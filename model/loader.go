@@ -18,6 +18,8 @@ type loader struct {
 	src    checkpoint.Source
 	config *checkpoint.Config
 	table  *architecture.Architecture
+	host   backend.HostExperts // takes the experts of layers before hosted; nil: nobody
+	hosted int
 	layer  int // whose tensors are asked for; architecture.Model: those of no layer
 	err    error
 }

@@ -6,12 +6,13 @@ import (
 	"windrow/checkpoint"
 )
 
-// layersOfAllKinds is how many of the first layers have one of each kind.
-func layersOfAllKinds(c *checkpoint.Config) (n int) {
-	type kind struct{ recurrent, sparse bool }
+// layersOfAllKinds is how many of the first layers have one of each kind, where the host
+// has the experts of some.
+func layersOfAllKinds(c *checkpoint.Config, hosted int) (n int) {
+	type kind struct{ recurrent, sparse, hosted bool }
 	seen := map[kind]bool{}
 	for i := range c.Layers {
-		if k := (kind{c.Recurrent(i), c.Sparse(i)}); !seen[k] {
+		if k := (kind{c.Recurrent(i), c.Sparse(i), c.Sparse(i) && i < hosted}); !seen[k] {
 			seen[k], n = true, i+1
 		}
 	}

@@ -77,8 +77,11 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	}
 	m := &Model{config: c, backend: b, blocks: make([]block, c.Layers)}
 	l := &loader{ctx: ctx, b: b, src: src, config: c, table: parameters, layer: architecture.Model}
+	if h, ok := b.(backend.ExpertsOnHost); ok {
+		l.host, l.hosted = h.HostExperts()
+	}
 	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	early := layersOfAllKinds(c)
+	early := layersOfAllKinds(c, l.hosted)
 	if err := m.loadLayers(l, 0, early); err != nil {
 		return nil, err
 	}

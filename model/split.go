@@ -59,6 +59,53 @@ func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
 	return bytes
 }
 
+// HostExperts is where weights lie, in bytes, when the experts of some layers stay in the
+// host's memory.
+type HostExperts struct {
+	Layers       int `json:"layers"`        // the first ones, so many
+	ExpertLayers int `json:"expert_layers"` // of those, which have experts
+	// HostBytes are the experts that stay, as stored; DeviceBytes the rest, types without
+	// kernels on a GPU converted. HostReadBytes and DeviceReadBytes are what a forward of
+	// one row reads of them.
+	HostBytes       int64 `json:"host_bytes"`
+	DeviceBytes     int64 `json:"device_bytes"`
+	HostReadBytes   int64 `json:"host_read_bytes"`
+	DeviceReadBytes int64 `json:"device_read_bytes"`
+}
+
+// HostExpertsOf is where a model's weights lie when the experts of the first layers stay in
+// the host's memory: on one GPU, in the arithmetic that exact says.
+func HostExpertsOf(src checkpoint.Source, layers int, exact bool) HostExperts {
+	c := src.Config()
+	y := HostExperts{Layers: layers, DeviceBytes: DeviceBytes(src, 1, exact), DeviceReadBytes: checkpoint.ReadBytes(src)}
+	for i := range min(layers, c.Layers) {
+		if c.Sparse(i) {
+			y.ExpertLayers++
+		}
+	}
+	eachTensor(src, func(p *architecture.Tensor, t backend.Tensor) {
+		if p == nil || p.Class != architecture.ClassExpert || p.Layer >= min(layers, c.Layers) {
+			return
+		}
+		read := p.ReadBytes(c, int64(t.Bytes()))
+		y.HostBytes, y.HostReadBytes = y.HostBytes+int64(t.Bytes()), y.HostReadBytes+read
+		y.DeviceBytes, y.DeviceReadBytes = y.DeviceBytes-int64(quant.ConvertedBytes(t, exact)), y.DeviceReadBytes-read
+	})
+	return y
+}
+
+// ExpertBytes is what the experts of each layer take on a GPU, types without kernels there
+// converted; that of a layer without any is 0.
+func ExpertBytes(src checkpoint.Source, exact bool) []int64 {
+	list := make([]int64, src.Config().Layers)
+	eachTensor(src, func(p *architecture.Tensor, t backend.Tensor) {
+		if p != nil && p.Class == architecture.ClassExpert && p.Layer < len(list) {
+			list[p.Layer] += int64(quant.ConvertedBytes(t, exact))
+		}
+	})
+	return list
+}
+
 // eachTensor calls f with every tensor of a source, and how several devices share it, and
 // what its architecture says of it: nil, where it does not know it.
 func eachTensor(src checkpoint.Source, f func(p *architecture.Tensor, t backend.Tensor)) {

@@ -26,6 +26,7 @@ func advised(err error) error {
 		fit      *bench.FitError
 		missing  *hub.MissingError
 		head     *engine.HeadError
+		memory   *engine.MemoryError
 	)
 	switch {
 	case err == nil, errors.As(err, &usage):
@@ -43,12 +44,16 @@ func advised(err error) error {
 		return &usageError{reworded(err, mask, "--mask-id %d: %s has ids 0 to %d", mask.ID, mask.Model, mask.Vocabulary-1)}
 	case errors.As(err, &bias):
 		return &usageError{reworded(err, bias, "--logit-bias %d=%g: %s has ids 0 to %d", bias.ID, bias.Bias, bias.Model, bias.Vocabulary-1)}
+	case errors.As(err, &option) && option.Option == "cpu-moe": // takes no value
+		return &usageError{reworded(err, option, "--%s: want %s", option.Option, option.Want)}
 	case errors.As(err, &option):
 		name := option.Option
 		if name != "prompt" && !strings.Contains(name, " ") {
 			name = "--" + name
 		}
 		return &usageError{reworded(err, option, "%s %s: want %s", name, option.Got, option.Want)}
+	case errors.As(err, &memory) && memory.HostLayers > 0:
+		return reworded(err, memory, "%v: --n-cpu-moe %d leaves them in host memory", memory, memory.HostLayers)
 	case errors.As(err, &head):
 		return &usageError{reworded(err, head, "--%v", head)}
 	case errors.As(err, &missing):

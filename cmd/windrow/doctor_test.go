@@ -12,6 +12,10 @@ import (
 // TestDoctorScripts runs doctor on the emulated driver.
 func TestDoctorScripts(t *testing.T) {
 	library := emulator.Library(t, false)
+	golden, err := filepath.Abs(filepath.Join("..", "..", "model", "testdata", "golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "doctor"),
 		RequireExplicitExec: true,
@@ -24,6 +28,7 @@ func TestDoctorScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DRIVER", library)
+			e.Setenv("GOLDEN", golden)
 			e.Setenv("WINDROW_CUBLASLT", "off")
 			e.Setenv("WINDROW_EMULATED_MEMORY", "268435456")
 			return nil

@@ -89,7 +89,7 @@ func openDrafter(c *cli.Context, e *engine.Engine, machine engine.Options, draft
 		if err != nil || path == "" {
 			continue // it was parsed before
 		}
-		machine.MaskID = nil
+		machine.MaskID, machine.HostLayers = nil, 0
 		if b := c.String("draft-backend"); b != "" {
 			machine.Backend = b
 			if b != engine.CUDA {

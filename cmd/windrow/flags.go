@@ -49,6 +49,8 @@ func machineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "backend", Category: categoryModel, Value: engine.Auto, Usage: "`DEVICE` to run on: auto (a GPU that holds the weights, else the CPU), cpu, cuda, or metal (Apple GPUs; not yet run on hardware)"},
 		&cli.StringFlag{Name: "cuda-library", Category: categoryModel, Hidden: true, EnvVars: []string{"WINDROW_CUDA_LIBRARY"}, Usage: "the driver's library, `PATH`"},
 		&cli.IntFlag{Name: "tensor-parallel-size", Category: categoryModel, Value: 1, Usage: "share the model among `N` NVIDIA GPUs of this machine, through NCCL: those of numbers 0 to N-1"},
+		&cli.BoolFlag{Name: "cpu-moe", Category: categoryModel, Usage: "with CUDA: leave the experts of a mixture in host memory, where the CPU runs them; the GPU has all else"},
+		&cli.IntFlag{Name: "n-cpu-moe", Category: categoryModel, Usage: "the same for the experts of the first `N` layers"},
 		&cli.IntFlag{Name: "threads", Category: categoryModel, DefaultText: "one per core", Usage: "`N` CPU threads"},
 		&cli.BoolFlag{Name: "exact", Category: categoryModel, Usage: "keep activations in f32 in every operation"},
 		&cli.StringFlag{Name: "kv-dtype", Category: categoryModel, DefaultText: "bf16, or f32 with --exact", Usage: "`TYPE` of stored keys and values: f32, f16 (not with CUDA), bf16 or int8"},
@@ -139,6 +141,9 @@ func parseMachine(c *cli.Context) (engine.Options, error) {
 	if o.StateCache == 0 && c.IsSet("state-cache") {
 		o.StateCache = -1
 	}
+	if err := parseHostLayers(c, &o); err != nil {
+		return o, err
+	}
 	switch gpu := o.Backend == engine.CUDA || o.Backend == engine.Metal; {
 	case gpu && o.Kernels != "":
 		return o, usagef("--kernels %s: names kernels of the CPU, with --backend %s there are none to choose", o.Kernels, o.Backend)
@@ -167,6 +172,30 @@ func parseMachine(c *cli.Context) (engine.Options, error) {
 		o.MaskID = &mask
 	}
 	return o, advised(o.Check())
+}
+
+// parseHostLayers reads of which layers experts stay in the host's memory.
+func parseHostLayers(c *cli.Context, o *engine.Options) error {
+	flag := ""
+	switch n := c.Int("n-cpu-moe"); {
+	case c.Bool("cpu-moe") && c.IsSet("n-cpu-moe"):
+		return usagef("--cpu-moe and --n-cpu-moe: want one of them")
+	case n < 0:
+		return usagef("--n-cpu-moe %d: want 0 or more layers", n)
+	case c.Bool("cpu-moe"):
+		flag, o.HostLayers = "--cpu-moe", engine.AllLayers
+	case n > 0:
+		flag, o.HostLayers = fmt.Sprintf("--n-cpu-moe %d", n), n
+	default:
+		return nil
+	}
+	switch {
+	case o.Backend == engine.CPU || o.Backend == engine.Metal || o.Kernels != "":
+		return usagef("%s: leaves experts in host memory beside an NVIDIA GPU, want --backend cuda: elsewhere all weights are there", flag)
+	case o.GPUs > 1:
+		return usagef("%s: goes with one GPU, of several each has a part of every expert: leave --tensor-parallel-size out", flag)
+	}
+	return nil
 }
 
 // parseMode reads one mode; "auto" is the empty mode until a model is known.

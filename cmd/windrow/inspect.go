@@ -41,6 +41,8 @@ type inspection struct {
 	// with it; they are kept in their blocks.
 	QuantizedKernels []string `json:"quantized_kernels,omitempty"`
 	Exact            bool     `json:"exact"`
+	// HostExperts is where the weights lie with --cpu-moe, of a mixture.
+	HostExperts *model.HostExperts `json:"host_experts,omitempty"`
 	// Shares are what each of 2, 4 and 8 GPUs has, of as many as can share the model.
 	Shares     []model.Share `json:"shares,omitempty"`
 	TensorList []tensorInfo  `json:"tensor_list,omitempty"`
@@ -126,6 +128,10 @@ func newInspection(from *checkpoint.Checkpoint, name string, tensors bool) (insp
 			in.TensorList = append(in.TensorList, tensorInfo{n, t.DType.String(), t.Group, t.Shape, t.Bytes(), t.BitsPerWeight()})
 		}
 	}
+	if c := from.Config(); c.Experts != nil {
+		x := model.HostExpertsOf(from, c.Layers, false)
+		in.HostExperts = &x
+	}
 	for _, n := range []int{2, 4, 8} {
 		if model.CheckDevices(from, n) == nil {
 			in.Shares = append(in.Shares, model.ShareOf(from, n))
@@ -196,6 +202,10 @@ func (in inspection) table(out io.Writer) error {
 	}
 	for _, m := range in.Memory {
 		row(fmt.Sprintf("context %d, KV %s", m.Context, m.KVDType), "%s of keys and values, %s with the weights", units.Bytes(m.KV), units.Bytes(m.Total))
+	}
+	if h := in.HostExperts; h != nil {
+		row("with --cpu-moe", "%s on the GPU, of which a token reads %s; experts of %s in host memory (%s a layer), of which it reads %s",
+			units.Bytes(h.DeviceBytes), units.Bytes(h.DeviceReadBytes), units.Bytes(h.HostBytes), units.Bytes(h.HostBytes/int64(max(1, h.ExpertLayers))), units.Bytes(h.HostReadBytes))
 	}
 	for _, s := range in.Shares {
 		states := ""

@@ -91,7 +91,7 @@ func needsModel(c *cli.Context, o decoder.Options, w windowChoice) string {
 		}
 	}
 	if c.String("server") != serverAuto {
-		for _, name := range []string{"backend", "exact", "kv-dtype", "batch-invariant", "tensor-parallel-size"} {
+		for _, name := range []string{"backend", "exact", "kv-dtype", "batch-invariant", "tensor-parallel-size", "cpu-moe", "n-cpu-moe"} {
 			if c.IsSet(name) {
 				return "--" + name
 			}

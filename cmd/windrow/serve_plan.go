@@ -239,6 +239,10 @@ func machineLine(o engine.Options) string {
 	if o.KVWindow == 0 {
 		keep = 0
 	}
-	return fmt.Sprintf("backend=%s gpus=%d kernels=%s exact=%t kv=%s kv-window=%d/%d invariant=%t mask=%s",
+	line := fmt.Sprintf("backend=%s gpus=%d kernels=%s exact=%t kv=%s kv-window=%d/%d invariant=%t mask=%s",
 		backend, max(o.GPUs, 1), o.Kernels, o.Exact, o.KVType(), o.KVWindow, keep, !o.BatchVariant, mask)
+	if o.HostLayers != 0 {
+		line += fmt.Sprintf(" host-layers=%d", o.HostLayers)
+	}
+	return line
 }

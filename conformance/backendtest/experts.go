@@ -120,11 +120,24 @@ func newMixture(seed uint64, dt backend.DType, experts, width, inner, shared int
 	return m
 }
 
-// of gives the weights to a backend.
+// of gives the weights to a backend, or to who runs experts in the host's memory for it.
 func (m *mixture) of(t *testing.T, b backend.Backend) *backend.Experts {
 	e := &backend.Experts{}
+	if h, ok := b.(backend.ExpertsOnHost); ok {
+		e.Host, _ = h.HostExperts()
+	}
+	take := func(a array) backend.Matrix {
+		if e.Host == nil {
+			return matrix(t, b, a)
+		}
+		y, err := e.Host.Matrix(a.tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
 	for i := range m.gate {
-		e.Gate, e.Up, e.Down = append(e.Gate, matrix(t, b, m.gate[i])), append(e.Up, matrix(t, b, m.up[i])), append(e.Down, matrix(t, b, m.down[i]))
+		e.Gate, e.Up, e.Down = append(e.Gate, take(m.gate[i])), append(e.Up, take(m.up[i])), append(e.Down, take(m.down[i]))
 	}
 	if s := m.shared; s != nil {
 		e.Shared = &backend.SharedExpert{Gate: matrix(t, b, s[0]), Up: matrix(t, b, s[1]), Down: matrix(t, b, s[2]), Weight: matrix(t, b, s[3])}

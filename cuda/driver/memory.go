@@ -121,6 +121,15 @@ func (c *Context) HostAlloc(bytes int) (*Pinned, error) {
 // Bytes is the memory, until Close.
 func (p *Pinned) Bytes() []byte { return p.bytes }
 
+// Floats are n floats from a multiple of 4 bytes on, until Close.
+func (p *Pinned) Floats(at, n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	b := p.bytes[at : at+4*n]
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n)
+}
+
 // Address is where kernels find the memory: where the host does, as addresses are
 // unified on every device that 64-bit programs run on.
 func (p *Pinned) Address() Ptr { return Ptr(uintptr(unsafe.Pointer(&p.bytes[0]))) }

@@ -76,23 +76,30 @@ type expertsLayout struct {
 
 func (e *Experts) layout(decode bool, rows Rows) (l expertsLayout) {
 	bucket := rows.Count
-	next := func(n int) int {
-		here := l.size
-		l.size += aligned(n)
-		return here
-	}
 	each := e.each(decode, rows)
 	pairs := bucket * each
-	l.inner32, l.inner16 = next(4*pairs*e.inner()), next(2*pairs*e.inner())
+	l.inner32, l.inner16 = l.next(4*pairs*e.inner()), l.next(2*pairs*e.inner())
 	if bucket > fewRows || !e.Down.Of.Fast() || e.joinParts() == 0 {
-		l.made = next(4 * pairs * e.width())
+		l.made = l.next(4 * pairs * e.width())
 	}
 	if s := e.Shared; s != nil && each == e.Chosen {
-		n := bucket * s[0].Weight.Out
-		l.shared32, l.shared16, l.up32 = next(4*n), next(2*n), next(4*n)
-		l.sharedMade = next(4 * bucket * e.width())
+		l.share(s, bucket)
 	}
 	return l
+}
+
+// share makes room for a shared expert's rows.
+func (l *expertsLayout) share(w []Linear, bucket int) {
+	n := bucket * w[0].Weight.Out
+	l.shared32, l.shared16, l.up32 = l.next(4*n), l.next(2*n), l.next(4*n)
+	l.sharedMade = l.next(4 * bucket * w[2].Weight.Out)
+}
+
+// next is room for n bytes more.
+func (l *expertsLayout) next(n int) int {
+	here := l.size
+	l.size += aligned(n)
+	return here
 }
 
 // decodeExperts are the rows up to which the kernels of decode passes multiply a
@@ -108,14 +115,22 @@ func FewForExperts(decode bool, rows Rows) bool { return decode || rows.ordered(
 func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed bool, err error) {
 	changed, err = d.grow(&d.mixtures.work, e.layout(decode, rows).size)
 	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {
-		for _, w := range [][]Linear{e.Shared[:2], e.Shared[2:]} {
-			if !w[0].Weight.Fast() || err != nil {
-				continue
-			}
-			var also bool
-			also, err = d.PrepareGEMM(w, rows)
-			changed = changed || also
+		var also bool
+		also, err = d.prepareSharedGEMM(e.Shared, rows)
+		changed = changed || also
+	}
+	return changed, err
+}
+
+// prepareSharedGEMM makes room for a shared expert's products of many rows.
+func (d *Device) prepareSharedGEMM(shared []Linear, rows Rows) (changed bool, err error) {
+	for _, w := range [][]Linear{shared[:2], shared[2:]} {
+		if !w[0].Weight.Fast() || err != nil {
+			continue
 		}
+		var also bool
+		also, err = d.PrepareGEMM(w, rows)
+		changed = changed || also
 	}
 	return changed, err
 }
@@ -226,8 +241,7 @@ func (d *Device) expertsOut(p *expertsPass) {
 	if p.each > p.Chosen {
 		shared, line = p.at(p.made+4*p.Chosen*p.width()), p.each*p.width()
 	}
-	d.launch(kernel{file: "route", name: "experts_sum"}, dim{x: Ceil(p.width(), 4*256), y: p.bucket}, 256,
-		uint64(p.dst), uint64(p.at(p.made)), uint64(shared), uint64(line), uint64(p.shares), uint64(p.routing), uint64(p.width()), uint64(p.Chosen), uint64(p.each), uint64(p.step))
+	d.sumExperts(p.dst, p.at(p.made), shared, line, p.shares, p.routing, p.width(), p.Chosen, p.each, p.step, p.bucket)
 }
 
 // sharedExpert makes the shared expert's rows, in launches of its own.
