@@ -67,7 +67,9 @@ func (f *forward) allParts(ctx context.Context) error {
 		}
 	}
 	f.now.kept = false
-	f.b.graphs.parts = graphs
+	if graphs != nil {
+		f.b.graphs.parts = graphs
+	}
 	return nil
 }
 
