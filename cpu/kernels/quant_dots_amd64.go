@@ -45,6 +45,9 @@ const (
 	// dotsSpan is the rows whose activations are packed together: the most that
 	// the assembly multiplies at once.
 	dotsSpan = 4
+	// dotsFetch is the most lines that are prefetched at once: a core has 16 to 24
+	// buffers for lines to come.
+	dotsFetch = 20
 	// dotsRows is the most rows that pass over a block: their activations, 128
 	// KB at 2,048 elements, should lie in an L2 of 256 KB.
 	dotsRows = 64
@@ -74,7 +77,9 @@ type dotsCall struct {
 	zeroPoint      int     // not 0: sums of activations are what to take from sums
 	kind           int     // of AVX2: see numbersOf4
 	xstep          int     // bytes of a step's activations
-	words          uintptr // of AVX2: the numbers of a step as words, where they are bytes
+	words          uintptr // of AVX2: the numbers of a step as words where they are bytes, or sums
+	fetch          uintptr // what is prefetched between the rows, see dotsFetch
+	fetches        int     // lines of it each time
 	_              [9]int
 }
 
@@ -270,6 +275,10 @@ func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0
 		if !last {
 			call.next += uintptr(lanes * stride)
 		}
+		call.fetch = call.next
+		if last || q.unpacks {
+			call.fetches = 0
+		}
 		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
 		if call.left == 0 {
 			call.ahead = call.next
@@ -315,7 +324,25 @@ func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall 
 	if w.dt.Affine() || q.unpacks {
 		t.wstep = 4 * q.lanes() * t.groups
 	}
+	if q.isa == dotsOfAVX2 || q.isa == dotsOfAVXVNNI {
+		t.fetches = fetchLines(q.lanes()*t.astep, n, q.isa == dotsOfAVX2 && (q.numbers() == numbersOf5 || q.numbers() == numbersOf6))
+	}
 	return t
+}
+
+// fetchLines is how many lines of the next block are prefetched each time that rows have
+// met a step, of size bytes: as many as a step has, over the times that there are. A burst
+// of them at the start of a step waits for memory, and the core with it; while rows are
+// multiplied there is time. More than dotsFetch at once would wait, too.
+func fetchLines(size, rows int, two bool) int {
+	parts := (rows + dotsSpan - 1) / dotsSpan
+	if two {
+		parts = (rows + 1) / 2
+	}
+	if parts < 2 {
+		return 0
+	}
+	return min((size/64+parts-1)/parts+1, dotsFetch)
 }
 
 // widen turns the bf16 of outs rows from o on, [outputs, groups], to f32

@@ -42,6 +42,9 @@
 
 #include "quant_join_amd64.h"
 
+#define Q80STORE4(at) RAISED4(at)
+#define Q80BYTES (16*LANEBYTES)
+#define Q80BUFFER
 #define DECODED
 
 #define PARTS \

@@ -98,3 +98,26 @@ zeroPoint: \
 	ZEROPOINTED(3, Y6, Y7) \
 on: \
 	GROUPON(loop)
+
+// PLAINED is ADD on results in memory; PLAIN1, 2 and 4 end a group of as many rows whose
+// weights are scaled and no more.
+#define PLAINED(i, a, b) \
+	RESULTS(i, Y14, Y15); \
+	ADD(i, a, b, Y14, Y15); \
+	KEEP(i, Y14, Y15)
+#define PLAIN1(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	GROUPON(loop)
+#define PLAIN2(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	PLAINED(1, Y2, Y3) \
+	GROUPON(loop)
+#define PLAIN4(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	PLAINED(1, Y2, Y3) \
+	PLAINED(2, Y4, Y5) \
+	PLAINED(3, Y6, Y7) \
+	GROUPON(loop)
