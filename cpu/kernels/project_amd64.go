@@ -282,8 +282,14 @@ func (r *tileRun) block(y []float32, ldy int, pn *panel, groups, i, tiles, k int
 	steps := min(r.t.block, r.n-k*2*r.t.lanes) / (2 * r.t.lanes)
 	a := tileArgs{groups: groups, steps: steps, ahead: uintptr(pn.w)}
 	if group := r.t.outs[r1-r0] * pn.ldw; r.t.groupsAhead > 0 {
-		a.ahead += uintptr(k*pn.step + r.t.groupsAhead*group)
-		a.aheadStep, a.aheadLeft, a.aheadJump = uintptr(pn.step), 1, group-steps*pn.step
+		from, step, later := k*pn.step+r.t.groupsAhead*group, pn.step, tiles-1
+		if next := k + steps; i > 0 && r.p.Rows <= r.t.together && 2*r.t.lanes*next < r.n {
+			// The next block comes while this one is multiplied from L2.
+			step = pn.step / later
+			from = next*pn.step + (i-1)*steps*step
+		}
+		a.ahead += uintptr(from)
+		a.aheadStep, a.aheadLeft, a.aheadJump = uintptr(step), 1, group-steps*step
 	}
 	one := *r
 	if r.p.Rows <= r.t.together {
