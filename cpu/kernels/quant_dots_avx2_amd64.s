@@ -2,6 +2,7 @@
 #define LANEBYTES 64
 #include "quant_dots_ymm_amd64.h"
 #include "quant_masks_amd64.h"
+#define FLOATS(a) VCVTDQ2PS a, a
 #include "quant_join_amd64.h"
 #include "quant_dots_avx2_amd64.h"
 

@@ -1,4 +1,5 @@
-// The joining of groups of 16 outputs: sums of row i are in Y(2i) and Y(2i+1).
+// The joining of groups of 16 outputs: sums of row i are in Y(2i) and Y(2i+1). FLOATS(a)
+// is the including file's: it makes floats of the sums in a.
 
 #define ZERO2(a, b) \
 	VPXOR a, a, a; \
@@ -13,8 +14,8 @@
 // TAKEZEROPOINT takes from the sums what the numbers were raised by. Y11 is lost.
 #define ADD(i, a, b, r, s) \
 	VBROADCASTSS (4*i)(R12), Y11; \
-	VCVTDQ2PS a, a; \
-	VCVTDQ2PS b, b; \
+	FLOATS(a); \
+	FLOATS(b); \
 	VMULPS Y11, a, a; \
 	VMULPS Y11, b, b; \
 	VFMADD231PS Y12, a, r; \
