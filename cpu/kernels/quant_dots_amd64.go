@@ -50,7 +50,7 @@ const (
 	dotsFetch = 20
 	// streamRows is the most rows whose blocks are of outputs that lie apart: decoding
 	// weights takes most of their time, and results have to be spread one by one.
-	streamRows = 8
+	streamRows = 16
 	// dotsRows is the most rows that pass over a block: their activations, 128
 	// KB at 2,048 elements, should lie in an L2 of 256 KB.
 	dotsRows = 64
