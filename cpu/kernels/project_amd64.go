@@ -240,6 +240,8 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 	steps := r.n / (2 * r.t.lanes)
 	base := uintptr(pn.w)
 	switch {
+	case r.p.Rows == 1 && groups > 1 && r.t.groupsAhead > 0:
+		r.streams(y, pn, groups, steps)
 	case tiles == 1:
 		// Each out's stream is fetched ahead, from its row's end on into the
 		// next group's row.
@@ -273,6 +275,22 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 		}
 	}
 	r.leftover(y, ldy, pn, tiles, groups*outs, steps)
+}
+
+// streams multiplies one row by groups of outs that lie groups apart, so that each out of a
+// group follows in memory the same one of the group before: as many streams as a group has
+// outs, which go on through the whole panel.
+func (r *tileRun) streams(y []float32, pn *panel, groups, steps int) {
+	apart := *pn
+	apart.ldw = groups * pn.ldw
+	for g := range groups {
+		apart.w = unsafe.Add(pn.w, g*pn.ldw)
+		r.tile(r.edge, maxTileOuts, &apart, tileArgs{groups: 1, steps: steps,
+			ahead: uintptr(apart.w) + aheadBytes, aheadStep: uintptr(pn.step)}, 0, 1, 0, 0)
+		for i, v := range r.edge[:r.t.outs[1]] {
+			y[g+i*groups] = v
+		}
+	}
 }
 
 // block multiplies the rows of tile i of tiles with all groups of a panel, over the block
