@@ -246,7 +246,7 @@ func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		q.isa = dotsOfOneRow
 	}
 	m := q.memory(s, w, min(p.Rows, dotsRows))
-	if p.Rows <= streamRows && !q.unpacks && q.isa != dotsOfAVX512 {
+	if p.Rows <= streamRows && !q.unpacks {
 		done := q.streams(y, ldy, p, w, o0, o1, &m)
 		o0, y = o0+done, y[done:]
 	}
@@ -314,9 +314,9 @@ func (q quantDots) block(call *dotsCall, c []float32) {
 }
 
 // streams multiplies few rows with as many outputs from o0 on as are whole blocks, and
-// returns how many. The outputs of a block of 8 are not neighbours but lie an eighth of
-// all apart, and the next block's follow them in memory: 8 streams that go on through all
-// blocks, each in pages of its own. The hardware's prefetcher follows one stream in a page,
+// returns how many. The outputs of a block, of 8 say, are not neighbours but lie an eighth
+// of all apart, and the next block's follow them in memory: 8 streams that go on through
+// all blocks, each in pages of its own. The hardware's prefetcher follows one stream in a page,
 // and a row of 2,048 numbers of 4 bits is a quarter of one.
 func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, m *dotsMemory) int {
 	lanes, stride := q.lanes(), q.rowStride(w)
