@@ -63,16 +63,21 @@ func timeAll(ts []backend.Tensor, f func(t *backend.Tensor, w *kernels.Weight)) 
 
 // BenchmarkProjectors reports GB/s of weights and GFLOP/s, each the best of
 // passes over 256 MiB of distinct matrices (32 MiB for many rows), and for one
-// row the share of the best plain read of the same memory, in turn with it.
+// row the share of the best plain read of the same memory, in turn with it: of
+// every table that rounds activations to bf16, and of those whose f32 others share.
 func BenchmarkProjectors(b *testing.B) {
 	prs := map[string]kernels.Projector{}
 	for _, name := range KernelTables() {
-		if k, _ := kernels.ByName(name); k.Fast != nil {
+		k, _ := kernels.ByName(name)
+		switch {
+		case k.Fast != nil:
 			prs[name] = k.Fast
+		case name == "avx2" || name == "avx512" || name == "neon":
+			prs[name] = k.Exact
 		}
 	}
 	if len(prs) == 0 {
-		b.Skipf("needs a table that rounds activations to bf16; this machine runs %v", KernelTables())
+		b.Skipf("needs a table of vector instructions; this machine runs %v", KernelTables())
 	}
 	for name, pr := range prs {
 		for _, threads := range []int{1, 2} {
@@ -125,8 +130,14 @@ func BenchmarkProjectors(b *testing.B) {
 // BenchmarkInt8Projectors reports GB/s of packed weights with their scales, for
 // one row as a share of the best plain read of the same memory in turn with it,
 // and GFLOP/s: each the best of passes over 256 MiB of distinct matrices (32
-// MiB for many rows).
+// MiB for many rows). The first name is the table's.
 func BenchmarkInt8Projectors(b *testing.B) {
+	for _, name := range KernelTables() {
+		b.Run(name, func(b *testing.B) { int8Projectors(b, name) })
+	}
+}
+
+func int8Projectors(b *testing.B, name string) {
 	for _, c := range kernelstest.Formats {
 		for _, shape := range [][2]int{{2048, 2048}, {6144, 2048}, {2048, 6144}} {
 			out, in := shape[0], shape[1]
@@ -138,7 +149,7 @@ func BenchmarkInt8Projectors(b *testing.B) {
 							size = 32 << 20
 						}
 						ms := c.Distinct(out, in, size)
-						benchInt8(b, ms, rows, threads)
+						benchInt8(b, name, ms, rows, threads)
 					})
 				}
 			}
@@ -146,9 +157,9 @@ func BenchmarkInt8Projectors(b *testing.B) {
 	}
 }
 
-func benchInt8(b *testing.B, ms []backend.Tensor, rows, threads int) {
+func benchInt8(b *testing.B, name string, ms []backend.Tensor, rows, threads int) {
 	t := &ms[0]
-	k, _ := kernels.ByName("")
+	k, _ := kernels.ByName(name)
 	if k.Quant == nil || k.Quant(t) == nil {
 		b.Skip("needs a table with integer kernels: AVX2, or SDOT")
 	}

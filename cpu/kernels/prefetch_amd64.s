@@ -19,3 +19,24 @@ page:
 	DECQ       CX
 	JNZ        line
 	RET
+
+// func prefetchRows(p *byte, stride, rows, size int)
+TEXT ·prefetchRows(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), SI
+	MOVQ stride+8(FP), R8
+	MOVQ rows+16(FP), DX
+	MOVQ size+24(FP), R9
+
+row:
+	LEAQ (SI)(R9*1), BX
+	MOVQ R9, CX
+
+rowLine:
+	PREFETCHT0 (BX)
+	ADDQ       $64, BX
+	SUBQ       $64, CX
+	JG         rowLine
+	ADDQ       R8, SI
+	DECQ       DX
+	JNZ        row
+	RET

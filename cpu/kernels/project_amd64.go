@@ -68,6 +68,17 @@ type tileProjector struct {
 	// L2 for each group; where groups are 2 outs that is 32 bytes a cycle, and
 	// 49 GFLOP/s instead of 62.
 	nearIn int
+	// block is the elements of k that one call covers where there are many rows: those of
+	// maxTileRows rows should fill no more than half of L1.
+	block int
+	// together is the most rows that pass over a block of a panel one tile after the other,
+	// before the next block. More go tile by tile over the whole panel, which then comes
+	// from L2, or from beyond it where rows are long.
+	together int
+	// groupsAhead is how many groups ahead weights are prefetched there; 0: not at all. The
+	// first tile waits for memory otherwise, and the hardware's prefetcher starts anew with
+	// each of so short a piece of a row.
+	groupsAhead int
 	// split reorders steps·2·lanes f32s of any alignment.
 	split  func(dst *float32, src *byte, steps int)
 	vector *vectorCode
@@ -80,9 +91,6 @@ const (
 	// panelOuts is how many outs are worked on before the next rows: with 4 KiB
 	// rows 128 KiB of bf16, in L2 beside a tile of activations.
 	panelOuts = 64
-	// blockSize is the elements of k that one call covers where there are many
-	// rows: 6 rows of 1,024 f32 are 24 KiB, half of L1.
-	blockSize = 1024
 	// nearBytes is the size of activations up to which all rows pass over four
 	// outs before the next four: they stay in L2, and the weights, which come
 	// from memory once, in L1. Beyond it rows go tile by tile.
@@ -109,7 +117,7 @@ func (t *tileProjector) PackSize(rows, in int) (int, int) { return rows * t.padd
 // from L3 at that size, so it must bring enough work (20 outs of 3,072 elements
 // ran at 86 GFLOP/s, 64 at 97).
 func (t *tileProjector) Chunk(rows, in int) int {
-	if rows*t.padded(in)*4 > nearBytes {
+	if rows*t.padded(in)*4 > nearBytes || rows > maxTileRows && t.padded(in) > t.nearIn {
 		return panelOuts
 	}
 	return max(maxTileOuts, min(panelOuts, chunkBytes/2/max(in, 1))&^(maxTileOuts-1))
@@ -165,7 +173,7 @@ func (t *tileProjector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 		wide = (min(outs, o1-o0) + 1) * t.padded(w.in)
 	}
 	const edge = maxTileRows * maxTileOuts
-	accs := panelOuts * maxTileRows * t.lanes
+	accs := panelOuts * max(maxTileRows, min(t.together, p.Rows)) * t.lanes
 	mem := Grown(&s.project, edge+accs+wide)
 	run := tileRun{t: t, p: p, n: t.padded(p.in), edge: mem[:edge], acc: mem[edge : edge+accs]}
 	for o := 0; o < o1-o0; o += outs {
@@ -232,6 +240,8 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 	steps := r.n / (2 * r.t.lanes)
 	base := uintptr(pn.w)
 	switch {
+	case r.p.Rows == 1 && groups > 1 && r.t.groupsAhead > 0:
+		r.streams(y, pn, groups, steps)
 	case tiles == 1:
 		// Each out's stream is fetched ahead, from its row's end on into the
 		// next group's row.
@@ -251,16 +261,59 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 					aheadStep: uintptr(pn.step / tiles)}, r.p.Rows*i/tiles, r.p.Rows*(i+1)/tiles, g, 0)
 			}
 		}
+	case r.p.Rows <= r.t.together:
+		for k := 0; k < steps; k += r.t.block / (2 * r.t.lanes) {
+			for i := range tiles {
+				r.block(y, ldy, pn, groups, i, tiles, k)
+			}
+		}
 	default:
-		block := blockSize / (2 * r.t.lanes)
 		for i := range tiles {
-			for k := 0; k < steps; k += block {
-				r.tile(y, ldy, pn, tileArgs{groups: groups, steps: min(block, steps-k), ahead: base},
-					r.p.Rows*i/tiles, r.p.Rows*(i+1)/tiles, 0, k)
+			for k := 0; k < steps; k += r.t.block / (2 * r.t.lanes) {
+				r.block(y, ldy, pn, groups, i, tiles, k)
 			}
 		}
 	}
 	r.leftover(y, ldy, pn, tiles, groups*outs, steps)
+}
+
+// streams multiplies one row by groups of outs that lie groups apart, so that each out of a
+// group follows in memory the same one of the group before: as many streams as a group has
+// outs, which go on through the whole panel.
+func (r *tileRun) streams(y []float32, pn *panel, groups, steps int) {
+	apart := *pn
+	apart.ldw = groups * pn.ldw
+	for g := range groups {
+		apart.w = unsafe.Add(pn.w, g*pn.ldw)
+		r.tile(r.edge, maxTileOuts, &apart, tileArgs{groups: 1, steps: steps,
+			ahead: uintptr(apart.w) + aheadBytes, aheadStep: uintptr(pn.step)}, 0, 1, 0, 0)
+		for i, v := range r.edge[:r.t.outs[1]] {
+			y[g+i*groups] = v
+		}
+	}
+}
+
+// block multiplies the rows of tile i of tiles with all groups of a panel, over the block
+// of k that begins at step k.
+func (r *tileRun) block(y []float32, ldy int, pn *panel, groups, i, tiles, k int) {
+	r0, r1 := r.p.Rows*i/tiles, r.p.Rows*(i+1)/tiles
+	steps := min(r.t.block, r.n-k*2*r.t.lanes) / (2 * r.t.lanes)
+	a := tileArgs{groups: groups, steps: steps, ahead: uintptr(pn.w)}
+	if group := r.t.outs[r1-r0] * pn.ldw; r.t.groupsAhead > 0 {
+		from, step, later := k*pn.step+r.t.groupsAhead*group, pn.step, tiles-1
+		if next := k + steps; i > 0 && r.p.Rows <= r.t.together && 2*r.t.lanes*next < r.n {
+			// The next block comes while this one is multiplied from L2.
+			step = pn.step / later
+			from = next*pn.step + (i-1)*steps*step
+		}
+		a.ahead += uintptr(from)
+		a.aheadStep, a.aheadLeft, a.aheadJump = uintptr(step), 1, group-steps*step
+	}
+	one := *r
+	if r.p.Rows <= r.t.together {
+		one.acc = r.acc[panelOuts*r0*r.t.lanes:]
+	}
+	one.tile(y, ldy, pn, a, r0, r1, 0, k)
 }
 
 // tile completes a, which has the groups, steps and prefetch, for rows

@@ -6,6 +6,7 @@ var avx512Projector = &tileProjector{
 	lanes:  16,
 	outs:   [maxTileRows + 1]int{0, 4, 4, 4, 4, 4, 4},
 	nearIn: 1 << 30,
+	block:  1024, // 24 KiB of 48
 	split:  avx512Split,
 	vector: avx512Vector,
 }

@@ -32,7 +32,8 @@ func TestDotsCallOffsets(t *testing.T) {
 		"BIAS": unsafe.Offsetof(c.bias), "WSTEP": unsafe.Offsetof(c.wstep), "X": unsafe.Offsetof(c.x), "XSTRIDE": unsafe.Offsetof(c.xstride),
 		"GROUP": unsafe.Offsetof(c.group), "GROUPS": unsafe.Offsetof(c.groups), "SX": unsafe.Offsetof(c.sx), "SXTILE": unsafe.Offsetof(c.sxtile),
 		"SXROW": unsafe.Offsetof(c.sxrow), "SXAT": unsafe.Offsetof(c.sxat), "ROWS": unsafe.Offsetof(c.rows), "C": unsafe.Offsetof(c.c),
-		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "XSTEP": unsafe.Offsetof(c.xstep), "WORDBUF": unsafe.Offsetof(c.words), "PART": unsafe.Sizeof(c) - 8,
+		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "XSTEP": unsafe.Offsetof(c.xstep), "WORDBUF": unsafe.Offsetof(c.words),
+		"FETCH": unsafe.Offsetof(c.fetch), "FETCHES": unsafe.Offsetof(c.fetches), "PART": unsafe.Sizeof(c) - 8,
 	})
 }
 

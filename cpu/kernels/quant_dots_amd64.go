@@ -45,6 +45,12 @@ const (
 	// dotsSpan is the rows whose activations are packed together: the most that
 	// the assembly multiplies at once.
 	dotsSpan = 4
+	// dotsFetch is the most lines that are prefetched at once: a core has 16 to 24
+	// buffers for lines to come.
+	dotsFetch = 20
+	// streamRows is the most rows whose blocks are of outputs that lie apart: decoding
+	// weights takes most of their time, and results have to be spread one by one.
+	streamRows = 16
 	// dotsRows is the most rows that pass over a block: their activations, 128
 	// KB at 2,048 elements, should lie in an L2 of 256 KB.
 	dotsRows = 64
@@ -74,7 +80,9 @@ type dotsCall struct {
 	zeroPoint      int     // not 0: sums of activations are what to take from sums
 	kind           int     // of AVX2: see numbersOf4
 	xstep          int     // bytes of a step's activations
-	words          uintptr // of AVX2: the numbers of a step as words, where they are bytes
+	words          uintptr // of AVX2: the numbers of a step as words where they are bytes, or sums
+	fetch          uintptr // what is prefetched between the rows, see dotsFetch
+	fetches        int     // lines of it each time
 	_              [9]int
 }
 
@@ -238,6 +246,10 @@ func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		q.isa = dotsOfOneRow
 	}
 	m := q.memory(s, w, min(p.Rows, dotsRows))
+	if p.Rows <= streamRows && !q.unpacks {
+		done := q.streams(y, ldy, p, w, o0, o1, &m)
+		o0, y = o0+done, y[done:]
+	}
 	for r := 0; r < p.Rows; r += dotsRows {
 		q.rows(y[r*ldy:], ldy, p, r, min(dotsRows, p.Rows-r), w, o0, o1, &m)
 	}
@@ -261,8 +273,8 @@ func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0
 			rows = w.data[o*stride : (o+outs)*stride]
 		}
 		if w.dt.Affine() {
-			q.widen(m.w, w.tensor.Scales, m.scales, w, o, outs)
-			q.widen(m.bias, w.tensor.Biases, m.biases, w, o, outs)
+			q.widenRows(m.w, w.tensor.Scales, m.scales, w, o, outs)
+			q.widenRows(m.bias, w.tensor.Biases, m.biases, w, o, outs)
 		}
 		call := t
 		call.a = uintptr(unsafe.Pointer(&rows[0]))
@@ -270,26 +282,74 @@ func (q quantDots) rows(y []float32, ldy int, p *Packed, r, n int, w *Weight, o0
 		if !last {
 			call.next += uintptr(lanes * stride)
 		}
+		call.fetch = call.next
+		if last || q.unpacks {
+			call.fetches = 0
+		}
 		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
 		if call.left == 0 {
 			call.ahead = call.next
 		}
 		c := m.c[:n*lanes]
-		clear(c)
-		switch q.isa {
-		case dotsOfOneRow:
-			quantAloneAVX2(&call)
-		case dotsOfAVX2:
-			dotsAVX2(&call)
-		case dotsOfAVXVNNI:
-			dotsAVXVNNI(&call)
-		default:
-			dotsAVX512(&call)
-		}
+		q.block(&call, c)
 		for i := range n {
 			copy(y[i*ldy+o-o0:][:outs], c[i*lanes:])
 		}
 	}
+}
+
+// block multiplies a block, to c.
+func (q quantDots) block(call *dotsCall, c []float32) {
+	clear(c)
+	switch q.isa {
+	case dotsOfOneRow:
+		quantAloneAVX2(call)
+	case dotsOfAVX2:
+		dotsAVX2(call)
+	case dotsOfAVXVNNI:
+		dotsAVXVNNI(call)
+	default:
+		dotsAVX512(call)
+	}
+}
+
+// streams multiplies few rows with as many outputs from o0 on as are whole blocks, and
+// returns how many. The outputs of a block, of 8 say, are not neighbours but lie an eighth
+// of all apart, and the next block's follow them in memory: 8 streams that go on through
+// all blocks, each in pages of its own. The hardware's prefetcher follows one stream in a page,
+// and a row of 2,048 numbers of 4 bits is a quarter of one.
+func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, m *dotsMemory) int {
+	lanes, stride := q.lanes(), q.rowStride(w)
+	apart := (o1 - o0) / lanes
+	t, groups := q.call(p, 0, p.Rows, w, m), w.in/q.group
+	t.astride, t.fetches = apart*stride, 0
+	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
+	for i := range apart {
+		o := o0 + i
+		if w.dt.Affine() {
+			scales, biases := w.tensor.Scales[2*o*groups:], w.tensor.Biases[2*o*groups:]
+			q.widen(m.w, scales, 2*groups*apart, groups)
+			q.widen(m.bias, biases, 2*groups*apart, groups)
+			prefetchRows(&scales[0], 2*groups*apart, lanes, 2*groups)
+			prefetchRows(&biases[0], 2*groups*apart, lanes, 2*groups)
+		}
+		call := t
+		call.a = uintptr(unsafe.Pointer(&w.data[o*stride]))
+		call.next = call.a + uintptr(stride)
+		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
+		if call.left == 0 {
+			call.ahead = call.next
+		}
+		c := m.c[:p.Rows*lanes]
+		q.block(&call, c)
+		for r := range p.Rows {
+			row, sums := y[r*ldy+i:], c[r*lanes:(r+1)*lanes]
+			for j, v := range sums {
+				row[j*apart] = v
+			}
+		}
+	}
+	return apart * lanes
 }
 
 // call is what does not change between blocks.
@@ -315,33 +375,59 @@ func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall 
 	if w.dt.Affine() || q.unpacks {
 		t.wstep = 4 * q.lanes() * t.groups
 	}
+	if q.isa == dotsOfAVX2 || q.isa == dotsOfAVXVNNI {
+		t.fetches = fetchLines(q.lanes()*t.astep, n, q.isa == dotsOfAVX2 && (q.numbers() == numbersOf5 || q.numbers() == numbersOf6))
+	}
 	return t
 }
 
-// widen turns the bf16 of outs rows from o on, [outputs, groups], to f32
-// [groups, lanes]. copied takes the rows that are no whole block.
-func (q quantDots) widen(dst []float32, src, copied []byte, w *Weight, o, outs int) {
-	groups, lanes := w.in/q.group, q.lanes()
+// fetchLines is how many lines of the next block are prefetched each time that rows have
+// met a step, of size bytes: as many as a step has, over the times that there are. A burst
+// of them at the start of a step waits for memory, and the core with it; while rows are
+// multiplied there is time. More than dotsFetch at once would wait, too.
+func fetchLines(size, rows int, two bool) int {
+	parts := (rows + dotsSpan - 1) / dotsSpan
+	if two {
+		parts = (rows + 1) / 2
+	}
+	if parts < 2 {
+		return 0
+	}
+	return min((size/64+parts-1)/parts+1, dotsFetch)
+}
+
+// widenRows is widen for outs rows from o on. copied takes the rows that are no whole
+// block.
+func (q quantDots) widenRows(dst []float32, src, copied []byte, w *Weight, o, outs int) {
+	groups := w.in / q.group
 	src = src[2*o*groups : 2*(o+outs)*groups]
-	if outs < lanes {
+	if outs < q.lanes() {
 		copy(copied, src)
 		src = copied
 	}
+	q.widen(dst, src, 2*groups, groups)
+}
+
+// widen turns the bf16 of a block's rows, which lie stride bytes apart, to f32 [groups,
+// lanes].
+func (q quantDots) widen(dst []float32, src []byte, stride, groups int) {
+	lanes := q.lanes()
+	_ = src[(lanes-1)*stride+2*groups-1]
 	eights := groups / 8
 	switch {
 	case eights == 0:
 	case q.isa == dotsOfAVX512:
 		for i := 0; i < lanes; i += 16 {
-			widenScales16(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+			widenScales16(&dst[i], lanes, &src[i*stride], stride, eights)
 		}
 	default:
 		for i := 0; i < lanes; i += 8 {
-			widenScales8(&dst[i], lanes, &src[2*i*groups], 2*groups, eights)
+			widenScales8(&dst[i], lanes, &src[i*stride], stride, eights)
 		}
 	}
 	for g := 8 * eights; g < groups; g++ {
 		for i := range lanes {
-			dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[2*(i*groups+g):]))
+			dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[i*stride+2*g:]))
 		}
 	}
 }

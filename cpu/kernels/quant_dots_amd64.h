@@ -13,6 +13,8 @@
 //	HALFSCALES(off, dst)  the f16 of each row at off, widened
 //	HALVES(src, low, high)  the f16 in the halves of each dword, widened
 //
+//	Q80STORE4(at)  stores V0..V3, numbers of Q8_0, as units at and on; Q80BYTES for 16
+//	             units, to where Q80BUFFER sets DX
 //	DECODED    what is done with a step's bytes before they are multiplied
 //	TILEROWS   rows whose activations are packed together
 //	PARTS      jumps to the code for as many of the AX rows as it takes at once
@@ -125,6 +127,7 @@ nibbles128:
 
 	// Two blocks are 68 bytes: where two lines end in them both are prefetched.
 q80:
+	Q80BUFFER
 	CONSTANT(0x80808080, X15, V15)
 	MOVQ ELEMENTS(R15), CX
 
@@ -135,26 +138,26 @@ q80Blocks:
 	AHEAD0(0)
 	AHEAD0(4)
 	TRANSPOSE
-	RAISED4(0)
+	Q80STORE4(0)
 	LOAD(18)
 	AHEAD1(0)
 	AHEAD1(4)
 	TRANSPOSE
-	RAISED4(4)
+	Q80STORE4(4)
 	HALFSCALES(34, V8)
 	VMOVUPS V8, LANEBYTES(DI)
 	LOAD(36)
 	AHEAD2(0)
 	AHEAD2(4)
 	TRANSPOSE
-	RAISED4(8)
+	Q80STORE4(8)
 	LOAD(52)
 	AHEAD3(0)
 	AHEAD3(4)
 	TRANSPOSE
-	RAISED4(12)
+	Q80STORE4(12)
 	ADDQ $(2*LANEBYTES), DI
-	ADDQ $(16*LANEBYTES), DX
+	ADDQ $Q80BYTES, DX
 	ADVANCE(68)
 	SUBQ $64, CX
 	JNZ  q80Blocks
@@ -299,6 +302,19 @@ tile:
 	MOVQ CX, TNEXT(R15)
 
 part:
+	MOVQ FETCHES(R15), CX
+	TESTQ CX, CX
+	JEQ  fetched
+	MOVQ FETCH(R15), SI
+
+fetch:
+	PREFETCHT1 (SI)
+	ADDQ $64, SI
+	DECQ CX
+	JNZ  fetch
+	MOVQ SI, FETCH(R15)
+
+fetched:
 	MOVQ TX(R15), SI
 	MOVQ TC(R15), R14
 	MOVQ TSX(R15), R12

@@ -29,6 +29,13 @@
 	ADD1(u); \
 	ROWADD((SI)(R10*1), u, Y6, Y7)
 
+#define ADD4(u) \
+	NUMBERS(u); \
+	ROWADD((SI), u, Y0, Y1); \
+	ROWADD((SI)(R10*1), u, Y2, Y3); \
+	ROWADD((SI)(R10*2), u, Y4, Y5); \
+	ROWADD((SI)(R11*1), u, Y6, Y7)
+
 // SET is ADD to nothing.
 #define SET1(u) \
 	NUMBERS(u); \
@@ -36,6 +43,45 @@
 #define SET2(u) \
 	SET1(u); \
 	PAIRS((SI)(R10*1), u, Y6, Y7)
+
+#define SET4(u) \
+	NUMBERS(u); \
+	PAIRS((SI), u, Y0, Y1); \
+	PAIRS((SI)(R10*1), u, Y2, Y3); \
+	PAIRS((SI)(R10*2), u, Y4, Y5); \
+	PAIRS((SI)(R11*1), u, Y6, Y7)
+
+// WIDEN4 makes 32-bit sums of the 16-bit ones of four rows, in their place.
+#define WIDENED(sums) VPMADDWD pairOnes<>(SB), sums, sums
+#define WIDEN4 \
+	WIDENED(Y0); \
+	WIDENED(Y1); \
+	WIDENED(Y2); \
+	WIDENED(Y3); \
+	WIDENED(Y4); \
+	WIDENED(Y5); \
+	WIDENED(Y6); \
+	WIDENED(Y7)
+
+// SPILL keeps the sums of four rows at R9, UNSPILL adds those that are there.
+#define SPILL \
+	VMOVDQU Y0, (R9); \
+	VMOVDQU Y1, 32(R9); \
+	VMOVDQU Y2, 64(R9); \
+	VMOVDQU Y3, 96(R9); \
+	VMOVDQU Y4, 128(R9); \
+	VMOVDQU Y5, 160(R9); \
+	VMOVDQU Y6, 192(R9); \
+	VMOVDQU Y7, 224(R9)
+#define UNSPILL \
+	VPADDD (R9), Y0, Y0; \
+	VPADDD 32(R9), Y1, Y1; \
+	VPADDD 64(R9), Y2, Y2; \
+	VPADDD 96(R9), Y3, Y3; \
+	VPADDD 128(R9), Y4, Y4; \
+	VPADDD 160(R9), Y5, Y5; \
+	VPADDD 192(R9), Y6, Y6; \
+	VPADDD 224(R9), Y7, Y7
 
 // WIDEN adds pairs of the 16-bit sums to sum.
 #define WIDEN(small, sum) \
@@ -105,6 +151,34 @@
 	WORDS2(u); \
 	WORDADD((SI)(R10*2), u, Y4, Y5); \
 	WORDADD((SI)(R11*1), u, Y6, Y7)
+
+// WORDSSET4 is WORDS4 to nothing, WORDSFIRST16 the first 16 elements of a group of four rows.
+#define WORDSET(row, u, low, high) \
+	VPBROADCASTD (8*u)row, Y12; \
+	VPBROADCASTD (8*u+4)row, Y13; \
+	VPMADDWD Y12, Y8, low; \
+	VPMADDWD Y12, Y9, high; \
+	VPMADDWD Y13, Y10, Y14; \
+	VPMADDWD Y13, Y11, Y15; \
+	VPADDD Y14, low, low; \
+	VPADDD Y15, high, high
+#define WORDSSET4 \
+	VMOVDQU (DX), Y8; \
+	VMOVDQU 32(DX), Y9; \
+	VMOVDQU 64(DX), Y10; \
+	VMOVDQU 96(DX), Y11; \
+	WORDSET((SI), 0, Y0, Y1); \
+	WORDSET((SI)(R10*1), 0, Y2, Y3); \
+	WORDSET((SI)(R10*2), 0, Y4, Y5); \
+	WORDSET((SI)(R11*1), 0, Y6, Y7)
+#define WORDSFIRST16 \
+	WORDSSET4 \
+	WORDS4(1) \
+	WORDS4(2) \
+	WORDS4(3) \
+	ADDQ $512, DX \
+	ADDQ $32, SI \
+	SUBQ $16, AX
 
 // WORDS16 multiplies 16 elements of a group until AX of them are done.
 #define WORDS16(WORDSOF, loop) \

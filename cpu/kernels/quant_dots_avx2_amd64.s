@@ -2,8 +2,26 @@
 #define LANEBYTES 64
 #include "quant_dots_ymm_amd64.h"
 #include "quant_masks_amd64.h"
+#define FLOATS(a) VCVTDQ2PS a, a
 #include "quant_join_amd64.h"
 #include "quant_dots_avx2_amd64.h"
+
+// The numbers of Q8_0 become words at once, and signed: they need no zero point.
+#define SIGNEDWORDS(v, at) \
+	VPSLLW $8, v, V4; \
+	VPSRAW $8, v, v; \
+	VPSRAW $8, V4, V4; \
+	VMOVDQU v, ((2*at+1)*LANEBYTES)(DX); \
+	VMOVDQU V4, (2*at*LANEBYTES)(DX)
+#define Q80STORE4(at) \
+	SIGNEDWORDS(V0, (at+0)); \
+	SIGNEDWORDS(V1, (at+1)); \
+	SIGNEDWORDS(V2, (at+2)); \
+	SIGNEDWORDS(V3, (at+3))
+#define Q80BYTES (32*LANEBYTES)
+#define Q80BUFFER \
+	MOVQ WORDBUF(R15), DX; \
+	ADDQ PART(R15), DX
 
 // DECODED makes words of a step's bytes: of the 4 elements of 16 outputs the even ones,
 // then the odd ones.
@@ -16,6 +34,8 @@
 #define DECODED \
 	CMPQ KIND(R15), $2; \
 	JNE  widened; \
+	CMPQ FORMAT(R15), $2; \
+	JE   widened; \
 	MOVQ ELEMENTS(R15), CX; \
 	MOVQ BUF(R15), SI; \
 	MOVQ WORDBUF(R15), DI; \
@@ -35,16 +55,18 @@ widened:
 	CMPQ R9, $2; \
 	JE   eight; \
 	CMPQ AX, $2; \
-	JGE  two; \
+	JGE  several; \
 	CMPQ R9, $1; \
 	JB   oneFour; \
 	JE   oneSix; \
 	JMP  oneFive; \
-two: \
+several: \
 	CMPQ R9, $1; \
-	JB   twoFour; \
 	JE   twoSix; \
-	JMP  twoFive; \
+	JA   twoFive; \
+	CMPQ AX, $4; \
+	JB   twoFour; \
+	JMP  fourFour; \
 eight: \
 	CMPQ AX, $4; \
 	JGE  fourEight; \
@@ -59,6 +81,31 @@ eight: \
 TEXT ·dotsAVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), R15
 #include "quant_dots_amd64.h"
+
+	// The 16-bit sums of 32 elements are those of a group of 32; sums of larger
+	// groups wait in memory, so that four rows share the numbers.
+fourFour:
+	MOVQ GROUP(R15), AX
+	MOVQ WORDBUF(R15), R9
+
+fourFour32:
+	FOUR32(SET4, ADD4, WIDEN4)
+	ADDQ $512, DX
+	ADDQ $32, SI
+	CMPQ AX, GROUP(R15)
+	JE   fourFourFirst
+	UNSPILL
+
+fourFourFirst:
+	SUBQ $32, AX
+	JE   fourFourJoin
+	SPILL
+	JMP  fourFour32
+
+fourFourJoin:
+	JOIN4(fourFourZeroPoint, fourFourOn, fourFour)
+	MOVQ $4, R9
+	JMP  partDone
 
 twoFour:
 	ZERO2(Y0, Y1)
@@ -127,15 +174,19 @@ fourEight:
 	MOVQ WORDBUF(R15), DX
 
 fourEight1:
-	ZERO2(Y0, Y1)
-	ZERO2(Y2, Y3)
-	ZERO2(Y4, Y5)
-	ZERO2(Y6, Y7)
 	MOVQ GROUP(R15), AX
+	WORDSFIRST16
 
 fourEight16:
 	WORDS16(WORDS4, fourEight16)
+	CMPQ FORMAT(R15), $2
+	JE   fourEightQ80
 	JOIN4(fourEightZeroPoint, fourEightOn, fourEight1)
+	MOVQ $4, R9
+	JMP  partDone
+
+fourEightQ80:
+	PLAIN4(fourEight1)
 	MOVQ $4, R9
 	JMP  partDone
 
@@ -149,7 +200,14 @@ twoEight1:
 
 twoEight16:
 	WORDS16(WORDS2, twoEight16)
+	CMPQ FORMAT(R15), $2
+	JE   twoEightQ80
 	JOIN2(twoEightZeroPoint, twoEightOn, twoEight1)
+	MOVQ $2, R9
+	JMP  partDone
+
+twoEightQ80:
+	PLAIN2(twoEight1)
 	MOVQ $2, R9
 	JMP  partDone
 
@@ -162,6 +220,13 @@ oneEight1:
 
 oneEight16:
 	WORDS16(WORDS1, oneEight16)
+	CMPQ FORMAT(R15), $2
+	JE   oneEightQ80
 	JOIN1(oneEightZeroPoint, oneEightOn, oneEight1)
+	MOVQ $1, R9
+	JMP  partDone
+
+oneEightQ80:
+	PLAIN1(oneEight1)
 	MOVQ $1, R9
 	JMP  partDone

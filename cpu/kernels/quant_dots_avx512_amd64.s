@@ -209,6 +209,9 @@ on: \
 	MOVQ $n, R9 \
 	JMP  partDone
 
+#define Q80STORE4(at) RAISED4(at)
+#define Q80BYTES (16*LANEBYTES)
+#define Q80BUFFER
 #define DECODED
 
 #define PARTS \

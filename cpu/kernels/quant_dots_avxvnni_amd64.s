@@ -40,8 +40,37 @@
 	SUBQ $16, AX \
 	JNZ  loop
 
+// Sums begin with the bits of 1.5 * 2^23, so that they are floats at once: that number and
+// the sum, exactly, as sums are less than 2^22 (128 * 255 * 127 is). Taking it away costs
+// an addition, for which there are other ports than for products; conversions share theirs.
+DATA sumBits<>+0(SB)/8, $0x4B4000004B400000
+DATA sumBits<>+8(SB)/8, $0x4B4000004B400000
+DATA sumBits<>+16(SB)/8, $0x4B4000004B400000
+DATA sumBits<>+24(SB)/8, $0x4B4000004B400000
+GLOBL sumBits<>(SB), RODATA|NOPTR, $32
+
+#define BEGIN1 \
+	VMOVDQU sumBits<>(SB), Y0; \
+	VMOVDQA Y0, Y1
+#define BEGIN2 \
+	BEGIN1; \
+	VMOVDQA Y0, Y2; \
+	VMOVDQA Y0, Y3
+#define BEGIN4 \
+	BEGIN2; \
+	VMOVDQA Y0, Y4; \
+	VMOVDQA Y0, Y5; \
+	VMOVDQA Y0, Y6; \
+	VMOVDQA Y0, Y7
+
+#define SUMBITS VMOVDQU sumBits<>(SB), Y10
+#define FLOATS(a) VSUBPS Y10, a, a
+
 #include "quant_join_amd64.h"
 
+#define Q80STORE4(at) RAISED4(at)
+#define Q80BYTES (16*LANEBYTES)
+#define Q80BUFFER
 #define DECODED
 
 #define PARTS \
@@ -62,14 +91,12 @@ TEXT ·dotsAVXVNNI(SB), NOSPLIT, $0-8
 	// Results of four rows wait in memory; of fewer, whose groups follow one
 	// another sooner, in registers.
 four:
-	ZERO2(Y0, Y1)
-	ZERO2(Y2, Y3)
-	ZERO2(Y4, Y5)
-	ZERO2(Y6, Y7)
+	BEGIN4
 	MOVQ GROUP(R15), AX
 
 four16:
 	SIXTEEN(UNITS4, four16)
+	SUMBITS
 	JOIN4(fourZeroPoint, fourOn, four)
 	MOVQ $4, R9
 	JMP  partDone
@@ -79,12 +106,12 @@ two:
 	RESULTS(1, Y6, Y7)
 
 two1:
-	ZERO2(Y0, Y1)
-	ZERO2(Y2, Y3)
+	BEGIN2
 	MOVQ GROUP(R15), AX
 
 two16:
 	SIXTEEN(UNITS2, two16)
+	SUMBITS
 	SCALES
 	CMPQ ZEROPOINT(R15), $0
 	JNE  twoZeroPoint
@@ -111,11 +138,12 @@ one:
 	RESULTS(0, Y4, Y5)
 
 one1:
-	ZERO2(Y0, Y1)
+	BEGIN1
 	MOVQ GROUP(R15), AX
 
 one16:
 	SIXTEEN(UNITS1, one16)
+	SUMBITS
 	SCALES
 	CMPQ ZEROPOINT(R15), $0
 	JNE  oneZeroPoint

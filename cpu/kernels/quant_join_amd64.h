@@ -1,4 +1,5 @@
-// The joining of groups of 16 outputs: sums of row i are in Y(2i) and Y(2i+1).
+// The joining of groups of 16 outputs: sums of row i are in Y(2i) and Y(2i+1). FLOATS(a)
+// is the including file's: it makes floats of the sums in a.
 
 #define ZERO2(a, b) \
 	VPXOR a, a, a; \
@@ -13,8 +14,8 @@
 // TAKEZEROPOINT takes from the sums what the numbers were raised by. Y11 is lost.
 #define ADD(i, a, b, r, s) \
 	VBROADCASTSS (4*i)(R12), Y11; \
-	VCVTDQ2PS a, a; \
-	VCVTDQ2PS b, b; \
+	FLOATS(a); \
+	FLOATS(b); \
 	VMULPS Y11, a, a; \
 	VMULPS Y11, b, b; \
 	VFMADD231PS Y12, a, r; \
@@ -97,4 +98,27 @@ zeroPoint: \
 	ZEROPOINTED(2, Y4, Y5) \
 	ZEROPOINTED(3, Y6, Y7) \
 on: \
+	GROUPON(loop)
+
+// PLAINED is ADD on results in memory; PLAIN1, 2 and 4 end a group of as many rows whose
+// weights are scaled and no more.
+#define PLAINED(i, a, b) \
+	RESULTS(i, Y14, Y15); \
+	ADD(i, a, b, Y14, Y15); \
+	KEEP(i, Y14, Y15)
+#define PLAIN1(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	GROUPON(loop)
+#define PLAIN2(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	PLAINED(1, Y2, Y3) \
+	GROUPON(loop)
+#define PLAIN4(loop) \
+	SCALES \
+	PLAINED(0, Y0, Y1) \
+	PLAINED(1, Y2, Y3) \
+	PLAINED(2, Y4, Y5) \
+	PLAINED(3, Y6, Y7) \
 	GROUPON(loop)

@@ -33,12 +33,16 @@ var avx2Vector = &vectorCode{
 
 // avx2Projector is exact in 8 lanes.
 var avx2Projector = &tileProjector{
-	label:  "avx2-f32",
-	lanes:  8,
-	outs:   [maxTileRows + 1]int{0, 4, 4, 2, 2, 2, 2},
-	nearIn: 1024,
-	split:  avx2Split,
-	vector: avx2Vector,
+	label:    "avx2-f32",
+	lanes:    8,
+	outs:     [maxTileRows + 1]int{0, 4, 4, 2, 2, 2, 2},
+	nearIn:   1024,
+	block:    512, // 12 KiB of 32
+	together: 48,
+	// 2 KiB each; see docs/performance.md.
+	groupsAhead: 2,
+	split:       avx2Split,
+	vector:      avx2Vector,
 }
 
 // avx2ExpTable holds the constants of exp, 8 copies each: AVX2 arithmetic takes
