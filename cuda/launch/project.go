@@ -241,6 +241,10 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.tiledInputs(s, x.X, rows, p.in), rows, s.stages, s.slices, d.streamWarps(f))...)
 		return
 	}
+	if s, ok := d.one(f, total, rows, p.in, gated); ok {
+		d.launch(oneKernel(f, s), dim{x: s.blocks}, 32*oneWarps, append(p.args(x.X, rows, s.stages, s.strips, s.pass), uint64(x.Norm), f32(x.Eps))...)
+		return
+	}
 	s := d.streamShapeOf(f, total, rows, p.in, gated)
 	if x.Norm != 0 && s.whole == 0 {
 		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, p.in)

@@ -212,8 +212,12 @@ func (p projectSweep) step(m meter, b *slab, t weightType, rows int) {
 	})
 }
 
-// ringTunings are rings of other sizes, and other strips of a pass.
-func ringTunings(int) []Tuning {
+// ringTunings are rings of other sizes, and other strips of a pass; of one row
+// kernels/stream.cuh.
+func ringTunings(rows int) []Tuning {
+	if rows == 1 {
+		return []Tuning{{}, {Stream: true}}
+	}
 	return []Tuning{{}, {shared: 112 << 10}, {shared: 160 << 10}, {shared: 226 << 10}, {group: 2}, {group: 3}, {group: 6}}
 }
 
@@ -236,14 +240,14 @@ func tiledTunings(rows int) []Tuning {
 // projections of a step of 36 layers. It takes 7 GB.
 func BenchmarkProjections(b *testing.B) {
 	projectSweep{
-		shapes: projectShapes, types: benchTypes, rows: []int{8, 16, 32, 64, 128}, forms: ringTunings,
+		shapes: projectShapes, types: benchTypes, rows: []int{1, 8, 16, 32, 64, 128}, forms: ringTunings,
 		noise: 6 << 30, layers: 36, launches: 20,
 	}.run(benchDevice(b))
 }
 
 // tinyProjections are those of [TestBenchmarks].
 var tinyProjections = projectSweep{
-	shapes: tinyProjectShapes, types: benchTypes, rows: []int{8, 16},
+	shapes: tinyProjectShapes, types: benchTypes, rows: []int{1, 8, 16},
 	forms: func(int) []Tuning { return []Tuning{{}, {shared: 100 << 10}} },
 	noise: 1 << 20, layers: 1, launches: 2,
 }

@@ -1,0 +1,34 @@
+package launch
+
+import (
+	"windrow/backend"
+	"windrow/backend/vectors"
+)
+
+func init() {
+	for _, f := range projectFormats {
+		if packed, ok := formatOf(f.dt, f.group); ok && packed.nibbles() {
+			registerSelfTest("one/"+vectors.Name(f.dt, f.group), func(d *Device) error { return checkOne(d, f.dt, f.group) })
+		}
+	}
+}
+
+// checkOne compares projections of one row by kernels/one.cuh with kernels/stream.cuh,
+// bit for bit. It does nothing on devices that it is not for.
+func checkOne(d *Device, dt backend.DType, group int) error {
+	if !d.takesTiled() {
+		return nil
+	}
+	b := newProjectBench(d, uint64(dt)<<8|uint64(group)+5)
+	ins := append(shapesOf(dt, group), 4096)
+	if d.brief {
+		ins = []int{briefInputs}
+	}
+	for i, in := range ins {
+		c := b.tiledCase(dt, group, in)
+		c.stages = 2 + i%2
+		c.three(TiledForm{}, 1)
+		c.gated(TiledForm{}, 1)
+	}
+	return b.close()
+}
