@@ -76,6 +76,7 @@ func (c *compiler) experts(y *op, o *backend.Op) error {
 			return err
 		}
 	}
+	before.router.Rounded = gates[0].weight.Fast()
 	y.kind, y.mixture, y.routing, y.src = opExperts, e, o.Src[1], o.Src[:1]
 	return nil
 }

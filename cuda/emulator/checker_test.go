@@ -3,6 +3,8 @@ package emulator_test
 import (
 	"strings"
 	"testing"
+
+	"windrow/cuda/driver"
 )
 
 // Arguments of the kernels of testdata/faulty.cu: sizes of buffers in words
@@ -127,6 +129,28 @@ func TestOverlapConstants(t *testing.T) {
 	}
 	if err := r.run("ok_constants_before_wait", 1, 128, 0, uint64(in), uint64(out)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOverlapOfTwo reads what the kernel before the last one wrote: that one has ended where
+// the last one waited for it before it let the next begin, and may run still otherwise.
+func TestOverlapOfTwo(t *testing.T) {
+	for kernel, reported := range map[string]bool{"late": false, "early": true} {
+		r := newRig(t, true, "faulty")
+		in, other, out := r.buffer(t, 128), r.buffer(t, 128), r.buffer(t, 128)
+		for i, to := range []driver.Ptr{in, other} {
+			f, err := r.module.Function([]string{"early", kernel}[i])
+			if err == nil {
+				err = r.stream.Launch(f, config(1, 128, 0), []uint64{uint64(to)})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := r.run("reads_what_came_before", 1, 128, 0, uint64(in), uint64(out))
+		if said := err != nil && strings.Contains(err.Error(), "read before dependency_wait()"); said != reported || err != nil && !said {
+			t.Errorf("after %s: %v", kernel, err)
+		}
 	}
 }
 

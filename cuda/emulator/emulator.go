@@ -13,7 +13,8 @@
 // The checked build finds races between threads and between blocks, accesses out
 // of bounds, misaligned vectors, shared memory read before it is written, and
 // device memory used before dependency_wait() while an earlier kernel may use
-// it; of compute capability 9.0, what copies and products read or write in shared
+// it (a kernel that lets the next one begin only when it has waited itself is the
+// only one that may run still); of compute capability 9.0, what copies and products read or write in shared
 // memory that nothing orders, or that no proxy_fence() shows them, and warps of a
 // warpgroup that start different products. Any build finds divergence at barriers
 // and warp operations, waits that never end, barriers used otherwise than they

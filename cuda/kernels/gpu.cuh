@@ -40,7 +40,8 @@ struct Step {
 };
 
 #ifdef __NVPTX__
-#define KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads)))
+// KERNEL(threads) or KERNEL(threads, blocks): of a block at most, and of a multiprocessor at least.
+#define KERNEL(...) extern "C" __attribute__((global, launch_bounds(__VA_ARGS__)))
 #define DEV static __attribute__((device, always_inline)) inline
 #define METHOD __attribute__((device, always_inline)) inline // DEV of members
 // SHARED(kernel) T name[n]: static shared memory of that kernel; alignas goes before it.
@@ -80,6 +81,8 @@ DEV u32x4 load_stream(const void *p) {
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
   return r;
 }
+// prefetch_l2 brings the 128 bytes around p to L2.
+DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // load_l2: from L2, for what other blocks of this launch wrote.
 DEV float load_l2(const float *p) { float r; asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(r) : "l"(p) : "memory"); return r; }
 DEV f32x4 load_l2_x4(const float *p) { f32x4 r; asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w) : "l"(p) : "memory"); return r; }
@@ -133,6 +136,7 @@ DEV u32 reduce_min(u32 v) { u32 r; asm volatile("redux.sync.min.u32 %0, %1, 0xff
 DEV void allow_unwritten(const void *, u32) {}
 #else
 #include "../emulator/runtime/emulated.h"
+DEV void prefetch_l2(const void *) {}
 DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o > v ? o : v; } return v; }
 DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
 #endif

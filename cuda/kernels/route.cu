@@ -23,6 +23,7 @@ struct Router {
   float eps;
   float *f32;
   u16 *bf16;
+  u32 own; // rows of a block of route
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
@@ -247,15 +248,23 @@ DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *
   p.tables[0] = slots;
 }
 
+constexpr u32 normHeld = 4; // quads of a thread that are on their way at once
+
+// take_norm loads the first weights of the norm: they never change.
+DEV void take_norm(const Router &p, f32x4 (&w)[normHeld]) {
+  UNROLL for (u32 j = 0; j < normHeld; j++)
+    if (tid() + j * normThreads < p.width / 4) w[j] = ((const f32x4 *)p.norm)[tid() + j * normThreads];
+}
+
 // take_row norms the only row into shared memory, with the bits of rms_norm.
-DEV void take_row(const Router &p, float *row, float *partials) {
+DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float *partials) {
   static_assert(routeThreads == normThreads);
-  constexpr u32 held = 4;
+  constexpr u32 held = normHeld;
   const u32 t = tid(), quads = p.width / 4;
-  f32x4 w[held], v[held];
+  f32x4 v[held];
   float sum = 0;
   UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) w[j] = ((const f32x4 *)p.norm)[t + j * normThreads], v[j] = ((const f32x4 *)p.x)[t + j * normThreads];
+    if (t + j * normThreads < quads) v[j] = ((const f32x4 *)p.x)[t + j * normThreads];
   UNROLL for (u32 j = 0; j < held; j++)
     if (t + j * normThreads < quads) sum += squares(v[j]);
   for (u32 i = t + held * normThreads; i < quads; i += normThreads) sum += squares(((const f32x4 *)p.x)[i]);
@@ -276,15 +285,18 @@ DEV void take_row(const Router &p, float *row, float *partials) {
   sync();
 }
 
-// logits_of are those of an expert a group, for up to 32 rows.
+// logits_of are those of an expert a group, for this block's rows of up to 32.
 template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
   Dots<F, 1> dots{p};
   dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
+  f32x4 norm[normHeld] = {};
+  if (p.norm) take_norm(p, norm);
   dependency_wait();
   const u32 rows = p.step->rows;
-  if (p.norm) take_row(p, row, parts), p.x = row;
+  if (p.norm) take_row(p, norm, row, parts), p.x = row;
   float y[routeRows];
-  for (u32 r = 0; r < rows; r += routeRows) {
+  const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
+  for (u32 r = begin; r < end; r += routeRows) {
     dots.sum(y, r, rows);
     add_parts<1>(p, parts, y, first, count, to, r, rows);
   }
@@ -301,7 +313,7 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks
   else rows = logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
   if (tid() == 0) {
     fence();
-    *last = atomic_add(p.counter, 1) == gdim() - 1;
+    *last = atomic_add(p.counter, 1) == gdim() * gdim_y() - 1;
   }
   sync();
   if (!*last) return;
@@ -359,11 +371,153 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
   else share_logits<FormatOdd>(p, parts);
 }
 
+// Rows of prompts: products of f32 on tensor cores. A number of f32 is the sum of three
+// of bf16, cut from it rather than rounded, without a rest; of their products those that
+// an f32 would not show are left out. What tensor cores add up is cut as well, so chains
+// are short: 32 inputs, whose sums are added in f32. A block takes 64 rows by 32
+// experts, a warp 16 of the rows by a quarter of the inputs; quarters are added in order.
+// So a row's bits depend on that row alone, though they are others than those of steps.
+constexpr u32 promptThreads = 512, promptRows = 64, promptSlices = 4, promptInputs = 32, promptExperts = 32, promptLine = 40; // words of a row's sums
+
+// split cuts two numbers into parts of bf16, a in the low halves.
+template <u32 parts> DEV void split(u32 (&to)[parts], float a, float b) {
+  UNROLL for (u32 i = 0; i < parts; i++) {
+    const u32 x = __builtin_bit_cast(u32, a), y = __builtin_bit_cast(u32, b);
+    to[i] = x >> 16 | (y & 0xffff0000);
+    a -= __builtin_bit_cast(float, x & 0xffff0000), b -= __builtin_bit_cast(float, y & 0xffff0000);
+  }
+}
+
+// Of each format: of how many parts a weight is, and those of octet k.
+template <class F> struct Cut;
+template <> struct Cut<FormatBF16> {
+  static constexpr u32 parts = 1;
+  DEV void take(u32 (&w)[1][4], const u8 *row, u32 k) {
+    const u32x4 v = *(const u32x4 *)(row + k * 16);
+    w[0][0] = v.x, w[0][1] = v.y, w[0][2] = v.z, w[0][3] = v.w;
+  }
+};
+template <u32 n> DEV void cut(u32 (&w)[n][4], const float (&v)[8]) {
+  UNROLL for (u32 i = 0; i < 4; i++) {
+    u32 both[n];
+    split(both, v[2 * i], v[2 * i + 1]);
+    UNROLL for (u32 j = 0; j < n; j++) w[j][i] = both[j];
+  }
+}
+template <> struct Cut<FormatF16> {
+  static constexpr u32 parts = 2;
+  DEV void take(u32 (&w)[2][4], const u8 *row, u32 k) {
+    float v[8];
+    FormatF16::decode(*(const u32x4 *)(row + k * 16), k, v);
+    cut(w, v);
+  }
+};
+template <> struct Cut<FormatF32> {
+  static constexpr u32 parts = 3;
+  DEV void take(u32 (&w)[3][4], const u8 *row, u32 k) {
+    float v[8];
+    FormatF32::decode({*(const u32x4 *)(row + k * 32), *(const u32x4 *)(row + k * 32 + 16)}, k, v);
+    cut(w, v);
+  }
+};
+
+// multiply_prompt makes the logits of 64 rows from first on by 32 experts.
+template <class F> DEV void multiply_prompt(const Router &p, float *sums, u32 first, u32 rows, u32 expert) {
+  constexpr u32 parts = Cut<F>::parts, tiles = promptExperts / 8;
+  const u32 lane = tid() % 32, warp = tid() / 32, g = lane / 4, t = lane % 4, group = warp % 4, slice = warp / 4;
+  const u32 units = p.width / promptInputs, begin = slice * units / promptSlices, end = (slice + 1) * units / promptSlices;
+  const float *x[2];
+  UNROLL for (u32 i = 0; i < 2; i++) { // past the last row that one is multiplied, and dropped
+    const u32 row = first + group * 16 + i * 8 + g;
+    x[i] = p.x + (u64)(row < rows ? row : rows - 1) * p.width + t * 8;
+  }
+  const u64 line = F::bytes(p.width, p.kind);
+  const u8 *w = p.router + t * F::bytes(8, p.kind);
+  auto fetch = [&](f32x4 (&v)[2][2], u32 unit) {
+    UNROLL for (u32 i = 0; i < 2; i++)
+      UNROLL for (u32 j = 0; j < 2; j++) v[i][j] = *(const f32x4 *)(x[i] + unit * promptInputs + j * 4);
+  };
+  float total[tiles][4] = {};
+  f32x4 next[2][2] = {};
+  if (begin < end) fetch(next, begin);
+  _Pragma("nounroll") for (u32 unit = begin; unit < end; unit++) {
+    u32 a[3][2][4]; // part, step of 16 inputs, register
+    UNROLL for (u32 i = 0; i < 2; i++)
+      UNROLL for (u32 j = 0; j < 2; j++) {
+        u32 low[3], high[3];
+        split(low, next[i][j].x, next[i][j].y);
+        split(high, next[i][j].z, next[i][j].w);
+        UNROLL for (u32 q = 0; q < 3; q++) a[q][j][i] = low[q], a[q][j][i + 2] = high[q];
+      }
+    if (unit + 1 < end) fetch(next, unit + 1);
+    u32 b[tiles][parts][4];
+    float sum[tiles][4] = {};
+    UNROLL for (u32 i = 0; i < tiles; i++) {
+      const u32 e = expert + i * 8 + g;
+      Cut<F>::take(b[i], w + (e < p.experts ? e : p.experts - 1) * line, unit * (promptInputs / 8));
+    }
+    UNROLL for (u32 both = 3; both-- > 0;) // the least first
+      UNROLL for (u32 q = 0; q <= both; q++) {
+        if (both - q >= parts) continue;
+        UNROLL for (u32 j = 0; j < 2; j++)
+          UNROLL for (u32 i = 0; i < tiles; i++) mma_bf16(sum[i], a[q][j], {b[i][both - q][j * 2], b[i][both - q][j * 2 + 1]});
+      }
+    UNROLL for (u32 i = 0; i < tiles; i++)
+      UNROLL for (u32 j = 0; j < 4; j++) total[i][j] += sum[i][j];
+  }
+  UNROLL for (u32 nt = 0; nt < tiles; nt++)
+    UNROLL for (u32 i = 0; i < 2; i++) *(f32x2 *)(sums + ((slice * 4 + group) * 16 + i * 8 + g) * promptLine + nt * 8 + t * 2) = {total[nt][i * 2], total[nt][i * 2 + 1]};
+  sync();
+  for (u32 i = tid(); i < promptRows * promptExperts; i += promptThreads) {
+    const u32 row = i / promptExperts, e = expert + i % promptExperts;
+    if (first + row >= rows || e >= p.experts) continue;
+    const float *from = sums + row * promptLine + i % promptExperts;
+    float sum = from[0];
+    UNROLL for (u32 j = 1; j < promptSlices; j++) sum += from[j * promptRows * promptLine];
+    p.logits[(u64)(first + row) * (p.experts + 1) + e] = sum;
+  }
+}
+
+// share_prompt makes the products with the shared expert's weight: four rows a warp.
+template <class F> DEV void share_prompt(const Router &p, u32 first, u32 rows) {
+  constexpr u32 held = promptRows / (promptThreads / 32);
+  const u32 lane = tid() % 32;
+  first += tid() / 32 * held;
+  if (first >= rows) return;
+  const Row w{p.share, nullptr, nullptr, p.width, 0, p.share_kind};
+  float y[held] = {};
+  for (u32 k = lane; k < p.width / 8; k += 32) {
+    float v[8];
+    F::decode(F::load(w, k, false), k, v);
+    UNROLL for (u32 r = 0; r < held; r++) {
+      const float *x = p.x + (u64)(first + r < rows ? first + r : rows - 1) * p.width + k * 8;
+      const f32x4 a = *(const f32x4 *)x, b = *(const f32x4 *)(x + 4);
+      const float of[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+      UNROLL for (u32 i = 0; i < 8; i++) y[r] = fma(of[i], v[i], y[r]);
+    }
+  }
+  UNROLL for (u32 r = 0; r < held; r++) {
+    y[r] = warp_sum(y[r]);
+    if (lane == 0 && first + r < rows) p.logits[(u64)(first + r) * (p.experts + 1) + p.experts] = y[r];
+  }
+}
+
+template <class F> DEV void route_prompt(const Router &p, float *sums) {
+  launch_dependents();
+  dependency_wait();
+  const u32 rows = p.step->rows, first = bid_y() * promptRows, expert = bid() * promptExperts;
+  if (first >= rows) return;
+  if (expert < p.experts) multiply_prompt<F>(p, sums, first, rows, expert);
+  else if (p.share_kind == 0) share_prompt<FormatF32>(p, first, rows);
+  else if (p.share_kind == 1) share_prompt<FormatF16>(p, first, rows);
+  else share_prompt<FormatBF16>(p, first, rows);
+}
+
 #define ROUTER_ARGS                                                                                                                     \
   float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
       const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, u32 each, const Step *step, const float *norm, float eps, \
-      float *f32, u16 *bf16
-#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16}
+      float *f32, u16 *bf16, u32 own
+#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16, own}
 
 #define ROUTE(name, F)                                                          \
   KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
@@ -389,83 +543,109 @@ ROUTE(f16, FormatF16)
 ROUTE(bf16, FormatBF16)
 ROUTE(odd, FormatOdd)
 
-// choices, a warp a row, and
-KERNEL(256) void route_choose(ROUTER_ARGS) {
+#define PROMPT(name, F)                              \
+  KERNEL(promptThreads) void name(ROUTER_ARGS) {     \
+    DYNAMIC_SHARED(name, sums);                      \
+    route_prompt<F>(ROUTER, (float *)sums);          \
+  }                                                  \
+  REGISTER(name)
+
+PROMPT(route_prompt_f32, FormatF32)
+PROMPT(route_prompt_f16, FormatF16)
+PROMPT(route_prompt_bf16, FormatBF16)
+
+// choices, a warp a row: 32 rows a block, which notes for each expert who of them chose it,
+// in chosen [rows / 32, experts], and
+KERNEL(1024) void route_choose(ROUTER_ARGS, u32 *chosen) {
+  SHARED(route_choose) u16 marks[32 * 32];
   launch_dependents();
   dependency_wait();
   const Router p ROUTER;
-  const u32 row = bid() * 8 + tid() / 32;
-  if (row >= step->rows) return;
-  u32 expert, rank, taken;
-  choose(p, row, expert, rank, taken);
+  const u32 lane = tid() % 32, warp = tid() / 32, rows = step->rows, row = bid() * 32 + warp;
+  if (bid() * 32 >= rows) return;
+  u32 expert, rank, taken = 0;
+  if (row < rows) choose(p, row, expert, rank, taken);
+  marks[warp * 32 + lane] = (u16)taken;
+  sync();
+  if (tid() >= experts) return;
+  u32 by = 0;
+  UNROLL for (u32 r = 0; r < 32; r++) by |= (marks[r * 32 + lane] >> warp & 1u) << r;
+  chosen[bid() * experts + tid()] = by;
 }
 REGISTER(route_choose)
 
-// lists, a block an expert, whose slot has its number. A thread has some of the rows.
-KERNEL(256) void route_list(ROUTER_ARGS, u32 capacity, u32 tiles) {
-  SHARED(route_list) u32 lower[8];
-  SHARED(route_list) u32 equal[8];
-  SHARED(route_list) u32 last;
+constexpr u32 listThreads = 512;
+static_assert(listThreads >= mostExperts);
+
+// lists, a block an expert, whose slot has its number. Each counts what the experts before
+// it have, and so knows where its own begin.
+KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity, u32 tiles) {
+  SHARED(route_list) u32 counts[listThreads];
+  SHARED(route_list) u32 before[listThreads / 32];
+  SHARED(route_list) u32 tiled[listThreads / 32];
+  SHARED(route_list) u32 by[listThreads];
+  SHARED(route_list) u32 at[listThreads];
   launch_dependents();
   dependency_wait();
-  const u32 e = bid(), lane = tid() % 32, warp = tid() / 32, rows = step->rows;
-  const u32 begin = (u64)tid() * rows / 256, end = (u64)(tid() + 1) * rows / 256;
-  u32 less = 0, own = 0;
-  for (u32 r = begin; r < end; r++)
-    for (u32 i = 0; i < k; i++) {
-      const u32 id = (u32)routing[(u64)r * 2 * k + i];
-      less += id < e;
-      own += id == e;
-    }
-  const u32 upto = scan(own), before = scan(less);
-  if (lane == 31) lower[warp] = before, equal[warp] = upto;
-  sync();
-  u32 first = 0, count = 0, at = upto - own;
-  for (u32 i = 0; i < 8; i++) {
-    first += lower[i];
-    if (i < warp) at += equal[i];
-    count += equal[i];
-  }
-  at += first;
-  if (e == experts) count = rows, list_shared(ROUTER, rows, tid(), 256); // the shared one: less has counted all pairs
-  if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
+  const u32 e = bid(), lane = tid() % 32, warp = tid() / 32, rows = step->rows, lines = (rows + 31) / 32;
   if (tid() == 0 && e == 0) tables[0] = gdim();
-  if (own)
-    for (u32 r = begin; r < end; r++)
-      for (u32 i = 0; i < k; i++)
-        if ((u32)routing[(u64)r * 2 * k + i] == e) pairs[at++] = r * each + i;
-  sync();
-  if (tid() == 0) {
-    fence();
-    last = atomic_add(counter, 1) == gdim() - 1;
+  if (e == experts) { // the shared one
+    list_shared(ROUTER, rows, tid(), listThreads);
+    if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, rows * k, rows, 0};
+    return;
   }
+  // Some threads an expert, each with some of the lines.
+  const u32 line = (experts + 31) / 32 * 32, turns = listThreads / line, turn = tid() / line, of = tid() % line;
+  u32 count = 0;
+  if (turn < turns && of < experts)
+    _Pragma("unroll 8") for (u32 i = turn; i < lines; i += turns) count += (u32)__builtin_popcount(chosen[i * experts + of]);
+  counts[tid()] = count;
   sync();
-  if (!last) return;
-  fence();
+  count = 0;
+  if (tid() < experts)
+    for (u32 i = 0; i < turns; i++) count += counts[i * line + tid()];
+  u32 less = tid() < e ? count : 0, parts = tid() < e ? (count + capacity - 1) / capacity : 0;
+  UNROLL for (int m = 16; m; m >>= 1) less += shfl_xor(less, m), parts += shfl_xor(parts, m);
+  sync();
+  if (lane == 0) before[warp] = less, tiled[warp] = parts;
+  if (tid() == e) counts[0] = count;
+  sync();
+  u32 first = 0, tile = 0;
+  UNROLL for (u32 i = 0; i < listThreads / 32; i++) first += before[i], tile += tiled[i];
+  count = counts[0];
   // Tiles of up to `capacity` rows of an expert, of nearly equal length: {expert, first pair, rows}.
-  u32 done = 0;
-  for (u32 base = 0; base < experts; base += 256) {
-    const u32 of = base + tid();
-    u32 from = 0, rest = 0;
-    if (of < experts) {
-      from = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 1));
-      rest = __builtin_bit_cast(u32, load_l2((const float *)tables + 4 + of * 4 + 2));
-    }
-    const u32 parts = (rest + capacity - 1) / capacity, through = scan(parts);
-    sync();
-    if (lane == 31) lower[warp] = through;
-    sync();
-    u32 to = done + through - parts;
-    for (u32 i = 0; i < 8; i++) {
-      if (i < warp) to += lower[i];
-      done += lower[i];
-    }
-    const u32 per = parts ? ((rest + parts - 1) / parts + 7) / 8 * 8 : 0;
-    for (u32 i = 0; i < rest; i += per, to++) *(u32x4 *)(tables + tiles + to * 4) = {of, from + i, rest - i < per ? rest - i : per, 0};
+  parts = (count + capacity - 1) / capacity;
+  const u32 per = parts ? ((count + parts - 1) / parts + 7) / 8 * 8 : 0;
+  for (u32 i = tid(); i < parts; i += listThreads) {
+    const u32 from = i * per, rest = count - from;
+    *(u32x4 *)(tables + tiles + (tile + i) * 4) = {e, first + from, rest < per ? rest : per, 0};
   }
   if (tid() == 0) {
-    tables[1] = done;
-    *counter = 0;
+    *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
+    if (e == experts - 1) tables[1] = tile + parts;
+  }
+  // The rows that chose it, in their order: 32 a warp.
+  for (u32 base = 0; base < lines; base += listThreads) {
+    const u32 own = base + tid() < lines ? chosen[(base + tid()) * experts + e] : 0, n = (u32)__builtin_popcount(own), upto = scan(n);
+    sync();
+    if (lane == 31) before[warp] = upto;
+    by[tid()] = own;
+    sync();
+    u32 to = first + upto - n;
+    UNROLL for (u32 i = 0; i < listThreads / 32; i++) {
+      if (i < warp) to += before[i];
+      first += before[i];
+    }
+    at[tid()] = to;
+    sync();
+    for (u32 i = warp; i < listThreads && base + i < lines; i += listThreads / 32) {
+      if (!(by[i] >> lane & 1)) continue;
+      const u32 row = (base + i) * 32 + lane;
+      const float *ids = routing + (u64)row * 2 * k;
+      u32 rank = 0;
+      for (u32 j = 0; j < k; j++) rank += ids[j] < (float)e;
+      pairs[at[i] + (u32)__builtin_popcount(by[i] & ((1u << lane) - 1))] = row * each + rank;
+    }
   }
 }
 REGISTER(route_list)

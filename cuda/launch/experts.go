@@ -137,7 +137,7 @@ func (d *Device) prepareSharedGEMM(shared []Linear, rows Rows) (changed bool, er
 
 // gatedParts and downParts are how many parts a strip's inputs are cut into: by shape
 // alone, since the order of sums depends on it.
-func gatedParts(f format, in int) int { return min(8, PowerOfTwo(Ceil(in, f.inputs)+1)/2) }
+func gatedParts(f format, in int) int { return min(4, PowerOfTwo(Ceil(in, f.inputs)+1)/2) }
 func downParts(f format, in int) int  { return min(2, Ceil(in, f.inputs)) }
 
 // joinParts is downParts where down and the sum of few rows are one launch, else 0.
@@ -153,6 +153,12 @@ func (e *Experts) joinParts() int {
 // expertStages is the depth of the warps' rings: all that a warp reads where it is
 // little, at most 7 granules, in a limit of shared memory.
 func expertStages(perWarp, bytes, limit int) int { return max(1, min(perWarp, 7, limit/bytes)) }
+
+// heldRows is how many rows of an expert the rings of its kernels hold, beside its weights.
+func heldRows(bucket int) int { return min(8, bucket) }
+
+// held is the bytes of so many rows' inputs of a granule.
+func (f format) held(rows int) int { return rows * 2 * f.inputs }
 
 func (f format) experts() string { return "experts" + f.file[len("stream"):] }
 
@@ -187,7 +193,7 @@ func (d *Device) expertsPass(dst, x32, x16, routing driver.Ptr, e *Experts, step
 	if d.err == nil && p.size > d.mixtures.work.size {
 		d.err = fmt.Errorf("cuda: no room was made for the experts of %d rows", bucket)
 	}
-	route, lists := d.routeLayout(e.Gate.Count, e.Chosen, bucket), d.mixtures.route.data
+	route, lists := routeLayoutOf(e.Gate.Count, e.Chosen, bucket), d.mixtures.route.data
 	p.tables, p.pairs, p.tiles = lists+driver.Ptr(route.tables), lists+driver.Ptr(route.pairs), route.tiles
 	p.each, p.few = e.each(decode, rows), FewForExperts(decode, rows)
 	if e.Shared != nil {
@@ -283,28 +289,26 @@ func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, rows R
 func (d *Device) expertsGated(p *expertsPass) {
 	w := p.Gate.Of
 	f, parts := w.format(), gatedParts(w.format(), w.In)
-	const warps = 8
-	sums := warps * 2 * 128 * 4
-	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), warps*2*f.granule, 72<<10)
-	name := "experts_gated"
-	if p.bucket > fewRows { // experts may have more rows than a few
-		name = "experts_gated_many"
-	}
-	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages*warps*2*f.granule + sums}, dim{x: p.slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
-		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs),
-		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(p.each))
+	d.expertSlots(p, "experts_gated", w, 2*f.granule, parts, p.each, p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)))
 }
 
 // expertsDown makes down of all pairs, f32.
 func (d *Device) expertsDown(p *expertsPass) {
 	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
+	d.expertSlots(p, "experts_down", w, f.granule, parts, 1, p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.at(p.made)))
+}
+
+// expertSlots launches a kernel whose blocks take some strips of an expert, args its first
+// arguments. bytes are those of a granule of a warp's strips; each is how many pairs share
+// a row of the inputs.
+func (d *Device) expertSlots(p *expertsPass, name string, w *Weight, bytes, parts, each int, args ...uint64) {
 	const warps = 8
-	sums := warps * 128 * 4
-	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), warps*f.granule, 72<<10)
-	d.launch(kernel{f.experts(), "experts_down" + f.file[len("stream"):], stages*warps*f.granule + sums}, dim{x: p.slots, y: Ceil(Ceil(w.Out, 16), warps/parts)}, 32*warps,
-		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.at(p.made)), uint64(p.tables), uint64(p.pairs),
-		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts))
+	f, held := w.format(), heldRows(p.bucket)
+	stage := warps * (bytes + f.held(held))
+	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, 72<<10) // so that three blocks fit
+	d.launch(kernel{f.experts(), name + f.file[len("stream"):], stages * stage}, dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.slots}, 32*warps, append(args,
+		uint64(p.tables), uint64(p.pairs), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(each), uint64(held), uint64(p.Gate.Count+p.Gate.More))...)
 }
 
 // expertsJoin makes down of all pairs and adds it to dst.
@@ -312,13 +316,17 @@ func (d *Device) expertsJoin(p *expertsPass) {
 	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
 	const warps = 16
-	made := p.bucket*p.each*(parts*16+1)*4 + 16*p.slots // with the lists
+	entries := p.slots + p.bucket*p.each/8
+	made := p.bucket*p.each*(parts*16+2)*4 + 16*entries // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
-	stages := expertStages(7, warps*f.granule, most)
-	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*warps*f.granule + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
+	held := heldRows(p.bucket)
+	stage := warps * (f.granule + f.held(held))
+	stages := expertStages(Ceil(entries*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, most)
+	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
-		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step), uint64(p.bucket), uint64(p.slots))
+		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step), uint64(p.bucket), uint64(p.slots),
+		uint64(held), uint64(p.Down.Count+p.Down.More), flag(p.Gate.Of.Fast()))
 }
 
 // expertsSIMT is the projection of all pairs in the exact arithmetic: gated where there

@@ -34,7 +34,7 @@ func BenchmarkExperts(b *testing.B) {
 	m := benchDevice(b)
 	for _, s := range mixtureShapes {
 		m.Run("shape", s.name, func(m meter) {
-			expertTimes(m, s.expertShape, weightType{backend.Affine4, 64}, 6, 3<<30, []int{1, 2, 4, 8, 16, 32, 2048})
+			expertTimes(m, s.expertShape, weightType{backend.Affine4, 64}, 6, 3<<30, []int{1, 2, 4, 8, 16, 32, 64, 128, 2048})
 		})
 	}
 }
@@ -87,7 +87,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 		}
 		data := make([]byte, 2*len(matrix))
 		quant.Blocks(data, backend.BF16, matrix)
-		router := &Router{Weight: &Weight{DType: backend.BF16, Out: s.experts, In: s.width, Raw: m.Filled(len(data), data)}, Chosen: s.chosen, Renormalise: true}
+		router := &Router{Weight: &Weight{DType: backend.BF16, Out: s.experts, In: s.width, Raw: m.Filled(len(data), data)}, Chosen: s.chosen, Renormalise: true, Rounded: true}
 		bytes = 0
 		e := &Experts{Chosen: s.chosen, Joined: s.shared > 0}
 		e.Gate, e.Up, e.Down = list(s.inner, s.width, &e.Shared), list(s.inner, s.width, &e.Shared), list(s.width, s.inner, &e.Shared)
@@ -128,7 +128,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 			route(0)
 			table := make([]byte, 4)
 			m.Check(d.Stream.Synchronize())
-			m.Check(d.Context.Download(table, d.mixtures.route.data+driver.Ptr(d.routeLayout(s.experts, s.chosen, bucket).tables)))
+			m.Check(d.Context.Download(table, d.mixtures.route.data+driver.Ptr(routeLayoutOf(s.experts, s.chosen, bucket).tables)))
 			moved := bytes * min(s.experts+1, int(binary.LittleEndian.Uint32(table)))
 			for _, part := range []struct {
 				name string

@@ -91,7 +91,7 @@ func (d *Device) Shared(dst, x32, x16 driver.Ptr, e *SharedExpert, step driver.P
 	}
 	p.shared = p.at(p.sharedMade)
 	d.sharedExpert(p)
-	shares := d.mixtures.route.data + driver.Ptr(d.routeLayout(e.Router.Weight.Out, e.Router.Chosen, bucket).shares)
+	shares := d.mixtures.route.data + driver.Ptr(routeLayoutOf(e.Router.Weight.Out, e.Router.Chosen, bucket).shares)
 	d.sumExperts(dst, 0, p.shared, width, shares, 0, width, 0, 0, step, bucket)
 }
 

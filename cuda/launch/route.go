@@ -20,6 +20,9 @@ type Router struct {
 	Chosen      int
 	Renormalise bool
 	Joined      bool // the shared expert is listed behind the others in passes of few rows (Experts.Joined)
+	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
+	// router; else prompts have the bits of steps.
+	Rounded bool
 }
 
 // each is how many experts of a row are listed.
@@ -43,10 +46,10 @@ type mixtures struct {
 }
 
 // routeLayout says where what Route leaves lies: bytes into its room, and words into
-// the tables where tiles of rows are listed.
-type routeLayout struct{ tables, tiles, shares, pairs, logits, size int }
+// the tables where tiles of rows are listed; who chose which expert, of more rows than a few.
+type routeLayout struct{ tables, tiles, shares, pairs, logits, chosen, size int }
 
-func (d *Device) routeLayout(experts, chosen, bucket int) routeLayout {
+func routeLayoutOf(experts, chosen, bucket int) routeLayout {
 	at := 16 // behind the counter
 	next := func(words int) int {
 		here := at
@@ -55,10 +58,13 @@ func (d *Device) routeLayout(experts, chosen, bucket int) routeLayout {
 	}
 	tiles := 0
 	if bucket > fewRows {
-		tiles = groupedTilesOf(bucket*chosen, experts, d.groupedRows())
+		tiles = groupedTilesOf(bucket*chosen, experts)
 	}
 	slots := 4 + 4*(experts+1) // one more for the shared expert
 	l := routeLayout{tables: next(slots + 4*tiles), tiles: slots, shares: next(bucket), pairs: next(bucket * (chosen + 1)), logits: next(bucket * (experts + 1))}
+	if bucket > fewRows {
+		l.chosen = next(Ceil(bucket, 32) * experts)
+	}
 	l.size = at
 	return l
 }
@@ -92,7 +98,7 @@ func (d *Device) FreeMixtures() {
 // PrepareRoute makes room for the routing of bucket rows; changed reports whether
 // addresses changed.
 func (d *Device) PrepareRoute(r *Router, bucket int) (changed bool, err error) {
-	changed, err = d.grow(&d.mixtures.route, d.routeLayout(r.Weight.Out, r.Chosen, bucket).size)
+	changed, err = d.grow(&d.mixtures.route, routeLayoutOf(r.Weight.Out, r.Chosen, bucket).size)
 	if changed && err == nil {
 		err = d.Context.Upload(d.mixtures.route.data, make([]byte, 16)) // the counter
 	}
@@ -113,7 +119,7 @@ func routeKernel(w *Weight) string {
 // One row may be normed first, with the bits of RMSNorm.
 func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, decode bool, rows Rows) {
 	bucket := rows.Count
-	l, at := d.routeLayout(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
+	l, at := routeLayoutOf(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
 	if d.err == nil && l.size > d.mixtures.route.size {
 		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
 	}
@@ -133,11 +139,33 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	}
 	name := routeKernel(r.Weight)
 	if bucket <= fewRows {
-		d.launch(kernel{"route", "route_" + name, shared}, dim{x: Ceil(r.Weight.Out, 4) + blocks}, 512, args...)
+		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, 8)}
+		for grid.x*grid.y > max(grid.x, d.Info.SMs) { // a block a multiprocessor
+			grid.y--
+		}
+		d.launch(kernel{"route", "route_" + name, shared}, grid, 512, append(args, uint64(8*Ceil(Ceil(bucket, 8), grid.y)))...)
 		return
 	}
-	d.launch(kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}, 512, args...)
-	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 8)}, 256, args...)
+	args = append(args, 0)
+	logits, grid := kernel{file: "route", name: "route_logits_" + name}, dim{x: Ceil(r.Weight.Out, 16) + blocks, y: Ceil(bucket, 8)}
+	if r.Rounded && !FewForExperts(decode, rows) && r.Weight.In%promptInputs == 0 {
+		logits, grid = routePrompt(r, bucket)
+		grid.x += blocks
+	}
+	d.launch(logits, grid, 512, args...)
+	chosen := uint64(at) + uint64(l.chosen)
+	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 32)}, 1024, append(args, chosen)...)
 	slots := r.Weight.Out + r.each(decode, rows) - r.Chosen
-	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 256, append(args, uint64(d.groupedRows()), uint64(l.tiles))...)
+	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 512, append(args, chosen, uint64(groupedRows), uint64(l.tiles))...)
+}
+
+// promptInputs is what the inputs of a router are a multiple of for its rows of prompts
+// to be multiplied on tensor cores.
+const promptInputs = 32
+
+// routePrompt is the kernel that makes the logits of a prompt's rows, and its grid without
+// the shared expert's blocks.
+func routePrompt(r *Router, bucket int) (kernel, dim) {
+	const rows, experts, line, slices = 64, 32, 40, 4
+	return kernel{"route", "route_prompt_" + r.Weight.DType.String(), slices * rows * line * 4}, dim{x: Ceil(r.Weight.Out, experts), y: Ceil(bucket, rows)}
 }

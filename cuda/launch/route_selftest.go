@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"windrow/backend"
+	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 	"windrow/quant"
 )
@@ -25,8 +26,16 @@ func checkRoute(d *Device) error {
 				continue
 			}
 			for _, rows := range []int{1, 9, 35} {
-				b.checkRouter(dt, s.experts, s.chosen, s.width, rows)
+				b.checkRouter(dt, s.experts, s.chosen, s.width, rows, true)
 			}
+		}
+	}
+	for _, s := range []struct{ experts, chosen, width, rows int }{{8, 2, 128, 33}, {512, 10, 64, 70}, {1, 1, 32, 40}, {130, 32, 2080, 100}, {72, 4, 96, 1100}} {
+		for _, dt := range []backend.DType{backend.F32, backend.F16, backend.BF16} {
+			if d.brief && (dt == backend.F16 && s.experts != 8 || s.rows > 1000 && dt != backend.BF16) {
+				continue
+			}
+			b.checkRouter(dt, s.experts, s.chosen, s.width, s.rows, false)
 		}
 	}
 	for _, width := range []int{4, 64, 2048, 9216} {
@@ -57,7 +66,9 @@ func routed(logits []float64, k int, renormalise bool) (experts []int, weights [
 	return experts, weights
 }
 
-func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int) {
+// checkRouter compares the routing of a step's rows, or of a prompt's. A prompt's row has
+// the same bits among fewer rows.
+func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int, decode bool) {
 	w := b.normals(experts * width)
 	for i := range w {
 		w[i] *= 4 / float32(math.Sqrt(float64(width)))
@@ -69,7 +80,7 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	quant.Blocks(data, dt, w)
 	t := backend.Tensor{Name: "router", DType: dt, Shape: []int{experts, width}, Data: data}
 	x, bucket := b.normals(rows*width), RowBucket(rows)
-	r := Router{Weight: &Weight{DType: dt, Out: experts, In: width, Raw: b.upload(data)}, Chosen: k, Renormalise: rows%2 == 1, Joined: k%2 == 0}
+	r := Router{Weight: &Weight{DType: dt, Out: experts, In: width, Raw: b.upload(data)}, Chosen: k, Renormalise: rows%2 == 1, Joined: k%2 == 0, Rounded: !decode}
 	from, to := b.uploadF32(append(slices.Clone(x), nans((bucket-rows)*width)...)), b.alloc(4*bucket*2*k)
 	step := b.step(rows)
 	if b.err != nil {
@@ -78,8 +89,13 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 		return
 	}
-	b.d.Route(to, from, &r, Normed{}, step, true, Rows{Count: bucket})
+	all := Rows{Count: bucket, Prompt: !decode}
+	b.d.Route(to, from, &r, Normed{}, step, decode, all)
 	got := b.downloadF32(rows*2*k, to)
+	b.note(b.checkLists(got, experts, k, r.each(decode, all), rows, bucket))
+	if !decode && b.err == nil {
+		b.checkFewer(&r, to, from, got, rows/2+1)
+	}
 	logits := product(x, widened(t), nil, rows, experts, width)
 	for row := range rows {
 		ids, weights := routed(logits[row*experts:(row+1)*experts], k, r.Renormalise)
@@ -91,13 +107,26 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 			}
 		}
 	}
-	b.note(b.checkLists(got, experts, k, r.each(true, Rows{Count: bucket}), rows, bucket))
+}
+
+// checkFewer compares the routing of a prompt's first rows by themselves with what it was
+// among others.
+func (b *projectBench) checkFewer(r *Router, to, from driver.Ptr, want []float32, rows int) {
+	// There is room: more rows were routed before.
+	b.d.Route(to, from, r, Normed{}, b.step(rows), false, Rows{Count: max(RowBucket(rows), fewRows+1), Prompt: true})
+	got := b.downloadF32(rows*2*r.Chosen, to)
+	if b.err != nil {
+		return
+	}
+	if err := vectors.Equal(got, want[:len(got)]); err != nil {
+		b.note(fmt.Errorf("%v, %d of %d experts: the first %d rows of a prompt by themselves: %w", r.Weight.DType, r.Chosen, r.Weight.Out, rows, err))
+	}
 }
 
 // checkLists: each pair is in the list of its expert, in the order of the rows, and, where
 // each is more than k, all rows in that of the shared one.
 func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, bucket int) error {
-	l := b.d.routeLayout(experts, k, bucket)
+	l := routeLayoutOf(experts, k, bucket)
 	memory := b.download(l.size, b.d.mixtures.route.data)
 	word := func(at int) int { return int(binary.LittleEndian.Uint32(memory[at:])) }
 	seen, before := 0, -1
@@ -127,7 +156,7 @@ func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, buc
 	tiled, next := 0, 0
 	for i := range word(l.tables + 4) {
 		at := l.tables + 4*l.tiles + 16*i
-		if e, first, n := word(at), word(at+4), word(at+8); first != next || n < 1 || n > b.d.groupedRows() || e >= experts {
+		if e, first, n := word(at), word(at+4), word(at+8); first != next || n < 1 || n > groupedRows || e >= experts {
 			return fmt.Errorf("tile %d has %d pairs from %d on, of expert %d, want those from %d", i, n, first, e, next)
 		}
 		next += word(at + 8)

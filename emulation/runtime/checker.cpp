@@ -272,6 +272,9 @@ void share(Range range, const char *name) {
 bool end_launch(bool ok) {
   on = false;
   if (!ok) return false;
+  // The next launch begins when all blocks of this one have let it, or ended: where none
+  // did before it had waited, all launches before this one are over by then.
+  if (any_waited && !any_early) chain = launch_stamp - 1;
   if (!dialect.overlap || any_waited || !touched) return true;
   snprintf(failure, sizeof failure, "%s: no thread calls dependency_wait()", current_launch->kernel->name);
   return false;

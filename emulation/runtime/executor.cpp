@@ -18,7 +18,7 @@ namespace emulator {
 
 Lane *current;
 Group group;
-bool any_waited;
+bool any_waited, any_early;
 char failure[2048];
 uint64_t changes;
 
@@ -421,7 +421,7 @@ bool run(const Launch &l) {
     stacks = (uint8_t *)p;
   }
   launch = &l;
-  failed = any_waited = false;
+  failed = any_waited = any_early = false;
   failure[0] = 0;
   random_state = l.seed * 0x9E3779B97F4A7C15ull;
   uint64_t count = uint64_t(l.grid[0]) * l.grid[1] * l.grid[2];

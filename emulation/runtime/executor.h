@@ -112,6 +112,7 @@ struct Launch {
 extern EMULATOR_API Lane *current; // the running lane; null outside of kernels
 extern EMULATOR_API Group group;
 extern bool any_waited; // a lane of this launch has waited for the launch before
+extern bool any_early;  // a lane of this launch let the next one begin before it had waited itself
 
 // add enters a kernel; shared libraries of kernels call it as they are loaded.
 EMULATOR_API void add(Kernel *);

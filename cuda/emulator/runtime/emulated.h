@@ -25,6 +25,7 @@ EMULATOR_API void copy_commit();
 EMULATOR_API void copy_wait(u32 pending);
 EMULATOR_API void fence();
 EMULATOR_API u32 atomic_add(u32 *, u32, const char *file, int line);
+EMULATOR_API void launch_dependents();
 EMULATOR_API void dependency_wait();
 EMULATOR_API void allow_unwritten(const void *, u32 bytes);
 // load copies 4 or 16 bytes to the lane; l2: past L1.
@@ -53,7 +54,7 @@ template <class... P> static inline void describe(Kernel &kernel, void (*)(P...)
 
 } // namespace emulator
 
-#define KERNEL(threads) static __attribute__((noinline)) 
+#define KERNEL(...) static __attribute__((noinline)) 
 #define DEV static __attribute__((always_inline)) inline
 #define METHOD inline
 #define SHARED(kernel) static __attribute__((section("shared_" #kernel)))
@@ -178,7 +179,7 @@ DEV u32 round_bf16(float v) {
   return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 DEV u32 pack_bf16(float lo, float hi) { return round_bf16(lo) | round_bf16(hi) << 16; }
-DEV void launch_dependents() {}
+DEV void launch_dependents() { emulator::launch_dependents(); }
 DEV void dependency_wait() { emulator::dependency_wait(); }
 DEV void allow_unwritten(const void *shared, u32 bytes) { emulator::allow_unwritten(shared, bytes); }
 #undef CALLER

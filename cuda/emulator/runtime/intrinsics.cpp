@@ -165,6 +165,8 @@ u32 atomic_add(u32 *p, u32 v, const char *file, int line) {
   return before;
 }
 
+void launch_dependents() { any_early = any_early || !current->waited; }
+
 void dependency_wait() {
   current->waited = any_waited = true;
 }

@@ -356,6 +356,26 @@ FAULTY(ok_constants_before_wait, const float *in, float *out) {
   out[tid()] += v;
 }
 
+// Reads what the kernel before the last one wrote: the last one waited for it before it let
+// this one begin, or did not.
+FAULTY(reads_what_came_before, const float *in, float *out) {
+  float v = in[tid()];
+  dependency_wait();
+  out[tid()] = v;
+}
+
+FAULTY(late, float *out) {
+  dependency_wait();
+  launch_dependents();
+  out[tid()] = 1;
+}
+
+FAULTY(early, float *out) {
+  launch_dependents();
+  dependency_wait();
+  out[tid()] = 1;
+}
+
 FAULTY(set, float *out) {
   dependency_wait();
   out[tid()] = 1;
@@ -400,4 +420,7 @@ REGISTER(ok_unwritten)
 REGISTER(ok_atomic)
 REGISTER(ok_bytes)
 REGISTER(ok_constants_before_wait)
+REGISTER(reads_what_came_before)
+REGISTER(late)
+REGISTER(early)
 REGISTER(set)
