@@ -124,26 +124,46 @@ func (c *storage) Import(i int, src []byte) error {
 
 // carry copies a page to or from its exported form.
 func (c *storage) carry(page, exported []byte, in bool) {
-	move := func(page, exported []byte) {
+	if !c.transposed {
 		if in {
 			copy(page, exported)
 		} else {
 			copy(exported, page)
 		}
-	}
-	if !c.transposed {
-		move(page, exported)
 		return
 	}
 	half, d := pageSlots*c.row, c.keys.HeadDim
 	for at := 0; at < len(page); at += 2 * half {
-		move(page[at:at+half], exported[at:at+half])
+		keys, plainKeys := page[at:at+half], exported[at:at+half]
 		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
-		for slot := range pageSlots {
-			for k := range d {
-				across, along := 2*(k*pageSlots+slot), 2*(slot*d+k)
-				move(values[across:across+2], plain[along:along+2])
-			}
+		if in {
+			copy(keys, plainKeys)
+			transpose16(values, plain, pageSlots, d)
+		} else {
+			copy(plainKeys, keys)
+			transpose16(plain, values, d, pageSlots)
+		}
+	}
+}
+
+// transpose16 writes the columns of src [rows, cols] to dst [cols, rows], numbers of two
+// bytes each. rows and cols are multiples of 4: four by four are turned in registers.
+func transpose16(dst, src []byte, rows, cols int) {
+	const even, low = 0x0000ffff0000ffff, 1<<32 - 1
+	for r := 0; r < rows; r += 4 {
+		for k := 0; k < cols; k += 4 {
+			at := 2 * (r*cols + k)
+			a0 := binary.LittleEndian.Uint64(src[at:])
+			a1 := binary.LittleEndian.Uint64(src[at+2*cols:])
+			a2 := binary.LittleEndian.Uint64(src[at+4*cols:])
+			a3 := binary.LittleEndian.Uint64(src[at+6*cols:])
+			t0, t1 := a0&even|a1&even<<16, a0>>16&even|a1&^even
+			t2, t3 := a2&even|a3&even<<16, a2>>16&even|a3&^even
+			to := 2 * (k*rows + r)
+			binary.LittleEndian.PutUint64(dst[to:], t0&low|t2<<32)
+			binary.LittleEndian.PutUint64(dst[to+2*rows:], t1&low|t3<<32)
+			binary.LittleEndian.PutUint64(dst[to+4*rows:], t0>>32|t2&^low)
+			binary.LittleEndian.PutUint64(dst[to+6*rows:], t1>>32|t3&^low)
 		}
 	}
 }
