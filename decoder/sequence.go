@@ -303,9 +303,12 @@ func (s *Sequence) RunAhead(on bool) { s.early = on }
 
 // Elastic reports whether the rows of the next step are the sequence's to choose: its
 // text does not depend on them, so that Share can make it feed fewer or more.
-func (s *Sequence) Elastic() bool {
+func (s *Sequence) Elastic() bool { return !s.Prefilling() && s.Adaptive() }
+
+// Adaptive reports whether a sequence chooses its rows by what they cost.
+func (s *Sequence) Adaptive() bool {
 	v, ok := s.stepper.(*verified)
-	if !ok || s.Prefilling() || s.Done() {
+	if !ok || s.Done() {
 		return false
 	}
 	_, adaptive := v.control.(*verifiedControl)
