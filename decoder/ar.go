@@ -16,7 +16,7 @@ type autoregressive struct {
 
 func (a *autoregressive) needsPrompt() bool { return true }
 
-func (a *autoregressive) start(last model.Result, _ []model.Result, allowed choices, emit emitter) error {
+func (a *autoregressive) start(last model.Result, allowed choices, emit emitter) error {
 	p, err := a.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (a *autoregressive) plan(r *rows) {
 }
 
 func (a *autoregressive) absorb(results []model.Result, emit emitter) (outcome, error) {
-	if err := a.start(results[0], nil, a.allowed, emit); err != nil {
+	if err := a.start(results[0], a.allowed, emit); err != nil {
 		return outcome{}, err
 	}
 	return outcome{commit: 1, filled: []Fill{{0, a.next}}}, nil

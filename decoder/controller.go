@@ -11,8 +11,6 @@ import (
 type control interface {
 	// drafted tells of what the masks of a step have drafted, once that is known.
 	drafted(drafts []class)
-	// ahead tells that so many masks were fed behind a prompt, as last chosen.
-	ahead(masks int)
 	// choose returns how many of the drafts at hand to feed, in order, and how many masks
 	// behind them, at most most. p is what rows cost in a forward that others
 	// share, nil in one of the sequence's own. It may be called again before the
@@ -47,7 +45,6 @@ type observation struct {
 type fixedControl struct{}
 
 func (fixedControl) drafted([]class)              {}
-func (fixedControl) ahead(int)                    {}
 func (fixedControl) observe(observation)          {}
 func (fixedControl) chance(c class) float64       { return trustPrior[c] }
 func (fixedControl) proposed(int, class, float64) {}

@@ -18,7 +18,6 @@ func TestRandomControlsEqualAR(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := newToy(t, seed)
 		o := randomOptions(r, Verified, m)
-		o.MasksWithPrompt = seed%2 == 0
 		prompt := randomPrompt(r)
 		ar := o
 		ar.Mode = AR
@@ -62,7 +61,6 @@ func (c *randomControl) choose(drafts []class, most int, _ *Price) (int, int) {
 
 func (c *randomControl) observe(observation)                          {}
 func (c *randomControl) drafted([]class)                              {}
-func (c *randomControl) ahead(int)                                    {}
 func (c *randomControl) chance(class) float64                         { return .5 }
 func (c *randomControl) prefers(others, _ []class) bool               { return len(others) > 0 && c.r.IntN(2) == 0 }
 func (c *randomControl) pays(float64, int, int, float64, *Price) bool { return c.r.IntN(4) > 0 }
@@ -78,7 +76,6 @@ func TestAdaptiveOnToy(t *testing.T) {
 		m := newToy(t, seed)
 		o := randomOptions(r, []Mode{Verified, WeDLM}[seed%2], m)
 		o.Window = 1 + r.IntN(40)
-		o.MasksWithPrompt = seed%4 == 0
 		prompt := randomPrompt(r)
 		ar := o
 		ar.Mode = AR

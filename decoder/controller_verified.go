@@ -99,13 +99,6 @@ func (v *verifiedControl) observe(s observation) {
 	}
 }
 
-// ahead pays for the masks alone: the prompt's forward is there anyway.
-func (v *verifiedControl) ahead(int) {
-	if v.price == nil {
-		v.ledger.book(0, v.paid-1)
-	}
-}
-
 func (v *verifiedControl) drafted(drafts []class) {
 	if len(drafts) == 0 {
 		return

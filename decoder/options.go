@@ -80,10 +80,6 @@ type Options struct {
 	// PrefillAnywhere lets chunks of a prompt begin and end anywhere: its rows have the
 	// same bits however it is cut.
 	PrefillAnywhere bool
-	// MasksWithPrompt lets masks ride behind the last row of a prompt, so that verified's
-	// first step has drafts to check, unless Sequence.RunAhead says no. A cache must have room for
-	// them (CacheSize). The text does not depend on it.
-	MasksWithPrompt bool
 	// InvariantRows is how many rows of a span keep their bits whatever is beside them:
 	// tokens of the output that are run again (Sequence.Move) go in spans of so many. 0:
 	// any number.

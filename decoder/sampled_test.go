@@ -142,7 +142,6 @@ func TestSampledVerifiedEqualsAR(t *testing.T) {
 		want := generate(t, m, prompt, o, Hooks{})
 		for range 3 {
 			o.Mode, o.Window, o.Cost = Verified, 1+r.IntN(16), nil
-			o.MasksWithPrompt = r.IntN(2) == 0
 			if r.IntN(2) == 0 {
 				o.Cost = costs(t, CostPoint{1, 1}, CostPoint{8, 1 + r.Float64()}, CostPoint{32, 2 + 3*r.Float64()})
 			}

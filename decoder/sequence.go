@@ -33,9 +33,7 @@ type Sequence struct {
 	// seen the prompt.
 	need    int
 	started bool
-	early   bool // masks may ride behind the prompt
-	behind  int  // how many do in the last Plan
-	told    int  // the last token of the prompt that PromptLogprobs has told of
+	told    int // the last token of the prompt that PromptLogprobs has told of
 	text    strings.Builder
 	stops   stopMatcher
 	emitted []emission // since the last call of events
@@ -90,7 +88,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	if o.Mode == WeDLM && cache.Recurrent() {
 		return nil, ErrRecurrent
 	}
-	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}, need: len(prompt), early: true}
+	s := &Sequence{cache: cache, prompt: prompt, o: o, detok: detok, stops: stopMatcher{stops: o.StopStrings}, need: len(prompt)}
 	s.sampler = newSampler(o.Sampling, o.Vocabulary, prompt)
 	s.sampler.tell = o.Logprobs
 	if o.Constraint != nil {
@@ -122,7 +120,7 @@ func NewSequence(cache *model.Cache, prompt []int32, o Options, detok Detokenize
 	s.sum.Stats.PromptTokens, s.sum.Stats.CachedTokens = len(prompt), cache.Base()
 	if !s.Prefilling() {
 		s.started = true
-		if err := s.stepper.start(model.Result{}, nil, choices{}, s.emit); err != nil {
+		if err := s.stepper.start(model.Result{}, choices{}, s.emit); err != nil {
 			return nil, err
 		}
 	}
@@ -256,7 +254,7 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 	if most > 0 {
 		n = min(n, most)
 	}
-	s.rows.reset(int32(from), s.o.Vocabulary.MaskID, s.sampler.needsLogits(), b)
+	s.rows.reset(int32(from), 0, s.sampler.needsLogits(), b)
 	last := -1 // the row whose result begins the generation
 	if !s.started && s.stepper.needsPrompt() {
 		last = len(s.prompt) - 1
@@ -280,35 +278,13 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 			s.rows.wantLogprobs(s.sampler)
 		}
 	}
-	s.behind = 0
-	if s.early && from+n == len(s.prompt) && s.MayRunAhead() {
-		s.behind = s.stepper.(*verified).ahead(s.cache.MaxRows() - n)
-	}
-	for i := range s.behind {
-		s.rows.add(n+i, Slot{}, true)
-	}
 }
-
-// MayRunAhead reports whether masks could ride behind the last row of the prompt: of
-// verified, where Options.MasksWithPrompt asks for it and nothing constrains the output,
-// before that row was run.
-func (s *Sequence) MayRunAhead() bool {
-	v, ok := s.stepper.(*verified)
-	return ok && !s.started && !s.Done() && s.o.MasksWithPrompt && v.window > 0 && s.o.Constraint == nil && !s.cache.Recurrent()
-}
-
-// RunAhead says whether they do in the next Plan that has this row, at what Share says of
-// rows' cost; unless told they do.
-func (s *Sequence) RunAhead(on bool) { s.early = on }
 
 // Elastic reports whether the rows of the next step are the sequence's to choose: its
 // text does not depend on them, so that Share can make it feed fewer or more.
-func (s *Sequence) Elastic() bool { return !s.Prefilling() && s.Adaptive() }
-
-// Adaptive reports whether a sequence chooses its rows by what they cost.
-func (s *Sequence) Adaptive() bool {
+func (s *Sequence) Elastic() bool {
 	v, ok := s.stepper.(*verified)
-	if !ok || s.Done() {
+	if !ok || s.Prefilling() || s.Done() {
 		return false
 	}
 	_, adaptive := v.control.(*verifiedControl)
@@ -359,16 +335,13 @@ const markEvery = 2048
 // absorbPrompt makes a chunk of the prompt permanent.
 func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err error) {
 	from := s.cache.Base()
-	n := len(s.rows.slots) - s.behind
-	if err := s.cache.Commit(n); err != nil {
+	if err := s.cache.Commit(len(s.rows.slots)); err != nil {
 		return nil, err
 	}
-	masks := results[len(results)-s.behind:]
-	results = results[:len(results)-s.behind]
 	if h := s.head(); h != nil {
 		h.prompted(from, results)
 	}
-	if base := s.cache.Base(); base/markEvery > (base-n)/markEvery {
+	if base := s.cache.Base(); base/markEvery > (base-len(s.rows.slots))/markEvery {
 		s.cache.Mark()
 	}
 	if s.started {
@@ -388,16 +361,7 @@ func (s *Sequence) absorbPrompt(results []model.Result) (events []Event, err err
 	if len(results) > 0 {
 		last = results[len(results)-1]
 	}
-	if s.behind > 0 {
-		s.sum.Stats.Masks += s.behind
-		s.sum.Stats.Rows += s.behind
-		x := &s.sum.Stats.Drafters[MaskDrafter]
-		x.Rows += s.behind
-		if c := s.o.Cost; c != nil {
-			x.Cost += max(0, c.Ratio(1+s.behind)-1)
-		}
-	}
-	return events, s.stepper.start(last, masks, allowedOf(s.rows.allowed, 0), s.emit)
+	return events, s.stepper.start(last, allowedOf(s.rows.allowed, 0), s.emit)
 }
 
 // absorbStep commits a step's rows. There is no Step where nobody looks at it.

@@ -14,9 +14,8 @@ import (
 // a forward that was cancelled may be planned again.
 type stepper interface {
 	// start begins with the result of the prompt's last row; needsPrompt says
-	// whether that result is wanted, else it is zero. masks are the results of those that
-	// rode behind that row (ahead).
-	start(last model.Result, masks []model.Result, allowed choices, emit emitter) error
+	// whether that result is wanted, else it is zero.
+	start(last model.Result, allowed choices, emit emitter) error
 	needsPrompt() bool
 	// plan appends the rows of the next forward.
 	plan(r *rows)

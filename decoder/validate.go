@@ -195,11 +195,7 @@ func optionRange[T int | float32](name string, got, low, high T) error {
 // forward. A step feeds at most 2W rows (W filled slots, W masks), and never
 // more than the tokens that may still be generated.
 func CacheSize(promptTokens int, o Options) (capacity, maxRows int) {
-	masks := 0
-	if o.MasksWithPrompt && o.Mode == Verified {
-		masks = min(o.Window, o.MaxTokens)
-	}
-	return promptTokens + o.MaxTokens, max(min(promptTokens, o.prefillRows())+masks, o.stepRows())
+	return promptTokens + o.MaxTokens, max(min(promptTokens, o.prefillRows()), o.stepRows())
 }
 
 func (o Options) prefillRows() int {

@@ -11,8 +11,7 @@ import (
 // verified lets the window draft and the same weights check: the output is
 // ar's, token for token.
 //
-//	start: prefill gives g, the causal token after the prompt. fill = [g], and what
-//	       masks behind the prompt drafted, where there were some (Options.MasksWithPrompt)
+//	start: prefill gives g, the causal token after the prompt. fill = [g]
 //	step:  rows = fill, then min(W, what max tokens leaves) masks
 //	       p_r = the causal distribution of row r
 //	       ok = 1; while draft fill[ok] is what is drawn from p_{ok-1}: ok++
@@ -119,7 +118,7 @@ func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, er
 
 func (v *verified) needsPrompt() bool { return true }
 
-func (v *verified) start(last model.Result, masks []model.Result, allowed choices, _ emitter) error {
+func (v *verified) start(last model.Result, allowed choices, _ emitter) error {
 	p, err := v.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
@@ -130,26 +129,11 @@ func (v *verified) start(last model.Result, masks []model.Result, allowed choice
 		d.Follow(v.prompt, nil)
 		d.Follow([]int32{first}, []model.Result{last})
 	}
-	masked, err := v.ofMasks(masks)
-	if len(masks) > 0 {
-		v.control.ahead(len(masks))
-		v.control.drafted(classes(masked))
-	}
+	masked, err := v.ofMasks(nil)
 	if err == nil {
 		err = v.take(masked)
 	}
 	return err
-}
-
-// ahead is how many masks to feed behind the prompt's last row, in a forward that has
-// room for so many: as many as a step would that has nothing to check.
-func (v *verified) ahead(room int) int {
-	most := min(v.window, v.left, v.rows, room)
-	if most < 2 { // mask 0 only holds the causal token's place
-		return 0
-	}
-	_, masks := v.control.choose(nil, most, v.price)
-	return masks
 }
 
 // drafters are those beside the masks.

@@ -60,7 +60,7 @@ func (w *wedlm) choose() {
 // comes from the first window and not from the prompt's last row.
 func (w *wedlm) needsPrompt() bool { return false }
 
-func (w *wedlm) start(model.Result, []model.Result, choices, emitter) error { return nil }
+func (w *wedlm) start(model.Result, choices, emitter) error { return nil }
 
 // extended is the window after step A, and its leading run's length.
 func (w *wedlm) extended() (slots []Slot, p int) {

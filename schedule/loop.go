@@ -315,14 +315,8 @@ func (s *Scheduler) pass(ctx context.Context) bool {
 func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int) {
 	b = new(model.Batch)
 	s.shares.begin()
-	ahead := s.runAhead(list)
 	for _, c := range list {
-		switch {
-		case c.job.sequence.Elastic():
-			s.shares.elastic(&c.job.request.Options)
-			continue
-		case slices.Contains(ahead, c):
-			s.shares.fixed(c.job.left(), true)
+		if c.job.sequence.Elastic() {
 			s.shares.elastic(&c.job.request.Options)
 			continue
 		}
@@ -339,13 +333,6 @@ func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int)
 		s.shares.fixed(rows, c.job.sequence.Prefilling())
 	}
 	s.shares.settle()
-	for _, c := range ahead {
-		before := len(b.Tokens)
-		c.job.sequence.Share(s.shares.pass.ahead())
-		c.job.sequence.Plan(b, c.rows)
-		in = append(in, c.job)
-		prompts += len(b.Tokens) - before
-	}
 	for _, c := range list {
 		if c.job.sequence.Elastic() {
 			s.shares.plan(c.job, b)
@@ -353,24 +340,6 @@ func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int)
 		}
 	}
 	return b, in, prompts
-}
-
-// runAhead lets masks ride behind the prompts that end in this pass, and returns those
-// whose masks have a price: they are like steps in that.
-func (s *Scheduler) runAhead(list []chosen) (priced []chosen) {
-	for _, c := range list {
-		q := c.job.sequence
-		ends := q.Prefilling() && (c.rows == 0 || c.rows >= c.job.left()) && q.MayRunAhead()
-		switch {
-		case !ends:
-		case len(list) == 1:
-			q.Share(nil)
-		case q.Adaptive():
-			priced = append(priced, c)
-		}
-		q.RunAhead(ends)
-	}
-	return priced
 }
 
 // absorb hands each its results, and returns how many tokens the steps brought.

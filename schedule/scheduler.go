@@ -115,7 +115,6 @@ func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 func (s *Scheduler) cut(o *decoder.Options) {
 	o.PrefillRows = s.o.Chunk
 	o.PrefillAnywhere = s.alike()
-	o.MasksWithPrompt = s.mixes()
 	if !s.mixes() {
 		o.InvariantRows = s.features.BatchInvariantRows
 	}

@@ -106,21 +106,6 @@ func (x *shares) settle() {
 	p.price = &price
 }
 
-// aheadPrice is how many times the price of a row a mask is taken to cost that rides behind
-// a prompt: beside it rows look cheaper than they are in the step that checks what the
-// masks drafted. TestWindowsUnderLoad holds from 1.5 to 4, and loses 4 % at 1.
-const aheadPrice = 4
-
-// ahead is the price of masks behind prompts.
-func (p *shared) ahead() *decoder.Price {
-	if p.price == nil {
-		return nil
-	}
-	price := *p.price
-	price.Row *= aheadPrice
-	return &price
-}
-
 // best is the offer that brings the most tokens a second or, beside rows of prompts,
 // the most beyond what the time is worth at such a rate; and the rate.
 func (x *shares) best(prompts int, worth float64) (best int, rate float64) {
