@@ -149,28 +149,11 @@ template <class W> struct One {
   // finish adds up the warps' sums of the strips from index on, a thread an output,
   // or a gate's and that of its other half. before is what they are added to.
   METHOD void finish(u32 index, u32 last, float before) const {
-    constexpr u32 warps = normThreads / 32;
     const u32 each = p.gated ? 2 : 1, strip = tid() / 16 * each;
     const Strip s = stripAt(p, index + strip);
     const u32 m = s.first + tid() % 16;
     sync();
-    if (index + strip < last && m < of(p.out, s.weight)) {
-      const float *from = sums + strip * 16 + tid() % 16;
-      float v = from[0], up = p.gated ? from[16] : 0;
-      UNROLL for (u32 w = 1; w < warps; w++) {
-        v += from[w * pass * 16];
-        if (p.gated) up += from[w * pass * 16 + 16];
-      }
-      const float *bias = of(p.bias, s.weight);
-      if (bias) v += bias[m];
-      if (p.gated) {
-        if (p.bias[1]) up += p.bias[1][m];
-        v = v / (1 + exp(-v)) * up;
-      }
-      if (p.add >> s.weight & 1) v += before;
-      if (float *f = of(p.f32, s.weight)) f[m] = v;
-      if (u16 *h = of(p.bf16, s.weight)) h[m] = (u16)pack_bf16(v, 0);
-    }
+    if (index + strip < last && m < of(p.out, s.weight)) store_output<normThreads / 32>(p, s, m, sums + strip * 16 + tid() % 16, pass * 16, before);
     sync();
   }
 

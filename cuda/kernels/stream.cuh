@@ -195,23 +195,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
         sums[(warp * G + j) * 16 + g + 8] = total[j][0][2];
       }
     sync();
-    if (mine) {
-      const float *from = sums + strip * 16 + tid() % 16;
-      float v = from[0], up = p.gated ? from[16] : 0;
-      UNROLL for (u32 w = 1; w < warps; w++) {
-        v += from[w * G * 16];
-        if (p.gated) up += from[w * G * 16 + 16];
-      }
-      const float *bias = of(p.bias, s.weight);
-      if (bias) v += bias[m];
-      if (p.gated) {
-        if (p.bias[1]) up += p.bias[1][m];
-        v = v / (1 + exp(-v)) * up;
-      }
-      if (p.add >> s.weight & 1) v += before;
-      if (float *f = of(p.f32, s.weight)) f[m] = v;
-      if (u16 *h = of(p.bf16, s.weight)) h[m] = (u16)pack_bf16(v, 0);
-    }
+    if (mine) store_output<warps>(p, s, m, sums + strip * 16 + tid() % 16, G * 16, before);
     sync();
   }
 

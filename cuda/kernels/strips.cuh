@@ -60,3 +60,23 @@ DEV Strip stripAt(const Projection &p, u32 i) {
   if (i < b) return {1, (i - a) * 16, true};
   return {2, (i - b) * 16, i < b + stripsOf(p, 2)};
 }
+
+// store_output is output m of a strip's weight for one row: from[0] and the sums of the
+// other warps, each stride floats behind the one before; of a gate with that of its other
+// half, 16 floats behind. before is what it is added to.
+template <u32 warps> DEV void store_output(const Projection &p, const Strip &s, u32 m, const float *from, u32 stride, float before) {
+  float v = from[0], up = p.gated ? from[16] : 0;
+  UNROLL for (u32 w = 1; w < warps; w++) {
+    v += from[w * stride];
+    if (p.gated) up += from[w * stride + 16];
+  }
+  const float *bias = of(p.bias, s.weight);
+  if (bias) v += bias[m];
+  if (p.gated) {
+    if (p.bias[1]) up += p.bias[1][m];
+    v = v / (1 + exp(-v)) * up;
+  }
+  if (p.add >> s.weight & 1) v += before;
+  if (float *f = of(p.f32, s.weight)) f[m] = v;
+  if (u16 *h = of(p.bf16, s.weight)) h[m] = (u16)pack_bf16(v, 0);
+}
