@@ -132,41 +132,16 @@ func (g *Group) reach() error {
 	if len(g.shards) > launch.MostPeers || os.Getenv(launch.PeersVariable) == "off" {
 		return nil
 	}
-	pairs := func(f func(b, peer *Backend) error) error {
-		for i, b := range g.shards {
-			for j, peer := range g.shards {
-				if i == j {
-					continue
-				}
-				if err := f(b, peer); err != nil {
-					return onGPU(i, err)
-				}
+	for _, b := range g.shards {
+		for _, peer := range g.shards {
+			if peer != b && !b.device.Context.Reaches(peer.device.Context) {
+				return nil
 			}
 		}
-		return nil
-	}
-	apart := errors.New("out of reach")
-	if pairs(func(b, peer *Backend) error {
-		if !b.device.Context.Reaches(peer.device.Context) {
-			return apart
-		}
-		return nil
-	}) != nil {
-		return nil
-	}
-	err := pairs(func(b, peer *Backend) error {
-		b.device.Context.Enter()
-		defer b.device.Context.Leave()
-		return b.device.Context.Reach(peer.device.Context)
-	})
-	if err != nil {
-		return err
 	}
 	// All mailboxes are there before anybody writes to one.
 	for i, b := range g.shards {
-		b.device.Context.Enter()
-		p, err := b.device.NewPeers(len(g.shards))
-		b.device.Context.Leave()
+		p, err := g.mailbox(b)
 		if err != nil {
 			return onGPU(i, err)
 		}
@@ -177,6 +152,21 @@ func (g *Group) reach() error {
 		defer b.device.Context.Leave()
 		return b.device.ConnectPeers(g.peers[i], g.peers)
 	})
+}
+
+// mailbox lets a GPU write to all others' memory, and makes the room that they write to.
+func (g *Group) mailbox(b *Backend) (*launch.Peers, error) {
+	b.device.Context.Enter()
+	defer b.device.Context.Leave()
+	for _, peer := range g.shards {
+		if peer == b {
+			continue
+		}
+		if err := b.device.Context.Reach(peer.device.Context); err != nil {
+			return nil, err
+		}
+	}
+	return b.device.NewPeers(len(g.shards))
 }
 
 // tryExchange tries what all GPUs exchange, and says how long one takes.

@@ -398,16 +398,7 @@ func TestGroupPeersAbort(t *testing.T) {
 	if g.peers == nil {
 		t.Skip("the GPUs do not reach each other's memory")
 	}
-	failure := errors.New("told to fail")
-	start := time.Now()
-	err := g.together(func(i int, b *Backend) error {
-		if i == 1 {
-			time.Sleep(50 * time.Millisecond)
-			return failure
-		}
-		d := b.device
-		d.Context.Enter()
-		defer d.Context.Leave()
+	leavesNone(t, g, time.Minute, func(d *launch.Device) error {
 		dst, err := d.Context.Alloc(4 * launch.TriedFloats)
 		if err != nil {
 			return err
@@ -415,17 +406,11 @@ func TestGroupPeersAbort(t *testing.T) {
 		d.JoinPartials(dst, launch.TriedFloats, true)
 		return errors.Join(d.Take(), d.Stream.Synchronize(), d.Context.Free(dst))
 	})
-	if !errors.Is(err, failure) {
-		t.Errorf("error %v, want that of GPU 1", err)
-	}
-	if d := time.Since(start); d > time.Minute {
-		t.Errorf("GPU 0 waited %v for GPU 1", d)
-	}
 }
 
-// A GPU that fails before its exchange leaves no other one in it.
-func TestGroupAbort(t *testing.T) {
-	g := openGroup(t, false)
+// leavesNone fails GPU 1 while the others exchange, and wants that error soon.
+func leavesNone(t *testing.T, g *Group, most time.Duration, exchange func(d *launch.Device) error) {
+	t.Helper()
 	failure := errors.New("told to fail")
 	start := time.Now()
 	err := g.together(func(i int, b *Backend) error {
@@ -436,10 +421,7 @@ func TestGroupAbort(t *testing.T) {
 		d := b.device
 		d.Context.Enter()
 		defer d.Context.Leave()
-		if err := d.GatherPartials(launch.TriedFloats); err != nil {
-			return err
-		}
-		return d.Stream.Synchronize()
+		return exchange(d)
 	})
 	if !errors.Is(err, failure) {
 		t.Errorf("error %v, want that of GPU 1", err)
@@ -447,7 +429,17 @@ func TestGroupAbort(t *testing.T) {
 	if _, err := g.Compile(new(backend.Program)); !errors.Is(err, failure) {
 		t.Errorf("a program afterwards: %v", err)
 	}
-	if d := time.Since(start); d > 3*time.Minute {
+	if d := time.Since(start); d > most {
 		t.Errorf("GPU 0 waited %v for GPU 1", d)
 	}
+}
+
+// A GPU that fails before its exchange leaves no other one in it.
+func TestGroupAbort(t *testing.T) {
+	leavesNone(t, openGroup(t, false), 3*time.Minute, func(d *launch.Device) error {
+		if err := d.GatherPartials(launch.TriedFloats); err != nil {
+			return err
+		}
+		return d.Stream.Synchronize()
+	})
 }

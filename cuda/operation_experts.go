@@ -143,8 +143,10 @@ func (b *Backend) emitRoute(y *plan, a *action) {
 	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.fewRows(), y.prefillRows())
 }
 
-func readsOfExperts(_ *plan, o *op) (f form) {
-	f32, bf16 := o.mixture.Reads()
+func readsOfExperts(_ *plan, o *op) form { return formsOf(o.mixture.Reads()) }
+
+// formsOf is the forms that are read.
+func formsOf(f32, bf16 bool) (f form) {
 	if f32 {
 		f |= asF32
 	}

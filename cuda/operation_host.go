@@ -103,16 +103,7 @@ func (b *Backend) hostAddress() driver.Ptr {
 	return b.host.Host.Address()
 }
 
-func readsOfShared(_ *plan, o *op) (f form) {
-	f32, bf16 := o.shared.Reads()
-	if f32 {
-		f |= asF32
-	}
-	if bf16 {
-		f |= asBF16
-	}
-	return f
-}
+func readsOfShared(_ *plan, o *op) form { return formsOf(o.shared.Reads()) }
 
 func prepareShared(f *forward, y *plan, a *action) (moved bool, err error) {
 	return f.b.device.PrepareShared(a.shared, y.fewRows(), y.prefillRows())

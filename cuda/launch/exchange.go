@@ -71,8 +71,8 @@ func (d *Device) tryPeers() (took time.Duration, err error) {
 	}
 	defer func() { err = errors.Join(err, d.Context.Free(dst)) }()
 	own := d.OwnPartial(TriedFloats, true)
-	once := func() error {
-		d.exchangePartials(dst, own, TriedFloats)
+	exchange := func(n int) error {
+		d.exchangePartials(dst, own, n)
 		return d.Take()
 	}
 	// Odd and even rounds, and fewer numbers than there were before.
@@ -81,9 +81,7 @@ func (d *Device) tryPeers() (took time.Duration, err error) {
 		return 0, err
 	}
 	for round := range rounds {
-		n := TriedFloats - 511*round
-		d.exchangePartials(dst, own, n)
-		if err = d.Take(); err != nil {
+		if err = exchange(TriedFloats - 511*round); err != nil {
 			return 0, err
 		}
 	}
@@ -102,7 +100,7 @@ func (d *Device) tryPeers() (took time.Duration, err error) {
 			return 0, fmt.Errorf("cuda: the GPUs' own exchange gives %v at %d, want %v (%s=off leaves it out)", v, i, want, PeersVariable)
 		}
 	}
-	return d.timeExchange(once)
+	return d.timeExchange(func() error { return exchange(TriedFloats) })
 }
 
 // timeExchange is how long one of many takes.
