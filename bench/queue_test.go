@@ -7,7 +7,7 @@ import (
 )
 
 // TestQueueBound is the least that the time to a first token can be at half the saturated
-// rate, whoever goes first: docs/serving-benchmarks.md has its table. Requests come at
+// rate, whoever goes first: docs/performance.md has its table. Requests come at
 // random times (Poisson); each has a prompt that takes 1 and answers that take nothing,
 // so that a prompt waits for other prompts alone, and has the whole machine.
 //
