@@ -24,10 +24,11 @@ import (
 
 // record is what one part leaves in the folder: NAME.json.
 type record struct {
-	Name    string
-	Seconds float64
-	Failed  bool
-	Started time.Time
+	Name      string
+	Seconds   float64
+	Processor float64 // seconds of all threads of its processes
+	Failed    bool
+	Started   time.Time
 }
 
 func main() {
@@ -81,6 +82,9 @@ func run(dir, name string, command []string, to io.Writer) int {
 		code = 1
 	}
 	r.Seconds, r.Failed = time.Since(r.Started).Seconds(), code != 0
+	if s := cmd.ProcessState; s != nil {
+		r.Processor = (s.UserTime() + s.SystemTime()).Seconds()
+	}
 	if dir != "" {
 		data, _ := json.Marshal(r)
 		if err := os.WriteFile(filepath.Join(dir, name+".json"), data, 0o666); err != nil {

@@ -21,13 +21,13 @@ func report(dir string, out io.Writer) int {
 	}
 	slices.SortFunc(records, func(a, b record) int { return a.Started.Compare(b.Started) })
 	code := 0
-	fmt.Fprintln(out, "\nHow long each part took:")
+	fmt.Fprintln(out, "\nHow long each part took, and how much of the processors' time:")
 	for _, r := range records {
 		verdict := ""
 		if r.Failed {
 			verdict, code = "  FAILED", 1
 		}
-		fmt.Fprintf(out, "  %-12s %6.1f s%s\n", r.Name, r.Seconds, verdict)
+		fmt.Fprintf(out, "  %-13s %7.1f s %7.1f s%s\n", r.Name, r.Seconds, r.Processor, verdict)
 	}
 	if len(omitted) > 0 {
 		fmt.Fprintln(out, "\nLeft out, and why:")
