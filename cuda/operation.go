@@ -38,7 +38,7 @@ type op struct {
 	norm       [2]driver.Ptr
 	kvHeads    int
 	dim        int                  // of heads
-	angles     *angles              // of opRotate
+	angles     *angles              // of opRotate, and of an opAttend that rotates
 	first      int                  // of opEmbedHost: its first float of a row that was decoded on the host
 	router     *launch.Router       // of opRoute
 	mixture    *launch.Experts      // of opExperts

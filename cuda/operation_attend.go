@@ -1,13 +1,32 @@
 package cuda
 
-import "windrow/cuda/launch"
+import (
+	"slices"
+
+	"windrow/cuda/launch"
+)
 
 func (b *Backend) emitRotate(y *plan, a *action) {
 	q, k, v, to := a.from[0], a.from[1], a.from[2], a.to[0]
-	b.device.RotateStore(q.f32, k.f32, v.f32, to.bf16, launch.Rotation{
-		QHeads: q.width / a.stride(), Gated: a.gated, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.List,
-		QNorm: a.norm[0], KNorm: a.norm[1], Eps: a.eps, KV: y.kv.DType, Layers: y.kv.Layers, NarrowOnly: to.f32 == 0,
-	}, b.step.Device, a.layer, y.shape.Bucket)
+	h := y.rotation(a, q.width/a.stride())
+	h.NarrowOnly = to.f32 == 0
+	b.device.RotateStore(q.f32, k.f32, v.f32, to.bf16, h, b.step.Device, a.layer, y.shape.Bucket)
+}
+
+// rotation is what an action rotates: so many heads of queries.
+func (y *plan) rotation(a *action, heads int) launch.Rotation {
+	return launch.Rotation{
+		QHeads: heads, Gated: a.gated, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.List,
+		QNorm: a.norm[0], KNorm: a.norm[1], Eps: a.eps, KV: y.kv.DType, Layers: y.kv.Layers,
+	}
+}
+
+// joinsRotation reports whether attention of spans of one row rotates their queries and
+// stores their keys and values.
+func (y *plan) joinsRotation(rotate, o *op) bool {
+	return rotate.kind == opRotate && rotate.dst[0] == o.src[0] && rotate.layer == o.layer && rotate.gated == o.gated &&
+		!slices.Contains(rotate.src, o.dst[0]) && y.buffers[o.src[0]].want == 0 && y.decode && y.most == 1 && !y.wide && y.attendFast(o) &&
+		y.f.b.device.TakesFresh(y.attention(o), rotate.angles.Pairs(), y.shape.Spans, y.chunks)
 }
 
 // stride is how far apart heads of queries lie.
@@ -47,7 +66,7 @@ func writesOfAttend(y *plan, o *op, wanted form) form {
 }
 
 func prepareAttend(f *forward, y *plan, a *action) (moved bool, err error) {
-	if a.from[0].bf16 == 0 || !y.decode {
+	if a.from[0].bf16 == 0 && a.angles == nil || !y.decode {
 		return false, nil
 	}
 	longest := 1 // context that the storage takes, in chunks
@@ -59,7 +78,7 @@ func prepareAttend(f *forward, y *plan, a *action) (moved bool, err error) {
 
 // attendRoom is the room for attention that an action takes.
 func (y *plan) attendRoom(a *action) int {
-	if a.kind != opAttend || a.from[0].bf16 == 0 {
+	if a.kind != opAttend || a.from[0].bf16 == 0 && a.angles == nil {
 		return 0
 	}
 	return y.f.b.device.AttendPartsRoom(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, a.to[0].width/a.dim, a.dim)
@@ -73,6 +92,8 @@ func (b *Backend) emitAttend(y *plan, a *action) {
 		gates = 0
 	}
 	switch {
+	case a.angles != nil:
+		d.AttendFresh(to.f32, to.bf16, q.f32, a.from[1].f32, a.from[2].f32, at, y.rotation(a, at.QHeads), step, a.layer, bucket, y.shape.Spans, y.chunks)
 	case q.bf16 == 0:
 		d.SIMTAttend(to.f32, q.f32, at, step, a.layer, bucket)
 	case y.wide && d.Flashes(at, y.shape.Spans):

@@ -62,7 +62,7 @@ type plan struct {
 // wanted is what later operations make of one.
 type wanted struct {
 	forms  form // of dst[0] that they read
-	joined bool // its input is normed by its own kernel, not by the operation before
+	joined bool // its input is normed, or rotated, by its own kernel, not by the operation before
 	gone   bool // the next one is joined with it
 	normed form // of a joined router: what others read of the normed row
 }
@@ -102,20 +102,22 @@ func (y *plan) make(s section) error {
 			i--
 			y.wants[i] = wanted{gone: true}
 			y.buffers[o.src[0]].want = 0
-			y.buffers[s.ops[i].src[0]].want |= asF32
+			for _, b := range s.ops[i].src {
+				y.buffers[b].want |= asF32
+			}
 		}
 	}
 
 	// Forward: give addresses.
 	for i := range s.ops {
-		var norm *op
+		var before *op
 		switch {
 		case y.wants[i].gone:
 			continue
 		case y.wants[i].joined:
-			norm = &s.ops[i-1]
+			before = &s.ops[i-1]
 		}
-		if err := y.resolve(&s.ops[i], norm, y.wants[i]); err != nil {
+		if err := y.resolve(&s.ops[i], before, y.wants[i]); err != nil {
 			return err
 		}
 	}
@@ -125,12 +127,15 @@ func (y *plan) make(s section) error {
 	return nil
 }
 
-// joins reports whether a projection norms its input itself: of one row, whose
-// normed form nobody else reads, now or later. Wants are those of the operations
-// after them.
+// joins reports whether an operation does what the one before it would: a projection
+// norms its input, of one row, and an attention rotates its queries, where nobody else
+// reads what comes of that, now or later. Wants are those of the operations after them.
 func (y *plan) joins(norm, o *op) bool {
-	if o.kind == opRoute {
+	switch o.kind {
+	case opRoute:
 		return y.joinsRoute(norm, o)
+	case opAttend:
+		return y.joinsRotation(norm, o)
 	}
 	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
 		return false
@@ -214,14 +219,14 @@ func (y *plan) operand(at backend.Buffer, f form) operand {
 	return o
 }
 
-// resolve appends the actions of one operation, conversions of its inputs first. norm
+// resolve appends the actions of one operation, conversions of its inputs first. before
 // is one that it is joined with, or nil.
-func (y *plan) resolve(o, norm *op, w wanted) error {
+func (y *plan) resolve(o, before *op, w wanted) error {
 	a := action{op: *o}
 	src, reads := o.src, y.reads(o)
-	if norm != nil {
-		a.eps, a.norm = norm.eps, norm.norm
-		src, reads = norm.src, asF32
+	if before != nil {
+		a.eps, a.norm, a.angles = before.eps, before.norm, before.angles
+		src, reads = before.src, asF32
 	}
 	for i, s := range src {
 		if err := y.convert(s, reads); err != nil {
@@ -247,7 +252,7 @@ func (y *plan) resolve(o, norm *op, w wanted) error {
 			return err
 		}
 	}
-	if norm != nil && w.normed != 0 { // a router that leaves the normed row to others
+	if before != nil && w.normed != 0 { // a router that leaves the normed row to others
 		if err := y.place(o.src[0], w.normed); err != nil {
 			return err
 		}

@@ -11,7 +11,12 @@
 // in fixed groups: 4 units from left to right, then 4 of those groups, then all
 // of these, wherever a join happens to run (in a block or in attend_merge). To
 // join nothing changes no bit.
+//
+// Of spans of one row a block also norms and rotates its queries and, where it has
+// their slot, key and value (Fresh), which it stores: that saves a launch, with the
+// bits of rotate_store.
 #include "attend.cuh"
+#include "rotate.cuh"
 
 // Target is where results go: to the rows, or, where a row has several parts,
 // to a part's unnormalised sum with its maximum and weight.
@@ -62,33 +67,118 @@ template <u32 DIM, int KV, class F> DEV void columns(int h, F f) {
   }
 }
 
-template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w, const Target &to, const u16 *q, float scale) {
+// Fresh is what rotate_store would make of the only row of a span, as the projections
+// left it.
+template <u32 DIM> struct Fresh {
+  using L = Layout<DIM, BF16>;
+  // Behind the team's: key and value as bf16, the norms' weights, cosines and sines.
+  static constexpr u32 STAGED = L::TEAM + L::BYTES, NORMS = STAGED + 2 * DIM * 2, ANGLES = NORMS + 2 * DIM * 4;
+
+  const float *q, *k, *v, *q_norm, *k_norm; // of the first head of q, which lie stride apart, and of the head of k and v
+  float eps;
+  const float *angles;
+  u32 pairs, stride, slot;
+
+  METHOD u8 *staged(u8 *shared, bool value) const { return shared + STAGED + value * DIM * 2; }
+
+  // lines are those of a unit that the row takes.
+  METHOD u64 lines(u32 unit) const { return slot / UNIT == unit ? 1ull << slot % UNIT : 0; }
+
+  // place puts the row's line of a unit into its tile.
+  METHOD void place(u8 *shared, u8 *tile, u32 unit, bool value) const {
+    if (slot / UNIT == unit && tid() < DIM / 8)
+      *(u32x4 *)(tile + slot % UNIT * L::LINE + tid() * 16) = *(const u32x4 *)(staged(shared, value) + tid() * 16);
+  }
+
+  // prepare brings what no kernel of this step makes, and clears the places of queries.
+  METHOD void prepare(u8 *shared, u8 *team) const {
+    float *norms = (float *)(shared + NORMS), *turn = (float *)(shared + ANGLES);
+    if (q_norm)
+      for (u32 i = tid(); i < DIM; i += THREADS) norms[i] = q_norm[i];
+    if (k_norm)
+      for (u32 i = tid(); i < DIM; i += THREADS) norms[DIM + i] = k_norm[i];
+    for (u32 i = tid(); i < 2 * pairs; i += THREADS) turn[i] = angles[i];
+    for (u32 i = tid(); i < QUERIES * L::QLINE / 16; i += THREADS) ((u32x4 *)team)[i] = {0, 0, 0, 0};
+    sync();
+  }
+
+  // make fills the team's places of queries, and, where the block has their slot, makes
+  // key and value, which go to their page too.
+  METHOD void make(u8 *shared, u8 *team, const Work &w) const {
+    const float *norms = (const float *)(shared + NORMS), *cos = (const float *)(shared + ANGLES), *sin = cos + pairs;
+    const u32 unit = slot / UNIT - w.unit, items = unit < w.units ? w.group + 2 : w.group; // heads of queries, key, value
+    auto fetch = [&](Head<2> &x, u32 item) { load(x, item < w.group ? q + item * stride : item == w.group ? k : v); };
+    Head<2> x, next;
+    x.half = next.half = DIM / 2;
+    x.pairs = next.pairs = pairs;
+    x.lane = next.lane = tid() % 32;
+    if (warp_of() < items) fetch(x, warp_of());
+    for (u32 item = warp_of(); item < items; item += WARPS, x = next) {
+      if (item + WARPS < items) fetch(next, item + WARPS);
+      const bool query = item < w.group, value = item > w.group;
+      if (!value) {
+        if (query ? q_norm : k_norm) norm(x, norms + (query ? 0 : DIM), eps);
+        rotate(x, cos, sin);
+      }
+      if (query) {
+        store_bf16(x, (u16 *)(team + item * L::QLINE));
+        continue;
+      }
+      store_bf16(x, (u16 *)staged(shared, value));
+      store_bf16(x, (u16 *)(w.pages[unit] + (value ? w.values : w.keys)) + slot % UNIT * DIM);
+    }
+    sync();
+  }
+};
+
+// Stored is what decode takes where rotate_store has run.
+struct Stored { const u16 *q; };
+template <class S> static constexpr bool fresh = true;
+template <> constexpr bool fresh<Stored> = false;
+
+template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode(u8 *shared, const Work &w, const Target &to, const S &rows, float scale) {
   using L = Layout<DIM, KV>;
   constexpr u32 N = 2 * L::PAIRS;
   const u32 lane = tid() % 32, warp = warp_of();
   u8 *team = shared + L::TEAM + team_of() * L::BYTES;
   float *peaks = (float *)(team + L::PEAKS), *sums = (float *)(team + L::SUMS);
   // A block keeps 3 tiles in flight: the keys of units u and u + 1, and the values of u.
+  auto tile_of = [&](u32 u, bool values) { return shared + (values ? L::VALUES : L::KEYS) + u % 2 * L::STAGE; };
   auto start = [&](u64 page, u32 u, bool values) {
-    if (u < w.units)
-      copy_tile<DIM, KV, TEAMS>(shared + (values ? L::VALUES : L::KEYS) + u % 2 * L::STAGE, page + (values ? w.values : w.keys), w.view.held - (w.unit + u) * UNIT);
+    if (u < w.units) {
+      u64 but = 0;
+      if constexpr (fresh<S>) but = rows.lines(w.unit + u);
+      copy_tile<DIM, KV, TEAMS>(tile_of(u, values), page + (values ? w.values : w.keys), w.view.held - (w.unit + u) * UNIT, but);
+    }
     copy_commit();
+  };
+  auto place = [&](u32 u, bool values) {
+    if constexpr (fresh<S>)
+      if (u < w.units) rows.place(shared, tile_of(u, values), w.unit + u, values);
   };
   auto page_of = [&](u32 u) { return w.pages[u < w.units ? u : 0]; };
   u64 next = page_of(0), after = page_of(1);
   // Old keys and values are fetched before the kernel ahead has ended.
-  const bool old = (w.unit + (w.units < 2 ? w.units : 2)) * UNIT <= w.written;
+  const bool old = fresh<S> || (w.unit + (w.units < 2 ? w.units : 2)) * UNIT <= w.written;
   if (!old) dependency_wait();
   start(next, 0, false);
   start(next, 0, true);
   start(after, 1, false);
   next = after;
   after = page_of(2);
+  if constexpr (fresh<S>) rows.prepare(shared, team);
   if (old) dependency_wait();
   // A team without queries copies and keeps the barriers.
   const bool busy = w.count != 0;
   const u32 stride = to.gates ? 2 * DIM : DIM;
-  if (busy) load_queries<DIM, KV>(team, q + ((u64)w.row * w.q_heads + w.head) * stride, w.first, w.count, w.group, w.q_heads * stride, stride);
+  if constexpr (fresh<S>) {
+    rows.make(shared, team, w);
+    place(0, false);
+    place(0, true);
+    place(1, false);
+  } else if (busy) {
+    load_queries<DIM, KV>(team, rows.q + ((u64)w.row * w.q_heads + w.head) * stride, w.first, w.count, w.group, w.q_heads * stride, stride);
+  }
 
   u32 index[2];
   float m[2], l[2], o[N][4];                                             // the group of FANOUT units
@@ -129,7 +219,9 @@ template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w,
     }
     sync(); // the peaks are there; these keys, and the values before, are done with
     start(next, u + 1, true);
+    place(u + 1, true);
     start(after, u + 2, false);
+    place(u + 2, false);
     next = after;
     after = page_of(u + 3);
 
@@ -209,22 +301,16 @@ template <u32 DIM, int KV, u32 TEAMS> DEV void decode(u8 *shared, const Work &w,
   });
 }
 
-template <u32 DIM, int KV, u32 TEAMS>
-DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
-                       u32 units, u32 parts, u32 blocks, u8 *shared) {
+// work_of sets what a block has to do; false: nothing.
+template <u32 DIM, int KV, u32 TEAMS> DEV bool work_of(Work &w, const Span &s, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks) {
   using L = Layout<DIM, KV>;
-  launch_dependents();
-  if (bid_z() >= step->spans) return;
-  const Span s = step->span[bid_z()];
-  Work w;
-  const Target to = {out32, out16, sums, marks, parts, gates};
   w.part = bid_y() / blocks;
   w.unit = w.part * units;
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
   w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
   w.group = q_heads / kv_heads;
   const u32 first = bid_y() % blocks * TEAMS * QUERIES, end = s.rows * w.group;
-  if (w.unit * UNIT >= w.view.held || first >= end) return;
+  if (w.unit * UNIT >= w.view.held || first >= end) return false;
   const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
   w.units = left < units ? left : units;
   w.first = first + team_of() * QUERIES;
@@ -237,7 +323,32 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gate
   w.row = s.first;
   w.base = s.base;
   w.written = s.window ? 0 : s.base;
-  decode<DIM, KV, TEAMS>(shared, w, to, q, scale);
+  return true;
+}
+
+template <u32 DIM, int KV, u32 TEAMS>
+DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
+                       u32 units, u32 parts, u32 blocks, u8 *shared) {
+  launch_dependents();
+  if (bid_z() >= step->spans) return;
+  Work w;
+  if (!work_of<DIM, KV, TEAMS>(w, step->span[bid_z()], step, layer, q_heads, kv_heads, units, blocks)) return;
+  decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
+}
+
+template <u32 DIM>
+DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, const float *v, u32 gated, float *sums, f32x2 *marks, const float *q_norm, const float *k_norm, float eps,
+                      const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, float scale, u32 units, u32 parts, u8 *shared) {
+  launch_dependents();
+  if (bid_z() >= step->spans) return;
+  const Span s = step->span[bid_z()];
+  Work w;
+  if (!work_of<DIM, BF16, 1>(w, s, step, layer, q_heads, kv_heads, units, 1)) return;
+  const u32 position = step->positions[w.row], stride = gated ? 2 * DIM : DIM;
+  const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
+  const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,
+                       (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, pairs, stride, slot_of(s, s.base)};
+  decode<DIM, BF16, 1>(shared, w, {out32, out16, sums, marks, parts, gated ? q : nullptr}, row, scale);
 }
 
 // q: bf16 [rows, q_heads·dim], and out32 and out16 (null: not wanted) of that shape; with
@@ -271,6 +382,28 @@ ATTEND(attend_bf16_256_1, 256, BF16, 1)
 ATTEND(attend_bf16_256_2, 256, BF16, 2)
 ATTEND(attend_int8_256_1, 256, INT8, 1)
 ATTEND(attend_int8_256_2, 256, INT8, 2)
+
+// attend_fresh_N: rotate_store and attend_ of spans of one row, with at most QUERIES
+// query heads to a KV head, in one launch. q, k and v are those of rotate_store, which
+// stay; keys and values are bf16; gated tells that behind each head of q lies as much
+// of a gate. Grid: KV heads, parts, spans.
+#ifdef __NVPTX__
+#define FRESH_KERNEL(dim) extern "C" __attribute__((global, launch_bounds(THREADS, dim == 256 ? 1 : 2)))
+#else
+#define FRESH_KERNEL(dim) KERNEL(THREADS)
+#endif
+#define FRESH(name, dim)                                                                                                                                \
+  FRESH_KERNEL(dim) void name(float *out32, u16 *out16, const float *q, const float *k, const float *v, u32 gated, float *sums, f32x2 *marks, \
+                              const float *q_norm, const float *k_norm, float eps, const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads,   \
+                              u32 kv_heads, float scale, u32 units, u32 parts) {                                                                             \
+    DYNAMIC_SHARED(name, shared);                                                                                                                            \
+    attend_fresh<dim>(out32, out16, q, k, v, gated, sums, marks, q_norm, k_norm, eps, step, angles, pairs, layer, q_heads, kv_heads, scale, units,  \
+                      parts, shared);                                                                                                                        \
+  }                                                                                                                                                          \
+  REGISTER(name)
+FRESH(attend_fresh_64, 64)
+FRESH(attend_fresh_128, 128)
+FRESH(attend_fresh_256, 256)
 
 // attend_merge joins the parts of each row's query heads. A thread has 4 columns.
 // Where a row has more than FANOUT parts, a block takes one query head: a thread

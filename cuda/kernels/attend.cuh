@@ -65,8 +65,9 @@ DEV Column column_of(const View &v, u32 slot) {
 DEV bool sees(u32 index, const Column &c) { return index - c.from < c.many; }
 
 // copy_tile starts the copy of a tile of a page. Lines of slots that were never
-// written are zeroed: what lies there may not even be numbers. All teams take part.
-template <u32 DIM, int KV, u32 TEAMS = 1> DEV void copy_tile(u8 *to, u64 from, u32 lines) {
+// written are zeroed: what lies there may not even be numbers. Lines of the mask but
+// are left to others. All teams take part.
+template <u32 DIM, int KV, u32 TEAMS = 1> DEV void copy_tile(u8 *to, u64 from, u32 lines, u64 but = 0) {
   using L = Layout<DIM, KV>;
   constexpr u32 PIECES = L::VECTOR / 16;
   const u8 *tile = (const u8 *)from;
@@ -74,6 +75,7 @@ template <u32 DIM, int KV, u32 TEAMS = 1> DEV void copy_tile(u8 *to, u64 from, u
   UNROLL for (u32 i = 0; i < (ALL + AT_ONCE - 1) / AT_ONCE; i++) {
     const u32 c = i * AT_ONCE + tid(), line = c / PIECES;
     if (ALL % AT_ONCE != 0 && c >= ALL) break;
+    if (but >> line & 1) continue;
     copy_async(to + line * L::LINE + c % PIECES * 16, tile + c * 16, line < lines ? 16 : 0);
   }
   if (KV == INT8 && tid() < UNIT * L::GROUPS / 4) copy_async(to + L::SCALES + tid() * 16, tile + UNIT * DIM + tid() * 16);

@@ -34,6 +34,7 @@ type Tuning struct {
 	group  int       // strips of a pass, if not 0
 	blocks int       // of a launch, if not 0
 	Stream bool      // whatever the rows
+	Apart  bool      // rotation and attention, whatever the rows
 	Tiled  TiledForm // if not zero
 	wide   wideForm  // likewise
 	stages int       // of the rings of inputs of both, at most, if not 0
