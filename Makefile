@@ -23,7 +23,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
+.PHONY: build demo test vet staticcheck unit race processors arm64 browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
@@ -31,7 +31,7 @@ build:
 demo: build
 	./bin/windrow generate --mode verified --stats "Maya has 4 crates with 12 apples each. She gives 5 apples to each of 6 friends. How many apples are left?"
 
-# Most parts leave a core idle now and then: two run together, but beside the unit tests nothing does.
+# Most parts leave a core idle now and then: two or three run together, but beside the unit tests nothing does.
 test:
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export WINDROW_PARTS=$$dir && $(GO) build -o $$dir/parts ./scripts/parts && \
 	code=0; $(MAKE) --no-print-directory PARTS=$$dir/parts all-parts || code=$$?; \
@@ -48,7 +48,7 @@ all-parts:
 	@$(PARTS) run build sh -c '$(MAKE) --no-print-directory build && sh scripts/build-check.sh'
 	@$(MAKE) --no-print-directory -j 2 vet staticcheck
 	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory -j 2 race arm64 processors browser $(if $(CI),release-tool clients cross vulncheck fuzz)
+	@$(MAKE) --no-print-directory -j $(if $(CI),2,3) race processors arm64 $(if $(CI),release-tool cross clients vulncheck fuzz) browser
 	@$(if $(CI),$(MAKE) --no-print-directory release-check)
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")

@@ -3,7 +3,6 @@ package cuda
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -18,16 +17,12 @@ import (
 
 // TestExperts runs the suite's part for mixtures of experts in both arithmetics.
 func TestExperts(t *testing.T) {
-	golden := goldenDir
-	if testing.Short() && !emulator.OnGPU && os.Getenv("WINDROW_SLOW") == "" {
-		golden = ""
+	if testing.Short() && !emulator.OnGPU {
+		t.Skip("the suite for mixtures on the emulator: leave -short out") // TestExpertsVerified runs some
 	}
 	for name, exact := range map[string]bool{"exact": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
-			if exact && testing.Short() && !emulator.OnGPU {
-				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
-			}
-			backendtest.RunExperts(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
+			backendtest.RunExperts(t, goldenDir, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
 		})
 	}
 }

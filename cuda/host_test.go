@@ -36,11 +36,11 @@ func openHosting(t testing.TB, exact bool, layers int) *Backend {
 
 // TestHostExperts runs the suite's part for mixtures with all experts in the host's memory.
 func TestHostExperts(t *testing.T) {
+	if testing.Short() && !emulator.OnGPU {
+		t.Skip("the suite for mixtures on the emulator: leave -short out") // TestHostVerified and TestHostRows run some
+	}
 	for name, exact := range map[string]bool{"exact": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
-			if exact && testing.Short() && !emulator.OnGPU {
-				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
-			}
 			backendtest.RunExperts(t, "", func(t *testing.T) backend.Backend { return openHosting(t, exact, 1) })
 		})
 	}

@@ -16,6 +16,9 @@ func TestDelta(t *testing.T) {
 	}
 	for name, exact := range map[string]bool{"default": false, "exact": true} {
 		t.Run(name, func(t *testing.T) {
+			if exact && testing.Short() {
+				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
+			}
 			backendtest.RunDelta(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
 		})
 	}

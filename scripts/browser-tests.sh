@@ -9,7 +9,7 @@ if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null 
 	exit
 fi
 if [ -z "${WINDROW_BINARY:-}" ]; then
-	make --no-print-directory build
+	env -u MAKEFLAGS -u MFLAGS make --no-print-directory build # whose -j is not this one's
 	export WINDROW_BINARY="$PWD/bin/windrow"
 fi
 $GO -C page/browsertest vet -tags screenshots ./...

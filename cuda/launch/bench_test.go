@@ -81,6 +81,9 @@ func copies(m meter, n int) {
 // TestBenchmarks runs the bodies of benchmarks at their smallest, on the emulated
 // device too, for their launches to be valid and every figure to be made.
 func TestBenchmarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("bodies of benchmarks: leave -short out")
+	}
 	for _, c := range []struct {
 		name string
 		run  func(m meter)
