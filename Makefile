@@ -31,7 +31,7 @@ build:
 demo: build
 	./bin/windrow generate --mode verified --stats "Maya has 4 crates with 12 apples each. She gives 5 apples to each of 6 friends. How many apples are left?"
 
-# Most parts leave a core idle now and then: two or three run together, but beside the unit tests nothing does.
+# Most parts leave a core idle now and then: two or three run together. Nothing does beside the unit tests, fuzzing and clients.
 test:
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export WINDROW_PARTS=$$dir && $(GO) build -o $$dir/parts ./scripts/parts && \
 	code=0; $(MAKE) --no-print-directory PARTS=$$dir/parts all-parts || code=$$?; \
@@ -48,8 +48,8 @@ all-parts:
 	@$(PARTS) run build sh -c '$(MAKE) --no-print-directory build && sh scripts/build-check.sh'
 	@$(MAKE) --no-print-directory -j 2 vet staticcheck
 	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory -j $(if $(CI),2,3) race processors arm64 $(if $(CI),release-tool cross clients vulncheck fuzz) browser
-	@$(if $(CI),$(MAKE) --no-print-directory release-check)
+	@$(MAKE) --no-print-directory -j $(if $(CI),2,3) race processors arm64 $(if $(CI),release-tool cross vulncheck,browser)
+	@$(if $(CI),$(MAKE) --no-print-directory browser fuzz clients release-check)
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
 	@$(if $(CI),,$(PARTS) run cross echo "left out: builds for other platforms without CI set: make cross")
