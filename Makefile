@@ -23,7 +23,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race processors arm64 browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
+.PHONY: build demo test vet staticcheck unit race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
