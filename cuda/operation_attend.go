@@ -65,8 +65,12 @@ func writesOfAttend(y *plan, o *op, wanted form) form {
 	return asF32
 }
 
+// inParts reports whether the kernels of an attention may split the context: those that
+// take queries in bf16, or make these.
+func (a *action) inParts() bool { return a.from[0].bf16 != 0 || a.angles != nil }
+
 func prepareAttend(f *forward, y *plan, a *action) (moved bool, err error) {
-	if a.from[0].bf16 == 0 && a.angles == nil || !y.decode {
+	if !a.inParts() || !y.decode {
 		return false, nil
 	}
 	longest := 1 // context that the storage takes, in chunks
@@ -78,7 +82,7 @@ func prepareAttend(f *forward, y *plan, a *action) (moved bool, err error) {
 
 // attendRoom is the room for attention that an action takes.
 func (y *plan) attendRoom(a *action) int {
-	if a.kind != opAttend || a.from[0].bf16 == 0 && a.angles == nil {
+	if a.kind != opAttend || !a.inParts() {
 		return 0
 	}
 	return y.f.b.device.AttendPartsRoom(y.shape.Bucket, y.most, y.shape.Spans, y.chunks, a.to[0].width/a.dim, a.dim)

@@ -130,18 +130,18 @@ func (y *plan) make(s section) error {
 // joins reports whether an operation does what the one before it would: a projection
 // norms its input, of one row, and an attention rotates its queries, where nobody else
 // reads what comes of that, now or later. Wants are those of the operations after them.
-func (y *plan) joins(norm, o *op) bool {
+func (y *plan) joins(before, o *op) bool {
 	switch o.kind {
 	case opRoute:
-		return y.joinsRoute(norm, o)
+		return y.joinsRoute(before, o)
 	case opAttend:
-		return y.joinsRotation(norm, o)
+		return y.joinsRotation(before, o)
 	}
-	if norm.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != norm.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
+	if before.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != before.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
 		return false
 	}
 	for _, d := range o.dst {
-		if d == norm.src[0] || d == norm.dst[0] {
+		if d == before.src[0] || d == before.dst[0] {
 			return false
 		}
 	}
