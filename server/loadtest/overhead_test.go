@@ -174,38 +174,45 @@ func BenchmarkOverhead(b *testing.B) {
 
 // TestOverhead: what a request of some 500 tokens takes once is under 150 µs on one core,
 // and what each of its steps takes beside that under 10 µs. It is the processor's time
-// that counts, of the best of some rounds, as others use the machine, too.
+// that counts, of the best of some rounds, as others use the machine, too: of more of them
+// where these were too slow, since what disturbs a round only adds to it.
 func TestOverhead(t *testing.T) {
 	h := instantServer(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const requests, rounds = 64, 12
-	best := func(path string, bodies [][]byte) time.Duration {
-		best := time.Hour
-		for range rounds {
-			began := processorTime()
-			for _, body := range bodies {
-				w := &sink{header: http.Header{}}
-				h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, bytes.NewReader(body)))
-				if w.status != http.StatusOK || w.bytes < 100 {
-					t.Fatalf("status %d, %d bytes", w.status, w.bytes)
-				}
+	round := func(path string, bodies [][]byte) time.Duration {
+		began := processorTime()
+		for _, body := range bodies {
+			w := &sink{header: http.Header{}}
+			h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, bytes.NewReader(body)))
+			if w.status != http.StatusOK || w.bytes < 100 {
+				t.Fatalf("status %d, %d bytes", w.status, w.bytes)
 			}
-			best = min(best, (processorTime()-began)/time.Duration(len(bodies)))
 		}
-		return best
+		return (processorTime() - began) / time.Duration(len(bodies))
 	}
 	var chats [][]byte
 	for i := range requests {
 		body, _ := io.ReadAll(request{"messages": []request{{"role": "user", "content": string(rune('A'+i)) + chatText}}, "max_tokens": 1, "mode": "ar", "temperature": 0, "stream": true}.reader())
 		chats = append(chats, body)
 	}
-	chat, once := best("/v1/chat/completions", chats), best("/v1/completions", asked(requests, 1, true))
-	step := (best("/v1/completions", asked(requests, overheadTokens, true)) - once) / (overheadTokens - 1)
-	t.Logf("once %v, with a text %v, a step %v", once, chat, step)
-	if limit := 150 * time.Microsecond * slower; once > limit || chat > limit {
-		t.Errorf("a request takes %v, with a text %v: want under %v", once, chat, limit)
+	short, long := asked(requests, 1, true), asked(requests, overheadTokens, true)
+	once, chat, whole := time.Hour, time.Hour, time.Hour
+	step := func() time.Duration { return (whole - once) / (overheadTokens - 1) }
+	const most, mostStep = 150 * time.Microsecond * slower, 10 * time.Microsecond * slower
+	measured := func(n int) bool {
+		return n >= rounds && once <= most && chat <= most && step() <= mostStep
 	}
-	if limit := 10 * time.Microsecond * slower; step > limit {
-		t.Errorf("a step takes %v: want under %v", step, limit)
+	for n, began := 0, time.Now(); !measured(n) && (n < rounds || time.Since(began) < 20*time.Second); n++ {
+		once = min(once, round("/v1/completions", short))
+		chat = min(chat, round("/v1/chat/completions", chats))
+		whole = min(whole, round("/v1/completions", long))
+	}
+	t.Logf("once %v, with a text %v, a step %v", once, chat, step())
+	if once > most || chat > most {
+		t.Errorf("a request takes %v, with a text %v: want under %v", once, chat, most)
+	}
+	if step() > mostStep {
+		t.Errorf("a step takes %v: want under %v", step(), mostStep)
 	}
 }
