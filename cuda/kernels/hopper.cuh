@@ -14,6 +14,7 @@
 #define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
 #define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define F16(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3)
+#define SUMS1(c) F4(c, 0)
 #define SUMS2(c) F4(c, 0), F4(c, 1)
 #define SUMS4(c) F16(c, 0)
 #define SUMS8(c) F16(c, 0), F16(c, 4)
@@ -34,6 +35,7 @@ template <u32 newest> DEV void products_wait() { asm volatile("wgmma.wait_group.
     if (newest == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" : sums(c)::"memory"); \
     else asm volatile("wgmma.wait_group.sync.aligned 1;" : sums(c)::"memory");             \
   }
+PRODUCTS_WAIT(1, SUMS1)
 PRODUCTS_WAIT(2, SUMS2)
 PRODUCTS_WAIT(4, SUMS4)
 PRODUCTS_WAIT(8, SUMS8)

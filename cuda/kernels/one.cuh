@@ -111,7 +111,7 @@ template <class W> struct One {
 
   // sumFolds makes the sums of x over each fold of the warp's: products with ones.
   METHOD void sumFolds() const {
-    if constexpr (!W::sums) return;
+    if constexpr (!W::sums || W::rounds) return;
     _Pragma("nounroll") for (u32 unit = begin; unit < stop; unit++) {
       u32 b[8], one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
       operands(b, unit);
@@ -126,9 +126,15 @@ template <class W> struct One {
 
   // multiply adds the products of the unit that is a granule's block-th to total:
   // the eight columns of a product are one and the same.
-  METHOD void multiply(float (&total)[2], const u8 *from, u32 block, u32 unit) const {
+  METHOD void multiply(float (&total)[4], const u8 *from, u32 block, u32 unit) const {
     u32 b[8];
     operands(b, unit);
+    if constexpr (W::rounds) {
+      u32 w[4][4];
+      rounded<W>(w, from, block, p.shift, lane);
+      UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(total, w[k], {b[2 * k], b[2 * k + 1]});
+      return;
+    }
     typename W::Numbers numbers = W::load(from, block, lane);
     UNROLL for (u32 f = 0; f < parts; f++) {
       Affine scale = W::scales(from, block * parts + f, p.shift, g);
@@ -140,8 +146,9 @@ template <class W> struct One {
         mma_bf16(acc, w, {b[2 * k], b[2 * k + 1]});
       }
       UNROLL for (u32 i = 0; i < 2; i++) {
-        total[i] = fma(scale.scale[i], acc[2 * i], total[i]);
-        if constexpr (W::sums) total[i] = fma(fma(scale.scale[i], -(float)W::offset, scale.bias[i]), sum, total[i]);
+        float &to = total[2 * i];
+        to = fma(scale.scale[i], acc[2 * i], to);
+        if constexpr (W::sums) to = fma(fma(scale.scale[i], -(float)W::offset, scale.bias[i]), sum, to);
       }
     }
   }
@@ -184,7 +191,7 @@ template <class W> struct One {
       const u32 last = index + pass < end ? index + pass : end;
       const float before = beforeOf(index, last);
       _Pragma("nounroll") for (u32 strip = index; strip < last; strip++) {
-        float total[2] = {};
+        float total[4] = {};
         _Pragma("nounroll") for (u32 i = 0; i < pieces; i++) {
           wait_phase(barriers + at.stage * 8, at.phase);
           const u8 *from = ring + at.stage * p.granule;
@@ -203,7 +210,7 @@ template <class W> struct One {
         if (t == 0) {
           float *to = sums + (warp * pass + strip - index) * 16 + g;
           to[0] = total[0];
-          to[8] = total[1];
+          to[8] = total[2];
         }
       }
       finish(index, last, before);

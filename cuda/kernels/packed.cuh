@@ -9,7 +9,8 @@
 //
 // An operand holds number + offset exactly; a weight is scale·number + bias, of
 // which scale and bias are applied to sums of `fold` inputs. They are numbers of
-// bf16 where a type is narrow.
+// bf16 where a type is narrow. Where a type rounds, kernels of few rows multiply
+// weights that are rounded to bf16 instead (rounded.cuh), as those of prompts do.
 #pragma once
 #include "gpu.cuh"
 
@@ -101,7 +102,7 @@ struct SixBits {
 // each group and g, the words of rows g and g+8. shift is log2(group / fold).
 template <class N, u32 foldInputs> struct AffineGroups : N {
   static constexpr u32 fold = foldInputs;
-  static constexpr bool sums = true, narrow = true;
+  static constexpr bool sums = true, narrow = true, rounds = N::offset == 128;
   // words has scale and bias of a row in the halves of each.
   static METHOD u32x2 words(const u8 *granule, u32 index, u32 shift, u32 g) { return *(const u32x2 *)(granule + N::bytes + (index >> shift) * 64 + g * 8); }
   static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
@@ -119,7 +120,7 @@ template <class N, u32 foldInputs> struct AffineGroups : N {
 // Q4_0: an f16 scale of 32 numbers less 8.
 struct PackedQ4_0 : Nibbles {
   static constexpr u32 fold = 32;
-  static constexpr bool sums = true, narrow = false;
+  static constexpr bool sums = true, narrow = false, rounds = false;
   static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
     u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
     float a = low_f16(v), b = high_f16(v);
@@ -131,7 +132,7 @@ struct PackedQ4_0 : Nibbles {
 struct PackedQ8_0 : Bytes {
   static constexpr u32 fold = 32;
   static constexpr i32 offset = 0;
-  static constexpr bool sums = false, narrow = false;
+  static constexpr bool sums = false, narrow = false, rounds = false;
   static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
     u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
     return {{low_f16(v), high_f16(v)}, {}};
@@ -142,7 +143,7 @@ struct PackedQ8_0 : Bytes {
 // a byte each; then d and the minima's d in f16, rows g and g+8.
 struct PackedQ4_K : Nibbles {
   static constexpr u32 fold = 32;
-  static constexpr bool sums = true, narrow = false;
+  static constexpr bool sums = true, narrow = false, rounds = false;
   static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
     u32 v = *(const u32 *)(granule + bytes + index * 32 + g * 4);
     u32x2 d = *(const u32x2 *)(granule + bytes + 128 + g * 8);
@@ -161,7 +162,7 @@ struct PackedQ4_K : Nibbles {
 // in f16.
 struct PackedQ6_K : SixBits {
   static constexpr u32 fold = 16;
-  static constexpr bool sums = false, narrow = false;
+  static constexpr bool sums = false, narrow = false, rounds = false;
   static METHOD Affine scales(const u8 *granule, u32 index, u32 shift, u32 g) {
     u32 v = *(const u16 *)(granule + bytes + index * 16 + g * 2);
     u32 d = *(const u32 *)(granule + bytes + 64 + g * 4);

@@ -1,4 +1,5 @@
-// Packed weights rounded to bf16 in registers, as A operands: what prefill multiplies.
+// Packed weights rounded to bf16 in registers, as A operands: what prefill multiplies, and
+// where a type rounds, passes of few rows too.
 #pragma once
 #include "packed.cuh"
 
@@ -12,10 +13,10 @@ DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 #endif
 
 // rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
-// on. Narrow types are rounded once, by dequantise to f32 first: that is another
-// number only where a bias is under 2^-12 of the rest, and the rest lies between two.
-template <class W> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block, u32 shift, u32 lane) {
-  typename W::Numbers numbers = W::load(granule, block, lane);
+// on, of which a lane has loaded the numbers. Narrow types are rounded once, by
+// dequantise to f32 first: that is another number only where a bias is under 2^-12 of
+// the rest, and the rest lies between two.
+template <class W> DEV void rounded(u32 (&a)[4][4], const typename W::Numbers &numbers, const u8 *granule, u32 block, u32 shift, u32 g) {
   u32 scale2[2], bias2[2];
   Affine s;
   UNROLL for (u32 k = 0; k < 4; k++) {
@@ -23,18 +24,21 @@ template <class W> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block
     u32 index = (block * 64 + k * 16) / W::fold;
     if constexpr (W::narrow) {
       if (k * 16 % W::fold == 0) {
-        u32x2 v = W::words(granule, index, shift, lane / 4);
+        u32x2 v = W::words(granule, index, shift, g);
         scale2[0] = both_low(v.x), bias2[0] = both_high(v.x), scale2[1] = both_low(v.y), bias2[1] = both_high(v.y);
       }
       // 128 as a number of bf16, of the sign that takes the offset away
       constexpr u32 away = W::offset > 0 ? 0xc300c300 : 0x43004300;
       UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = fma_bf16x2(fma_bf16x2(a[k][i], 0x3f803f80, away), scale2[i % 2], bias2[i % 2]);
     } else {
-      if (k * 16 % W::fold == 0) s = W::scales(granule, index, shift, lane / 4);
+      if (k * 16 % W::fold == 0) s = W::scales(granule, index, shift, g);
       UNROLL for (u32 i = 0; i < 4; i++) {
         float scale = s.scale[i % 2], bias = s.bias[i % 2];
         a[k][i] = pack_bf16(fma(low_bf16(a[k][i]) - W::offset, scale, bias), fma(high_bf16(a[k][i]) - W::offset, scale, bias));
       }
     }
   }
+}
+template <class W> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block, u32 shift, u32 lane) {
+  rounded<W>(a, W::load(granule, block, lane), granule, block, shift, lane / 4);
 }

@@ -136,6 +136,14 @@ template <class W, u32 NT, u32 G> struct Streamer {
           load_matrix_at(w, at + j * 2048 + row * 128 + ((chunk ^ row % 8) << 4));
           UNROLL for (u32 nt = 0; nt < NT; nt++) mma_bf16(total[j][nt], w, {b[nt][k / 2][k % 2 * 2], b[nt][k / 2][k % 2 * 2 + 1]});
         }
+    } else if constexpr (W::rounds) {
+      UNROLL for (u32 j = 0; j < G; j++) {
+        const u8 *unit = a + j * unitBytes;
+        u32 w[4][4];
+        rounded<W>(w, W::load(unit, 0, lane), unit + numberBytes - W::bytes, (begin + unitOf) % perGranule, p.shift, g);
+        UNROLL for (u32 k = 0; k < 4; k++)
+          UNROLL for (u32 nt = 0; nt < NT; nt++) mma_bf16(total[j][nt], w[k], {b[nt][k / 2][k % 2 * 2], b[nt][k / 2][k % 2 * 2 + 1]});
+      }
     } else {
       constexpr u32 parts = 64 / W::fold, steps = W::fold / 16;
       u32 block = (begin + unitOf) % perGranule;

@@ -1,13 +1,13 @@
 // What a launch of stream.cuh or tiled.cuh computes, and how its outputs are cut
 // into strips of 16.
 #pragma once
-#include "packed.cuh"
+#include "rounded.cuh"
 
 // Rows are bf16 weights as stored, [out, in]: 64 inputs of 16 rows are a
 // granule of 128 bytes a row, 16-byte chunks permuted by the row's last bits.
 struct Rows {
   static constexpr u32 inputs = 64, bytes = 2048, fold = 64;
-  static constexpr bool sums = false;
+  static constexpr bool sums = false, rounds = false;
 };
 
 // Projection is what a launch computes; the same for every block.

@@ -8,15 +8,14 @@
 // of the cluster's KG·C the slices g, g + KG·C, .... After each slice the teams
 // exchange their sums, and a warp adds its part of them to what it has. A team's
 // inputs pass through a ring, 128 a stage, which the first warpgroup fills and
-// makes sums of; each warp has a ring of its own for its weights.
+// makes sums of; each warp has a ring of its own for its weights. Sums of inputs are
+// needed where scales are applied to sums; weights that are rounded (packed.cuh) need
+// none, and the products of a slice are one chain.
 #pragma once
-#include "hopper.cuh"
+#include "chain.cuh"
 #include "strips.cuh"
 
 #ifdef __NVPTX__
-#define N8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define N16 N10() "%10, %11, %12, %13, %14, %15"
-
 // product starts c[64, n] (+)= a[64, 16] · b[n, 16]ᵀ, a in registers; c starts at
 // zero where add is 0.
 #define PRODUCT(n, tiles, list, sums, a0, a1, a2, a3, b, p)                                                                                 \
@@ -39,15 +38,17 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : 640;
   static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : 104;
   static constexpr u32 fillRegisters = mostThreads == 384 ? 72 : mostThreads == 512 ? 56 : 64;
-  static constexpr u32 weightStages = 4; // of a warp's ring
+  static constexpr u32 weightStages = NT == 16 ? 2 : 4; // of a warp's ring
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
   static constexpr u32 parts = 64 / W::fold, steps = W::fold / 16; // folds of a unit, steps of a fold
   static constexpr u32 own = NT * 4 / teams;                       // sums that a lane adds up
-  static constexpr u32 foldSums = 2 * 2 * rowsTile;                // floats of a stage
+  static constexpr u32 foldSums = W::rounds ? 0 : 2 * 2 * rowsTile; // floats of a stage
   static constexpr u32 sharers = 4 / KG;                           // warps that fill a ring
-  static_assert(!W::sums || parts <= 2);
-  static_assert(own % 4 == 0 && (KG == 1 || C == 1));
+  static constexpr bool takesSums = W::sums && !W::rounds;          // of inputs
+  static_assert(!takesSums || parts <= 2);
+  static constexpr bool apart = NT == 16;                          // sums of slices are in shared memory, for want of registers
+  static_assert(own % 4 == 0 && (KG == 1 || C == 1) && (!apart || (teams == 1 && W::rounds)));
 
   const Projection &p;
   u32 slicesShift, wide; // log2 of the slices
@@ -57,7 +58,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   u32 rank, team, strip;    // of the cluster; of the block; strip: of its tile
   u32 pairBytes;            // of 128 inputs of a strip
   // The team's barriers and ring, and the warp's.
-  u32 barriers, rows, weights;
+  u32 barriers, rows, weights, arrived; // arrived: the barriers of the warp's ring
   const u8 *weightsAt; // the same
   float *foldAt, *spare;
   u32 exchange, there; // sums of the teams, and the barriers that they are there and taken
@@ -120,7 +121,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   // sumFolds makes the sums of a stage's inputs over each fold: products with
   // ones, the same in every row of a result.
   METHOD void sumFolds(Ring &done, u32 share) const {
-    if constexpr (!W::sums) return;
+    if constexpr (!takesSums) return;
     u32 stage = done.stage;
     wait_phase(full(stage), done.phase);
     float *to = foldAt + stage * foldSums;
@@ -186,7 +187,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
       Affine scale = W::scales(unit ? high : low, (perGranule == 1 ? 0 : unit * parts) + f, p.shift, g);
       UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
       if (j == first) more();
-      if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);
+      if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);
       products_wait<0>(acc);
       UNROLL for (u32 nt = 0; nt < NT; nt++) {
         f32x2 sum{};
@@ -245,12 +246,93 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     }
   }
 
+  // copyBulk starts the copy of the next stage of this warp's strip, where there is one.
+  METHOD void copyBulk(Walk &walk, const u8 *source, u32 slot) const {
+    if (!walk.seek()) return;
+    u32 done = walk.pair * pairBytes, rest = depth * p.granule - done;
+    copy_bulk(weights + slot * pairBytes, source + done, rest < pairBytes ? rest : pairBytes, arrived + slot * 8);
+    walk.pair++;
+  }
+
+  // workRounded is work by weights that are rounded: the products of a slice are one
+  // chain. Both units of a stage are multiplied, so that the loop is one that keeps
+  // products in flight (ptxas waits for each where chains are begun in branches); the
+  // weights of one that is another slice's are zero.
+  METHOD void workRounded(const u8 *source) const {
+    if (elected()) {
+      UNROLL for (u32 i = 0; i < weightStages; i++) barrier_init(arrived + i * 8, 1);
+      barriers_made();
+    }
+    sync_warp();
+    // Weights never change: their copies need not wait for the kernel before.
+    Walk walk(*this);
+    _Pragma("nounroll") for (u32 slot = 0; slot < weightStages; slot++) copyBulk(walk, source, slot);
+    Ring at{p.stages}, mine{weightStages};
+    u32 w[2][4][4], before = p.stages; // the stage whose products may not be done: none
+    float sum[own];
+    if constexpr (!apart)
+      UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
+    _Pragma("nounroll") for (u32 round = 0; round < (1u << slicesShift) / teams; round++) {
+      const u32 slice = round * teams + rank * KG + team, first = firstOf(slice), end = firstOf(slice + 1);
+      float total[NT][4] = {};
+      _Pragma("nounroll") for (u32 unit = first & ~1u; unit < end && first < end; unit += 2) {
+        wait_phase(arrived + mine.stage * 8, mine.phase);
+        wait_phase(full(at.stage), at.phase);
+        const u8 *from = weightsAt + mine.stage * pairBytes;
+        const u32 x = descriptor_low(rows + at.stage * 2 * unitRows);
+        rounded<W>(w[0], from, 0, p.shift, lane);
+        if (unit < first) zero(w[0]);
+        chain(total, w[0], descriptor_of(x));
+        products_wait<1>();
+        arrive(empty(before), lane == 0 && before < p.stages);
+        rounded<W>(w[1], perGranule == 1 ? from + p.granule : from, perGranule - 1, p.shift, lane);
+        if (unit + 1 == end) zero(w[1]);
+        chain(total, w[1], descriptor_of(x + (unitRows >> 4)));
+        copyBulk(walk, source, mine.stage);
+        products_wait<1>();
+        before = at.stage;
+        at.next();
+        mine.next();
+      }
+      products_wait<0>(total);
+      if constexpr (apart) addApart(total, round);
+      else add(sum, total, round);
+    }
+    if constexpr (apart)
+      UNROLL for (u32 i = 0; i < NT; i++) {
+        float v[4];
+        get(v, exchange + i * 512 + lane * 16);
+        UNROLL for (u32 e = 0; e < 4; e++) sum[i * 4 + e] = v[e];
+      }
+    store(sum);
+  }
+
+  // addApart adds a slice to the sums that the warp has in shared memory.
+  METHOD void addApart(const float (&total)[NT][4], u32 round) const {
+    UNROLL for (u32 i = 0; i < NT; i++) {
+      const u32 at = exchange + i * 512 + lane * 16;
+      float v[4] = {-0.f, -0.f, -0.f, -0.f};
+      if (round > 0) get(v, at);
+      UNROLL for (u32 e = 0; e < 4; e++) v[e] += total[i][e];
+      put_at(at, v);
+    }
+  }
+
+  METHOD static void zero(u32 (&w)[4][4]) {
+    UNROLL for (u32 i = 0; i < 16; i++) w[i / 4][i % 4] = 0;
+  }
+
   // work multiplies a team's slices, and stores this warp's part of the sums.
   METHOD void work() const {
     Strip s = stripAt(p, stripFirst + strip);
     // A strip that is not there multiplies some weights, and is dropped.
     const u8 *source = s.there ? of(p.weights, s.weight) + (u64)(s.first / 16) * depth * p.granule : p.weights[0];
-    source += lane * 16;
+    if constexpr (W::rounds) workRounded(source);
+    else workScaled(source + lane * 16);
+  }
+
+  // workScaled is work by weights whose scales are applied to sums.
+  METHOD void workScaled(const u8 *source) const {
     // Weights never change: their copies need not wait for the kernel before.
     Walk walk(*this);
     _Pragma("nounroll") for (u32 slot = 0; slot < weightStages - 1; slot++) copyWeights(walk, source, slot);
@@ -388,6 +470,7 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   s.barriers = base + s.team * 256;
   constexpr bool exchanges = T::teams > 1;
   u32 offset = exchanges ? 2048 : 1024;
+  const u32 arrived = base + offset - 512;
   s.spare = (float *)(at + offset);
   s.rows = base + offset + s.team * p.stages * 2 * T::unitRows;
   offset += KG * p.stages * 2 * T::unitRows;
@@ -400,6 +483,7 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   u32 which = s.team * wide * 4 + s.strip;
   s.exchange = base + offset + which * T::teams * T::own * 128;
   s.there = base + 1024 + which * 16;
+  s.arrived = arrived + which * 32;
   if (tid() == 0) {
     if (exchanges) {
       _Pragma("nounroll") for (u32 i = 0; i < KG * wide * 8; i++) barrier_init(base + 1024 + i * 8, i % 2 ? C : 1);
@@ -437,6 +521,11 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
 #define TILED(name, W, NT, KG) TILED_AS(name##_##NT##_##KG, W, NT, KG, 1)
 // Kernels whose names end in _cC run in clusters of C blocks (build.sh).
 #define TILED_CLUSTER(name, W, NT, C) TILED_AS(name##_##NT##_1_c##C, W, NT, 1, C)
+
+// Forms for weights alone that are rounded.
+#define TILED_ROUNDED(name, W) \
+  TILED(name, W, 1, 1)         \
+  TILED(name, W, 16, 1)
 
 #define TILED_ALL(name, W) \
   TILED(name, W, 2, 1)     \

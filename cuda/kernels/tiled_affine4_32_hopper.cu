@@ -3,3 +3,4 @@
 
 using Affine4 = AffineGroups<Nibbles, 32>;
 TILED_ALL(tiled_affine4_32, Affine4)
+TILED_ROUNDED(tiled_affine4_32, Affine4)

@@ -8,42 +8,15 @@
 // Where the inputs are cut into parts, the blocks of a tile wait for each other,
 // and each adds up some of the rows, in the order of the parts.
 #pragma once
-#include "hopper.cuh"
+#include "chain.cuh"
 #include "rounded.cuh"
 #include "strips.cuh"
 
 #ifdef __NVPTX__
-// A4(k) binds the operand of 16 inputs.
-#define A4(k) [a##k##0] "r"(a[k][0]), [a##k##1] "r"(a[k][1]), [a##k##2] "r"(a[k][2]), [a##k##3] "r"(a[k][3])
-#define STEP(n, list, k, b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%[a" #k "0], %[a" #k "1], %[a" #k "2], %[a" #k "3]}, " b ", p, 1, 1, 0;\n\t"
-
-// start starts c[64, n] += a[64, 64] · b[n, 64]ᵀ: four steps, whose descriptors
-// are 32 bytes apart in the swizzled lines.
-#define START(n, tiles, list, sums)                                                                                               \
-  DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {                                                             \
-    asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 b1, b2, b3;\n\tsetp.ne.b32 p, %[one], 0;\n\t"                                   \
-                 "add.s64 b1, %[b], 2;\n\tadd.s64 b2, %[b], 4;\n\tadd.s64 b3, %[b], 6;\n\t"                                       \
-                 "wgmma.fence.sync.aligned;\n\t" STEP(n, list, 0, "%[b]") STEP(n, list, 1, "b1") STEP(n, list, 2, "b2")           \
-                 STEP(n, list, 3, "b3") "wgmma.commit_group.sync.aligned;\n\t}"                                                   \
-                 : sums(c)                                                                                                        \
-                 : A4(0), A4(1), A4(2), A4(3), [b] "l"(b), [one] "r"(1)                                                           \
-                 : "memory");                                                                                                     \
-  }
-START(64, 8, N32, SUMS8)
-START(128, 16, N64, SUMS16)
-#undef START
-#undef STEP
-#undef A4
-
 // over is a / b, off by two units in the last place.
 DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 
 #else
-template <int tiles> DEV void start(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {
-  products_fence();
-  for (u32 k = 0; k < 4; k++) product(c, a[k], b + k * 2, true);
-  products_commit();
-}
 DEV float over(float a, float b) { return a / b; }
 #endif
 
@@ -117,14 +90,14 @@ template <class W, u32 NT> struct Wide {
       const u8 *low = weightsAt + mine.stage * pairBytes;
       u32 x = descriptor_low(rows + at.stage * 2 * unitRows);
       rounded<W>(a[0], low, 0, p.shift, lane);
-      start(c, a[0], descriptor_of(x));
+      chain(c, a[0], descriptor_of(x));
       products_wait<1>();
       arrive(empty(before), lane == 0 && pair > first);
       rounded<W>(a[1], perGranule == 1 ? low + p.granule : low, perGranule - 1, p.shift, lane);
       if (perGranule == 1 && pair * 2 + 1 >= depth) { // what was there before
         UNROLL for (u32 i = 0; i < 16; i++) a[1][i / 4][i % 4] = 0;
       }
-      start(c, a[1], descriptor_of(x + (unitRows >> 4)));
+      chain(c, a[1], descriptor_of(x + (unitRows >> 4)));
       if (pair + slots < last) copyWeights(strip, pair + slots);
       products_wait<1>();
       before = at.stage;

@@ -266,10 +266,15 @@ func (b *expertsBench) checkRows(rows int) {
 	}
 	b.note(nearProduct(fmt.Sprintf("%d rows", rows), got, b.want(x, before, routing), tolerance))
 	if b.e.Joined { // the shared expert in launches of its own
+		joined := b.shared
 		b.e.Joined, b.router.Joined = false, false
+		b.shared = slices.Clone(joined)
+		for i, w := range joined { // by the projections' kernels
+			b.shared[i] = asMultiplied(b.e.Gate.Of.DType, w)
+		}
 		apart, _ := b.run(x, before, true)
 		b.note(nearProduct(fmt.Sprintf("%d rows, the shared expert apart", rows), apart, b.want(x, before, routing), 5e-4))
-		b.e.Joined, b.router.Joined = true, true
+		b.e.Joined, b.router.Joined, b.shared = true, true, joined
 	}
 	if rows > decodeExperts && !b.exact { // as a decode pass
 		got, _ = b.run(x, before, true)

@@ -25,6 +25,7 @@ const (
 	byTiles   = "gemm: every tile, odd rows and tails"
 	byFlash   = "prefill attention by wgmma"
 	byTiled   = "tiled/affine4-64"
+	byScaled  = "tiled/q4_0"
 	byWide    = "wide/affine4-64"
 	byExperts = "experts/affine4-64"
 	byRoute   = "route"
@@ -46,11 +47,14 @@ var faults = []fault{
 	{"keys are freed while they are read", "attend_hopper.cu", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byFlash},
 	{"values are freed while they are read", "attend_hopper.cu", "products_wait<0>(o);\narrive(empty + v, lane == 0);", "arrive(empty + v, lane == 0);\nproducts_wait<0>(o);", byFlash},
 
-	{"sums of inputs are not waited for", "tiled.cuh", "if (W::sums && j == first) wait_phase(summed(at.stage), at.phase);", "", byTiled},
+	{"sums of inputs are not waited for", "tiled.cuh", "if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);", "", byScaled},
 	{"sums are sent before the last ones are read", "tiled.cuh", "else wait_phase(taken, (round - 1) & 1);", "", byTiled},
 	{"the cluster is not waited for", "tiled.cuh", "if (round == 0) cluster_wait();\nelse", "if (round > 0)", byTiled},
-	{"weights are read a copy too early", "tiled.cuh", "copy_wait<weightStages - 2>();", "copy_wait<weightStages - 1>();", byTiled},
-	{"one lane frees a stage for its warp", "tiled.cuh", "sync_warp();\narrive(empty(at.stage), lane == 0);", "arrive(empty(at.stage), lane == 0);", byTiled},
+	{"weights are read a copy too early", "tiled.cuh", "copy_wait<weightStages - 2>();", "copy_wait<weightStages - 1>();", byScaled},
+	{"one lane frees a stage for its warp", "tiled.cuh", "sync_warp();\narrive(empty(at.stage), lane == 0);", "arrive(empty(at.stage), lane == 0);", byScaled},
+	{"rounded weights are not waited for", "tiled.cuh", "wait_phase(arrived + mine.stage * 8, mine.phase);", "", byTiled},
+	{"a stage is freed while its products read it", "tiled.cuh", "products_wait<1>();\narrive(empty(before), lane == 0 && before < p.stages);", "arrive(empty(before), lane == 0 && before < p.stages);\nproducts_wait<1>();", byTiled},
+	{"a slice is added before its products are over", "tiled.cuh", "products_wait<0>(total);\nif constexpr (apart)", "if constexpr (apart)", byTiled},
 	{"sums are stored over rings in use", "tiled.cuh", "sync_group(15, warps * 32);\nUNROLL", "UNROLL", byTiled},
 
 	{"weights are not waited for", "wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byWide},
@@ -105,6 +109,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "gemm_hopper", []string{"gemm"}
 	case byTiled:
 		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
+	case byScaled:
+		return "tiled_q4_0_hopper", []string{"pack", "stream_q4_0"}
 	case byWide:
 		return "wide_affine4_hopper", []string{"pack"}
 	case byExperts:

@@ -12,10 +12,11 @@ import (
 // kernels, and the sizes of kernels/packed.cuh and stream.cuh.
 type format struct {
 	file    string
-	inputs  int // of a granule
-	granule int // bytes of 16 outputs by inputs: numbers, then scales
-	scales  int // bytes of those
-	shift   int // log2(group / inputs of a fold)
+	inputs  int  // of a granule
+	granule int  // bytes of 16 outputs by inputs: numbers, then scales
+	scales  int  // bytes of those
+	shift   int  // log2(group / inputs of a fold)
+	rounds  bool // kernels round weights to bf16 (packed.cuh)
 }
 
 // bf16Format is that of bf16 rows as stored.
@@ -25,7 +26,7 @@ var bf16Format = format{file: "stream_bf16", inputs: 64, granule: 2048}
 func formatOf(dt backend.DType, group int) (format, bool) {
 	switch dt {
 	case backend.Affine4, backend.Affine8:
-		f := format{file: "stream_affine4", inputs: 128}
+		f := format{file: "stream_affine4", inputs: 128, rounds: true}
 		if dt == backend.Affine8 {
 			f = format{file: "stream_affine8", inputs: 64}
 		}

@@ -226,7 +226,7 @@ func ringTunings(rows int) []Tuning {
 func tiledTunings(rows int) []Tuning {
 	list := []Tuning{{}, {Stream: true}}
 	for _, t := range []TiledForm{
-		{2, 1, 4, 1}, {2, 1, 3, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1},
+		{1, 1, 4, 1}, {1, 1, 3, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},
 	} {
 		if r := 8 * t.Tiles; r < 2*rows && 4*r >= rows {
 			list = append(list, Tuning{Tiled: t})
@@ -258,7 +258,7 @@ func BenchmarkTiledForms(b *testing.B) {
 	m := benchDevice(b)
 	needsHopper(m)
 	projectSweep{
-		shapes: projectShapes[:4], types: benchTypes[1:], rows: []int{8, 16, 24, 32, 48, 64, 128}, forms: tiledTunings,
+		shapes: projectShapes[:4], types: benchTypes[1:], rows: []int{1, 8, 16, 24, 32, 48, 64, 128}, forms: tiledTunings,
 		noise: 6 << 30, launches: 20,
 	}.run(m)
 }

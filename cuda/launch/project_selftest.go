@@ -161,6 +161,21 @@ func widened(t backend.Tensor) []float32 {
 	return w
 }
 
+// multiplied widens a weight as projections of few rows multiply it.
+func multiplied(t backend.Tensor) []float32 { return asMultiplied(t.DType, widened(t)) }
+
+// asMultiplied rounds 4-bit affine weights to bf16, as those projections do.
+func asMultiplied(dt backend.DType, w []float32) []float32 {
+	if dt != backend.Affine4 {
+		return w
+	}
+	r := make([]float32, len(w))
+	for i, v := range w {
+		r[i] = quant.BF16ToF32(quant.F32ToBF16(v))
+	}
+	return r
+}
+
 // product is x·wᵀ + bias in float64.
 func product(x, w, bias []float32, rows, out, in int) []float64 {
 	y := make([]float64, rows*out)
@@ -248,7 +263,7 @@ func (b *projectBench) checkThree(dt backend.DType, group, in, rows int) {
 		if i == 2 {
 			to.BF16 = b.alloc(2 * rows * out)
 		}
-		w, dst, want = append(w, l), append(dst, to), append(want, product(xs, widened(t), bias, rows, out, in))
+		w, dst, want = append(w, l), append(dst, to), append(want, product(xs, multiplied(t), bias, rows, out, in))
 	}
 	if b.err != nil {
 		return
@@ -283,8 +298,8 @@ func (b *projectBench) checkGated(dt backend.DType, group, in, rows int) {
 	gate, up := b.tensor(dt, group, out, in), b.tensor(dt, group, out, in)
 	bias := b.normals(out)
 	dst := Target{F32: b.alloc(4 * rows * out), BF16: b.alloc(2 * rows * out)}
-	want := product(xs, widened(gate), bias, rows, out, in)
-	for i, u := range product(xs, widened(up), nil, rows, out, in) {
+	want := product(xs, multiplied(gate), bias, rows, out, in)
+	for i, u := range product(xs, multiplied(up), nil, rows, out, in) {
 		want[i] *= u / (1 + math.Exp(-want[i]))
 	}
 	g, u := Linear{Weight: b.matrix(gate), Bias: b.uploadF32(bias)}, Linear{Weight: b.matrix(up)}
@@ -307,7 +322,7 @@ func (b *projectBench) checkAdd(dt backend.DType, group int) {
 	if b.err != nil {
 		return
 	}
-	want := product(xs, widened(t), nil, rows, out, in)
+	want := product(xs, multiplied(t), nil, rows, out, in)
 	for i := range want {
 		want[i] = 3*want[i] + float64(before[i])
 	}
@@ -330,7 +345,7 @@ func checkRowBits(d *Device, dt backend.DType, group int) error {
 	}
 	d.Project([]Target{dst}, x, []Linear{l}, rows)
 	all := b.downloadF32(rows*out, dst.F32)
-	b.note(nearProduct("128 rows", all, product(xs, widened(t), nil, rows, out, in), projectTolerance))
+	b.note(nearProduct("128 rows", all, product(xs, multiplied(t), nil, rows, out, in), projectTolerance))
 	for i, n := range []int{1, 8, 9, 17, 24, 33, 47, 64, 96} {
 		first := 5 * i
 		d.Tuning = Tuning{shared: (130 + 8*i) << 10, group: []int{0, 2, 3, 6}[i%4]} // other rings

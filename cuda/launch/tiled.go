@@ -53,27 +53,46 @@ type tiledShape struct {
 const (
 	leastTiledStages = 2
 	mostTiledStages  = 8
-	// tiledWeightStages are those of a warp's ring.
-	tiledWeightStages = 4
 )
+
+// apart reports whether sums lie in shared memory, for want of registers.
+func (t TiledForm) apart() bool { return t.Tiles == 16 }
+
+// fits reports whether there is a kernel of the form: of one tile of rows, and of 16, for
+// weights alone that are rounded.
+func (t TiledForm) fits(f format) bool { return f.rounds || t.Tiles != 1 && t.Tiles != 16 }
+
+// weightStages are those of a warp's ring.
+func (t TiledForm) weightStages() int {
+	if t.apart() {
+		return 2
+	}
+	return 4
+}
 
 // tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
 // whether a block of that form has room.
 func (d *Device) tiledShapeOf(t TiledForm, f format, total, rows int) (s tiledShape, ok bool) {
 	s = tiledShape{TiledForm: t, slices: Ceil(rows, 8*t.Tiles)}
 	s.blocks = Ceil(total, 4*t.Wide) * s.slices * t.Cluster
-	const inputs, sums = 2 * 128, 2 * 2 * 4 // bytes of a row
-	stage := t.Teams * 8 * t.Tiles * (inputs + sums)
+	row := 2 * 128 // bytes of a stage
+	if !f.rounds {
+		row += 2 * 2 * 4 // sums of inputs
+	}
+	stage := t.Teams * 8 * t.Tiles * row
 	strips := t.Teams * t.Wide * 4 // with a warp for each
 	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
-	fixed += strips * tiledWeightStages * (128 / f.inputs) * f.granule
-	if t.Teams*t.Cluster > 1 {
+	fixed += strips * t.weightStages() * (128 / f.inputs) * f.granule
+	switch {
+	case t.Teams*t.Cluster > 1:
 		fixed += 1024 + strips*t.Tiles*4*128 // barriers and sums of an exchange
+	case t.apart():
+		fixed += strips * t.Tiles * 4 * 128
 	}
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
 	s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, mostTiledStages))
 	s.shared = s.stages*stage + fixed
-	return s, s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
+	return s, t.fits(f) && s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
 }
 
 // tiledKernel is the kernel of a shape.
@@ -93,6 +112,7 @@ var tiledFrom = []struct {
 	rows, strips int
 	form         TiledForm
 }{
+	{96, 1024, TiledForm{16, 1, 3, 1}}, // of weights that are rounded
 	{96, 1024, TiledForm{8, 1, 3, 1}},
 	{96, 320, TiledForm{4, 1, 3, 1}},
 	{96, 256, TiledForm{8, 2, 1, 1}},
@@ -104,6 +124,7 @@ var tiledFrom = []struct {
 	{24, 384, TiledForm{4, 4, 1, 1}},
 	{24, 256, TiledForm{4, 1, 3, 4}},
 	{9, 1024, TiledForm{2, 1, 3, 1}},
+	{2, 1024, TiledForm{1, 1, 3, 1}}, // of weights that are rounded
 }
 
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
@@ -116,7 +137,7 @@ func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
 		return d.tiledShapeOf(d.Tuning.Tiled, f, total, rows)
 	}
 	for _, from := range tiledFrom {
-		if rows >= from.rows && total >= from.strips {
+		if rows >= from.rows && total >= from.strips && from.form.fits(f) {
 			return d.tiledShapeOf(from.form, f, total, rows)
 		}
 	}

@@ -22,12 +22,12 @@ func init() {
 // tiledForms are those of which kernels/tiled_*.cu have kernels, each with some
 // number of warpgroups.
 var tiledForms = []TiledForm{
-	{2, 1, 4, 1}, {4, 1, 3, 1}, {4, 4, 1, 1}, {8, 1, 3, 1}, {8, 1, 1, 1}, {8, 2, 1, 1},
-	{4, 1, 3, 4}, {4, 1, 1, 4},
+	{1, 1, 4, 1}, {2, 1, 4, 1}, {4, 1, 3, 1}, {4, 4, 1, 1}, {8, 1, 3, 1}, {8, 1, 1, 1}, {8, 2, 1, 1},
+	{4, 1, 3, 4}, {4, 1, 1, 4}, {16, 1, 3, 1},
 }
 
 // briefTiledForms are one for each kernel, of few warps.
-var briefTiledForms = []TiledForm{{2, 1, 2, 1}, {4, 1, 1, 1}, {4, 4, 1, 1}, {8, 1, 1, 1}, {8, 2, 1, 1}, {4, 1, 1, 4}}
+var briefTiledForms = []TiledForm{{1, 1, 2, 1}, {2, 1, 2, 1}, {4, 1, 1, 1}, {4, 4, 1, 1}, {8, 1, 1, 1}, {8, 2, 1, 1}, {4, 1, 1, 4}, {16, 1, 1, 1}}
 
 // briefInputs go round the rings that brief self-tests have.
 const briefInputs = 1280
@@ -55,11 +55,11 @@ func checkTiled(d *Device, dt backend.DType, group int) error {
 		for j, t := range forms {
 			if d.brief { // one launch, of two slices of rows or one
 				c.stages = 2 + j%2
-				rows := []int{8*t.Tiles + 9, 8*t.Tiles - 7}[(j+int(dt)+group/32)%2]
+				rows := []int{min(8*t.Tiles+9, tiledRows), 8*t.Tiles - 7}[(j+int(dt)+group/32)%2]
 				[]func(TiledForm, int){c.three, c.gated}[(j/2+int(dt))%2](t, rows)
 				continue
 			}
-			rows := []int{130, 17, 64, 33, 24}[(i+j)%5]
+			rows := []int{tiledRows, 17, 64, 33, 24}[(i+j)%5]
 			c.three(t, rows)
 			c.gated(t, rows)
 		}
@@ -73,11 +73,13 @@ type tiledCase struct {
 	*projectBench
 	format format
 	in     int
-	x      driver.Ptr // 130 rows
+	x      driver.Ptr // tiledRows
 	w      []Linear
 	halves [2]Linear // gate and up
 	stages int       // of the rings, at most, if not 0
 }
+
+const tiledRows = 130
 
 var tiledOuts = []int{141, 24, 156}
 
@@ -86,7 +88,7 @@ const tiledGated = 181
 func (b *projectBench) tiledCase(dt backend.DType, group, in int) *tiledCase {
 	c := &tiledCase{projectBench: b, in: in}
 	c.format, _ = formatOf(dt, group)
-	c.x, _ = b.rows(130, in)
+	c.x, _ = b.rows(tiledRows, in)
 	for _, out := range tiledOuts {
 		c.w = append(c.w, Linear{Weight: b.matrix(b.tensor(dt, group, out, in))})
 	}

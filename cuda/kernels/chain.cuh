@@ -1,0 +1,39 @@
+// Products of 64 inputs by weights in registers on compute capability 9.0: what tiled.cuh
+// and wide.cuh do with weights that are rounded to bf16.
+#pragma once
+#include "hopper.cuh"
+
+#ifdef __NVPTX__
+#define N4 "%0, %1, %2, %3"
+#define N8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define N16 N10() "%10, %11, %12, %13, %14, %15"
+
+// chain starts c[64, n] += a[64, 64] · b[n, 64]ᵀ: four steps, whose descriptors are
+// 32 bytes apart in the swizzled lines.
+#define A4(k) [a##k##0] "r"(a[k][0]), [a##k##1] "r"(a[k][1]), [a##k##2] "r"(a[k][2]), [a##k##3] "r"(a[k][3])
+#define STEP(n, list, k, b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%[a" #k "0], %[a" #k "1], %[a" #k "2], %[a" #k "3]}, " b ", p, 1, 1, 0;\n\t"
+#define CHAIN(n, tiles, list, sums)                                                                                                          \
+  DEV void chain(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {                                                                        \
+    asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 b1, b2, b3;\n\tsetp.ne.b32 p, %[one], 0;\n\t"                                                      \
+                 "add.s64 b1, %[b], 2;\n\tadd.s64 b2, %[b], 4;\n\tadd.s64 b3, %[b], 6;\n\t"                                                  \
+                 "wgmma.fence.sync.aligned;\n\t" STEP(n, list, 0, "%[b]") STEP(n, list, 1, "b1") STEP(n, list, 2, "b2")                       \
+                 STEP(n, list, 3, "b3") "wgmma.commit_group.sync.aligned;\n\t}"                                                         \
+                 : sums(c)                                                                                                                   \
+                 : A4(0), A4(1), A4(2), A4(3), [b] "l"(b), [one] "r"(1)                                                                      \
+                 : "memory");                                                                                                                \
+  }
+CHAIN(8, 1, N4, SUMS1)
+CHAIN(16, 2, N8, SUMS2)
+CHAIN(32, 4, N16, SUMS4)
+CHAIN(64, 8, N32, SUMS8)
+CHAIN(128, 16, N64, SUMS16)
+#undef CHAIN
+#undef STEP
+#undef A4
+#else
+template <int tiles> DEV void chain(float (&c)[tiles][4], const u32 (&a)[4][4], u64 b) {
+  products_fence();
+  for (u32 k = 0; k < 4; k++) product(c, a[k], b + k * 2, true);
+  products_commit();
+}
+#endif
