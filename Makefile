@@ -23,7 +23,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
+.PHONY: build demo test vet staticcheck unit load beside race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
@@ -31,7 +31,8 @@ build:
 demo: build
 	./bin/windrow generate --mode verified --stats "Maya has 4 crates with 12 apples each. She gives 5 apples to each of 6 friends. How many apples are left?"
 
-# Most parts leave a core idle now and then: two or three run together. Nothing does beside the unit tests, fuzzing and clients.
+# Most parts leave a core idle now and then: two or three run together. Beside the unit tests CI builds what it has to, with
+# what processors' time they leave; beside load, fuzzing and clients nothing runs.
 test:
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export WINDROW_PARTS=$$dir && $(GO) build -o $$dir/parts ./scripts/parts && \
 	code=0; $(MAKE) --no-print-directory PARTS=$$dir/parts all-parts || code=$$?; \
@@ -47,9 +48,10 @@ GOTEST = $(PARTS) gotest $(GO) test -json -vet=off
 all-parts:
 	@$(PARTS) run build sh -c '$(MAKE) --no-print-directory build && sh scripts/build-check.sh'
 	@$(MAKE) --no-print-directory -j 2 vet staticcheck
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory -j $(if $(CI),2,3) race processors arm64 $(if $(CI),release-tool cross vulncheck,browser)
-	@$(if $(CI),$(MAKE) --no-print-directory browser fuzz clients release-check)
+	@$(MAKE) --no-print-directory $(if $(CI),-j 2 beside) unit
+	@$(MAKE) --no-print-directory load
+	@$(MAKE) --no-print-directory -j 3 race processors arm64 browser
+	@$(if $(CI),$(MAKE) --no-print-directory fuzz clients release-check)
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
 	@$(if $(CI),,$(PARTS) run cross echo "left out: builds for other platforms without CI set: make cross")
@@ -63,10 +65,17 @@ staticcheck:
 	@$(PART) $(GO) tool staticcheck ./...
 
 # Without CI set -short leaves the longest out. GPU kernels run on the CPU here: minutes. CI
-# plants all faults in the Metal kernels (TestMutations). The tests of load compare times:
-# nothing runs beside them.
+# plants all faults in the Metal kernels (TestMutations).
 unit:
-	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest) && $(GOTEST) -timeout 15m ./server/loadtest',$(PART) sh -c '$(GOTEST) -short -timeout 45m $$($(GO) list ./... | grep -v -e /cuda -e /metal -e /loadtest) && $(GOTEST) ./server/loadtest && $(GOTEST) -short -timeout 45m ./cuda/... ./metal/...')
+	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest)',$(PART) sh -c '$(GOTEST) -short -timeout 45m $$($(GO) list ./... | grep -v /loadtest)')
+
+# The tests of load compare times: nothing runs beside them.
+load:
+	@$(PART) sh -c '$(GOTEST) -timeout 15m ./server/loadtest'
+
+# What is built for CI, one after the other.
+beside:
+	@for part in release-tool cross vulncheck; do nice -n 19 $(MAKE) --no-print-directory $$part || exit; done
 
 race:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/race-tests.sh
@@ -104,9 +113,9 @@ vulncheck:
 release-snapshot:
 	@GO="$(GO)" sh scripts/release.sh all
 
-# goreleaser takes minutes to build where the cache has nothing of it: CI does it beside the race detector.
+# goreleaser takes minutes to build where the cache has nothing of it: CI does it beside the unit tests.
 release-tool:
-	@GO="$(GO)" $(PART) nice sh scripts/release.sh tool
+	@GO="$(GO)" $(PART) sh scripts/release.sh tool
 
 release-check:
 	@GO="$(GO)" $(PART) sh scripts/release-check.sh
