@@ -124,7 +124,7 @@ var tiledFrom = []struct {
 	{24, 384, TiledForm{4, 4, 1, 1}},
 	{24, 256, TiledForm{4, 1, 3, 4}},
 	{9, 1024, TiledForm{2, 1, 3, 1}},
-	{2, 1024, TiledForm{1, 1, 3, 1}}, // of weights that are rounded
+	{2, 1024, TiledForm{1, 1, 3, 1}}, // of weights that are rounded, where all blocks are at work at once
 }
 
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
@@ -137,11 +137,14 @@ func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
 		return d.tiledShapeOf(d.Tuning.Tiled, f, total, rows)
 	}
 	for _, from := range tiledFrom {
-		if rows >= from.rows && total >= from.strips && from.form.fits(f) {
-			return d.tiledShapeOf(from.form, f, total, rows)
+		if rows < from.rows || total < from.strips || !from.form.fits(f) {
+			continue
+		}
+		if s, ok = d.tiledShapeOf(from.form, f, total, rows); from.form.Tiles > 1 || s.blocks <= d.Info.SMs {
+			return s, ok
 		}
 	}
-	return s, false
+	return tiledShape{}, false
 }
 
 // takesTiled reports whether the device takes kernels/tiled.cuh: it needs what
