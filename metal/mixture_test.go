@@ -13,6 +13,9 @@ import (
 // TestExperts runs the suite's part for mixtures of experts; with WINDROW_SLOW in exact
 // arithmetic, too.
 func TestExperts(t *testing.T) {
+	if testing.Short() && !slow {
+		t.Skip("the suite for mixtures on the emulator: leave -short out") // TestGoldenMixtures and TestSchedule run some
+	}
 	golden := goldenDir
 	if !slow {
 		golden = "" // TestGoldenMixtures has it
