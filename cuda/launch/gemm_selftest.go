@@ -392,11 +392,7 @@ func testPrefillPacked(d *Device) error {
 		t := b.tensor(backend.Affine4, 64, out, in)
 		w = append(w, Linear{Weight: b.matrix(t)})
 		dst = append(dst, Target{F32: b.alloc(4 * rows * out)})
-		exact := widened(t)
-		for i, v := range exact {
-			exact[i] = quant.BF16ToF32(quant.F32ToBF16(v))
-		}
-		weights = append(weights, exact)
+		weights = append(weights, rounded(widened(t)))
 	}
 	d.prefill.route = RouteOwn
 	if b.err == nil {

@@ -169,11 +169,7 @@ func asMultiplied(dt backend.DType, w []float32) []float32 {
 	if dt != backend.Affine4 {
 		return w
 	}
-	r := make([]float32, len(w))
-	for i, v := range w {
-		r[i] = quant.BF16ToF32(quant.F32ToBF16(v))
-	}
-	return r
+	return rounded(w)
 }
 
 // product is x·wᵀ + bias in float64.

@@ -9,7 +9,6 @@ import (
 	"windrow/backend"
 	"windrow/backend/vectors"
 	"windrow/cuda/driver"
-	"windrow/quant"
 )
 
 func init() {
@@ -110,11 +109,7 @@ func (b *projectBench) wideCase(dt backend.DType, group, in int, outs []int) *wi
 			c.bias[i] = b.normals(out)
 			l.Bias = b.uploadF32(c.bias[i])
 		}
-		exact := widened(t)
-		for j, v := range exact {
-			exact[j] = quant.BF16ToF32(quant.F32ToBF16(v))
-		}
-		c.w, c.exact = append(c.w, l), append(c.exact, exact)
+		c.w, c.exact = append(c.w, l), append(c.exact, rounded(widened(t)))
 	}
 	return c
 }
