@@ -37,6 +37,9 @@ func TestHybrids(t *testing.T) {
 			name = "exact"
 		}
 		t.Run(name, func(t *testing.T) {
+			if exact && testing.Short() && !emulator.OnGPU {
+				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
+			}
 			backendtest.RunDelta(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, exact) }, models...)
 		})
 	}
