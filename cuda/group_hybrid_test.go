@@ -64,8 +64,8 @@ func TestGroupFamilies(t *testing.T) {
 		{"qwen3_5_moe_text", 4, false, backend.Affine4, false, 2},
 	} {
 		t.Run(fmt.Sprintf("%s tiled=%t %v exact=%t on %d", c.architecture, c.tiled, c.dt, c.exact, c.devices), func(t *testing.T) {
-			if testing.Short() && c.devices > 2 {
-				t.Skip("more than two GPUs: leave -short out")
+			if testing.Short() && (c.devices > 2 || c.tiled) {
+				t.Skip("more than two GPUs, and tiled heads: leave -short out")
 			}
 			one := openBackend(t, c.exact)
 			defer one.Close()

@@ -141,6 +141,9 @@ func TestGroupForward(t *testing.T) {
 		devices int
 	}{{backend.BF16, false, true, 2}, {backend.BF16, true, false, 2}, {backend.Affine4, false, false, 2}, {backend.Q8_0, true, false, 2}, {backend.F32, true, true, 2}, {backend.BF16, false, false, 3}} {
 		t.Run(fmt.Sprintf("%v tied=%t exact=%t on %d", c.dt, c.tied, c.exact, c.devices), func(t *testing.T) {
+			if testing.Short() && !emulator.OnGPU && (c.dt == backend.F32 || c.dt == backend.Q8_0) {
+				t.Skip("other weights than bf16 and 4 bits on the emulator: leave -short out")
+			}
 			config := small(c.tied)
 			if c.devices == 3 { // the vocabulary has no equal parts
 				config.Heads, config.KVHeads, config.IntermediateSize = 6, 3, 384
@@ -349,6 +352,9 @@ func TestGroupErrors(t *testing.T) {
 // TestGroupPeers: the sums that the GPUs' own kernels make have the bits of those that
 // NCCL gathers, and where GPUs do not reach each other NCCL does all of it.
 func TestGroupPeers(t *testing.T) {
+	if testing.Short() && !emulator.OnGPU {
+		t.Skip("every group twice on the emulator: leave -short out")
+	}
 	const steps = "1 5 32 3 1" // rows, after a prompt
 	answers := func(devices int) (all []model.Result, peers bool) {
 		g := openGroupOf(t, false, devices)

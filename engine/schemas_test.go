@@ -190,7 +190,7 @@ func TestRandomSchemas(t *testing.T) {
 	if os.Getenv("CI") != "" && !testing.Short() {
 		count = 3000
 	} else if testing.Short() {
-		count = 200
+		count = 80
 	}
 	e := openTiny(t, Options{})
 	base := e.Defaults(decoder.Options{})

@@ -54,7 +54,12 @@ func TestPromptLogprobs(t *testing.T) {
 		}
 		list = append(list, r)
 	}
-	for _, m := range manners(e) {
+	all := manners(e)
+	if testing.Short() && len(all) > 2 {
+		t.Log("left out: a GPU that finds whole chunks alone: leave -short out")
+		all = slices.Delete(all, 1, 2)
+	}
+	for _, m := range all {
 		x, _ := in(t, e, m, 128)
 		gpu := m != asItIs
 		begin := func(o schedule.Options) *schedule.Scheduler {

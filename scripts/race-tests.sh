@@ -14,10 +14,9 @@ if [ -n "${CI:-}" ]; then
 	# sequences, and forwards but for drafts': what a forward shares among threads is cpu's.
 	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -skip '^TestRandomSchemas$' ./checkpoint ./convert ./engine ./eval ./hub/... ./listen ./schedule ./server ./session ./tokenizer
 	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Draft' ./model
+	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'GPU|AtOnce' ./metal
 else
-	echo "left out: the race detector over engine, hub, schedule, server and session without CI set: minutes to build and to run"
-	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m ./listen ./filelock
+	echo "left out: the race detector besides cpu and grammar without CI set: minutes to build and to run"
 fi
 $PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Concurrent|Flush|Rollback' ./grammar
 $PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Pool|Race|Concurrent|Pass' ./cpu
-$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'GPU|AtOnce' ./metal
