@@ -218,13 +218,16 @@ template <class W> struct One {
   }
 };
 
-template <class W> DEV void one(const Projection &p, u32 pass, u8 *shared) {
+// The first blocks, more of them, have a strip more than the others, or a gate's and an up's.
+template <class W> DEV void one(const Projection &p, u32 pass, u32 more, u8 *shared) {
   using O = One<W>;
   launch_dependents();
   const u32 lane = tid() % 32, warp = shfl(tid() / 32, 0), warps = normThreads / 32, strips = stripCount(p);
   O s{p, warp, lane, lane / 4, lane % 4};
-  s.first = bid() * p.strips;
-  s.end = s.first + p.strips < strips ? s.first + p.strips : strips;
+  const u32 each = p.gated ? 2 : 1;
+  s.first = bid() * p.strips + (bid() < more ? bid() : more) * each;
+  s.end = s.first + p.strips + (bid() < more ? each : 0);
+  if (s.end > strips) s.end = strips;
   s.pass = pass;
   s.depth = (p.in + W::inputs - 1) / W::inputs;
   const u32 units = s.depth * O::perGranule;
@@ -258,11 +261,11 @@ template <class W> DEV void one(const Projection &p, u32 pass, u8 *shared) {
   ONE_KERNEL(normThreads)                                                                                                 \
   void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,         \
             const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated, \
-            const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 pass, const float *norm,  \
-            float eps) {                                                                                                  \
+            const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 pass, u32 more,           \
+            const float *norm, float eps) {                                                                               \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
                  x, in, rows, granule, shift, stages, strips, 1, 1, norm, eps};                                           \
-    one<W>(p, pass, shared);                                                                                              \
+    one<W>(p, pass, more, shared);                                                                                        \
   }                                                                                                                       \
   REGISTER(name)

@@ -35,9 +35,9 @@ PRODUCT(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
 template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 teams = KG * C; // of the cluster
   // A block's threads, and the registers of those that multiply, and that fill.
-  static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : 640;
-  static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : 104;
-  static constexpr u32 fillRegisters = mostThreads == 384 ? 72 : mostThreads == 512 ? 56 : 64;
+  static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : NT <= 2 ? 768 : 640;
+  static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : mostThreads == 640 ? 104 : 88;
+  static constexpr u32 fillRegisters = mostThreads == 384 ? 72 : mostThreads == 512 ? 56 : mostThreads == 640 ? 64 : 40;
   static constexpr u32 weightStages = NT == 16 ? 2 : 4; // of a warp's ring
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
@@ -470,7 +470,7 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   s.barriers = base + s.team * 256;
   constexpr bool exchanges = T::teams > 1;
   u32 offset = exchanges ? 2048 : 1024;
-  const u32 arrived = base + offset - 512;
+  const u32 arrived = base + offset - 640; // of 20 strips
   s.spare = (float *)(at + offset);
   s.rows = base + offset + s.team * p.stages * 2 * T::unitRows;
   offset += KG * p.stages * 2 * T::unitRows;

@@ -26,6 +26,7 @@ const (
 	byFlash   = "prefill attention by wgmma"
 	byTiled   = "tiled/affine4-64"
 	byScaled  = "tiled/q4_0"
+	byOne     = "one/affine4-64"
 	byWide    = "wide/affine4-64"
 	byExperts = "experts/affine4-64"
 	byRoute   = "route"
@@ -56,6 +57,13 @@ var faults = []fault{
 	{"a stage is freed while its products read it", "tiled.cuh", "products_wait<1>();\narrive(empty(before), lane == 0 && before < p.stages);", "arrive(empty(before), lane == 0 && before < p.stages);\nproducts_wait<1>();", byTiled},
 	{"a slice is added before its products are over", "tiled.cuh", "products_wait<0>(total);\nif constexpr (apart)", "if constexpr (apart)", byTiled},
 	{"sums are stored over rings in use", "tiled.cuh", "sync_group(15, warps * 32);\nUNROLL", "UNROLL", byTiled},
+
+	{"weights are not waited for", "one.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byOne},
+	{"a stage is filled while it is read", "one.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byOne},
+	{"the row may not be there", "one.cuh", "dependency_wait();\nconst u32 last", "const u32 last", byOne},
+	{"sums are added before they are there", "one.cuh", "sync();\nif (index + strip < last", "if (index + strip < last", byOne},
+	{"sums are overwritten while they are added", "one.cuh", "pass * 16, before);\nsync();", "pass * 16, before);", byOne},
+	{"a block too many has a strip more", "one.cuh", "(bid() < more ? each : 0)", "(bid() <= more ? each : 0)", byOne},
 
 	{"weights are not waited for", "wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byWide},
 	{"inputs are freed while they are read", "wide.cuh", "products_wait<1>();\narrive(empty(before), lane == 0 && pair > first);", "arrive(empty(before), lane == 0 && pair > first);\nproducts_wait<1>();", byWide},
@@ -111,6 +119,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "tiled_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byScaled:
 		return "tiled_q4_0_hopper", []string{"pack", "stream_q4_0"}
+	case byOne:
+		return "one_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byWide:
 		return "wide_affine4_hopper", []string{"pack"}
 	case byExperts:

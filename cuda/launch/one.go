@@ -8,6 +8,7 @@ import (
 // oneShape is how a launch of kernels/one.cuh is cut.
 type oneShape struct {
 	strips int // of a block
+	more   int // blocks, the first ones, that have a strip more, or a gate's and an up's
 	blocks int
 	pass   int // strips whose sums have room
 	stages int // of a warp's ring, a granule each
@@ -23,12 +24,18 @@ const (
 // oneShapeOf cuts a projection of one row to total strips of 16 outputs; ok tells
 // whether a block has room.
 func (d *Device) oneShapeOf(f format, total, in int, gated bool) (s oneShape, ok bool) {
-	s.strips = Ceil(total, cmp.Or(d.Tuning.blocks, 2*d.Info.SMs))
+	each := 1
 	if gated {
-		s.strips += s.strips % 2
+		each = 2
 	}
-	s.blocks = Ceil(total, s.strips)
-	s.pass = min(s.strips, oneMostPass)
+	places := min(total/each, cmp.Or(d.Tuning.blocks, 2*d.Info.SMs))
+	most := Ceil(total/each, places)
+	s.blocks = Ceil(total/each, most)
+	if 10*s.blocks < 9*places {
+		s.blocks = places // not all alike, but more of them (BenchmarkHybridForms)
+	}
+	s.strips, s.more = total/each/s.blocks*each, total/each%s.blocks
+	s.pass = min(most*each, oneMostPass)
 	units := Ceil(in, f.inputs) * f.inputs / 64
 	const folds = 4 // of a unit, at most
 	fixed := units*(128+folds*4) + oneWarps*(oneMostStages*8+s.pass*16*4)

@@ -243,7 +243,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	if s, ok := d.one(f, total, rows, p.in, gated); ok {
-		d.launch(oneKernel(f, s), dim{x: s.blocks}, 32*oneWarps, append(p.args(x.X, rows, s.stages, s.strips, s.pass), uint64(x.Norm), f32(x.Eps))...)
+		d.launch(oneKernel(f, s), dim{x: s.blocks}, 32*oneWarps, append(p.args(x.X, rows, s.stages, s.strips, s.pass, s.more), uint64(x.Norm), f32(x.Eps))...)
 		return
 	}
 	s := d.streamShapeOf(f, total, rows, p.in, gated)

@@ -37,6 +37,8 @@ func (t TiledForm) mostThreads() int {
 		return 384
 	case t.Teams == 1 && t.Tiles > 2:
 		return 512
+	case t.Tiles <= 2:
+		return 768
 	}
 	return 640
 }
@@ -123,8 +125,8 @@ var tiledFrom = []struct {
 	{24, 768, TiledForm{4, 1, 2, 1}}, // as on an H200 (BenchmarkHybridForms)
 	{24, 384, TiledForm{4, 4, 1, 1}},
 	{24, 256, TiledForm{4, 1, 3, 4}},
-	{9, 1024, TiledForm{2, 1, 3, 1}},
-	{2, 1024, TiledForm{1, 1, 3, 1}}, // of weights that are rounded, where all blocks are at work at once
+	{9, 1200, TiledForm{2, 1, 3, 1}}, // or wider
+	{2, 1344, TiledForm{1, 1, 3, 1}}, // of weights that are rounded, where all blocks are at work at once
 }
 
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
@@ -140,11 +142,25 @@ func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
 		if rows < from.rows || total < from.strips || !from.form.fits(f) {
 			continue
 		}
+		if from.form.Tiles == 2 {
+			from.form.Wide = d.wideOf(total)
+		}
 		if s, ok = d.tiledShapeOf(from.form, f, total, rows); from.form.Tiles > 1 || s.blocks <= d.Info.SMs {
 			return s, ok
 		}
 	}
 	return tiledShape{}, false
+}
+
+// wideOf is how many warpgroups make total strips of 16 rows the soonest. A block takes
+// the time of two of them, and one more for each that it has (BenchmarkHybridForms).
+func (d *Device) wideOf(total int) (wide int) {
+	for w, least := 3, 0; w <= 5; w++ {
+		if time := Ceil(Ceil(total, 4*w), d.Info.SMs) * (2 + w); least == 0 || time < least {
+			wide, least = w, time
+		}
+	}
+	return wide
 }
 
 // takesTiled reports whether the device takes kernels/tiled.cuh: it needs what

@@ -22,7 +22,7 @@ func init() {
 // tiledForms are those of which kernels/tiled_*.cu have kernels, each with some
 // number of warpgroups.
 var tiledForms = []TiledForm{
-	{1, 1, 4, 1}, {2, 1, 4, 1}, {4, 1, 3, 1}, {4, 4, 1, 1}, {8, 1, 3, 1}, {8, 1, 1, 1}, {8, 2, 1, 1},
+	{1, 1, 5, 1}, {1, 1, 3, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {4, 1, 3, 1}, {4, 4, 1, 1}, {8, 1, 3, 1}, {8, 1, 1, 1}, {8, 2, 1, 1},
 	{4, 1, 3, 4}, {4, 1, 1, 4}, {16, 1, 3, 1},
 }
 
@@ -77,6 +77,7 @@ type tiledCase struct {
 	w      []Linear
 	halves [2]Linear // gate and up
 	stages int       // of the rings, at most, if not 0
+	blocks int       // of kernels/one.cuh, if not 0
 }
 
 const tiledRows = 130
@@ -128,7 +129,7 @@ func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Targ
 	for _, n := range n {
 		noise = append(noise, c.normals(n))
 	}
-	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages}} {
+	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks}} {
 		var dst []Target
 		for j := range n {
 			dst = append(dst, Target{F32: c.uploadF32(noise[j])})
