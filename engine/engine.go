@@ -62,12 +62,12 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 	})
 }
 
-// OpenSource opens weights without a tokenizer, under a name for people: it runs
-// forwards of ids, and can neither encode nor show text. The source must stay
-// open as long as the engine, and is not closed with it.
+// OpenSource opens weights under a name for people, with the options' tokenizer or
+// without one: then it runs forwards of ids, and can neither encode nor show text. The
+// source must stay open as long as the engine, and is not closed with it.
 func OpenSource(ctx context.Context, name string, src checkpoint.Source, o Options) (*Engine, error) {
 	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
-		e := &Engine{name: name, source: src, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
+		e := &Engine{name: name, source: src, tokens: o.Tokenizer, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
 		return e, e.start(ctx)
 	})
 }

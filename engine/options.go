@@ -6,6 +6,7 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/decoder"
+	"windrow/tokenizer"
 )
 
 // The names of the backends. Auto takes a GPU that can hold the weights, else the
@@ -61,6 +62,8 @@ type Options struct {
 	// NoHead leaves the model's own head for drafts alone, where it has one: else its keys
 	// and values are kept beside those of the model's layers.
 	NoHead bool
+	// Tokenizer is OpenSource's; nil: none. Open reads the model's own.
+	Tokenizer *tokenizer.Tokenizer
 	// MaskID is the mask token's id; nil: the config's.
 	MaskID *int32
 	// NoThink asks the chat template for an answer without a thinking part.

@@ -261,6 +261,15 @@ func openServed(c *cli.Context) (*servedModel, error) {
 	if n := c.Int("sequences"); n < 1 || n > maxSequences {
 		return nil, usagef("--sequences %d: want 1 to %d", n, maxSequences)
 	}
+	if names := c.StringSlice("shape"); len(names) == 1 {
+		config, _, err := parseShape(c, names[0])
+		if err != nil {
+			return nil, err
+		}
+		if machine.Tokenizer, err = synthetic.Tokenizer(config.VocabSize); err != nil {
+			return nil, err
+		}
+	}
 	e, err := openBenchModel(c, machine)
 	if err != nil {
 		return nil, err
@@ -270,12 +279,6 @@ func openServed(c *cli.Context) (*servedModel, error) {
 	end := func() { stop(); s.Close(); e.Close() }
 	m := server.ForEngine(ctx, e, s, versionLine())
 	m.Sequences, m.BatchInvariant = c.Int("sequences"), !machine.BatchVariant
-	if m.Tokenizer == nil {
-		if m.Tokenizer, err = synthetic.Tokenizer(e.Config().VocabSize); err != nil {
-			end()
-			return nil, err
-		}
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		end()

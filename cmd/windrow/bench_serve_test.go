@@ -61,12 +61,15 @@ func TestBenchServeForms(t *testing.T) {
 	}
 }
 
-// TestBenchServeShape: random weights of a shape, which have no tokenizer, are served.
+// TestBenchServeShape: random weights of a shape, which have no tokenizer, are served, and
+// can be held to a schema.
 func TestBenchServeShape(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	code := run(strings.Fields("windrow bench serve --shape tiny-gsm --dtype q8_0 --clients 2 --requests 2 --prompt 20 --tokens 8 --text"), strings.NewReader(""), &stdout, &stderr)
-	if code != 0 || !strings.Contains(stdout.String(), "tiny-gsm q8_0 at http") || !strings.Contains(stdout.String(), "2 clients") {
-		t.Errorf("%d %s %s", code, &stdout, &stderr)
+	for _, more := range []string{"--text", "--schema text"} {
+		var stdout, stderr bytes.Buffer
+		code := run(strings.Fields("windrow bench serve --shape tiny-gsm --dtype q8_0 --clients 2 --requests 2 --prompt 20 --tokens 8 "+more), strings.NewReader(""), &stdout, &stderr)
+		if code != 0 || !strings.Contains(stdout.String(), "tiny-gsm q8_0 at http") || !strings.Contains(stdout.String(), "2 clients") {
+			t.Errorf("%s: %d %s %s", more, code, &stdout, &stderr)
+		}
 	}
 }
 
