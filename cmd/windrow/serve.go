@@ -106,19 +106,31 @@ func serve(c *cli.Context) error {
 	if plan.machine.BatchVariant {
 		fmt.Fprintln(c.App.ErrWriter, "windrow: --batch-invariant=false: what a request gets may depend on those beside it")
 	}
-	plan.live(ctx, c, s)
-	return <-ended
+	told := plan.live(ctx, c, s)
+	err = <-ended
+	told()
+	return err
 }
 
 // live is what goes on beside the requests: systemd hears that all is well, and SIGHUP
-// is obeyed.
-func (p *servePlan) live(ctx context.Context, c *cli.Context, s *server.Server) {
+// is obeyed. The function that it returns waits until systemd has heard of an end that
+// has begun: a server that does nothing ends sooner than that is said.
+func (p *servePlan) live(ctx context.Context, c *cli.Context, s *server.Server) (told func()) {
 	n := listen.NewNotifier()
 	n.Ready(p.names())
 	go n.Watch(ctx, func() bool { return s.Stuck() == nil })
-	context.AfterFunc(ctx, n.Stopping)
+	said := make(chan struct{})
+	silence := context.AfterFunc(ctx, func() {
+		defer close(said)
+		n.Stopping()
+	})
+	told = func() {
+		if !silence() {
+			<-said
+		}
+	}
 	if _, ok := terminal.Is(c.App.ErrWriter); ok {
-		return // SIGHUP says that the terminal is closed
+		return told // SIGHUP says that the terminal is closed
 	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -135,6 +147,7 @@ func (p *servePlan) live(ctx context.Context, c *cli.Context, s *server.Server) 
 			n.Ready(p.names())
 		}
 	}()
+	return told
 }
 
 // reload reads keys and certificates anew. What cannot be read stays as it was.
