@@ -183,6 +183,9 @@ func (t *topList) chunk(z []float32, peak float32, first, limit, except int, all
 		return
 	}
 	for i, v := range z[:max(0, min(len(z), limit-first))] {
+		if len(t.best) == t.k && !(v >= t.best[t.k-1].Logit) {
+			continue // before it is asked whether it is allowed: most are too small
+		}
 		if first+i != except && (allowed == nil || allowed.Has(int32(first+i))) {
 			t.insert(backend.Candidate{ID: int32(first + i), Logit: v})
 		}
