@@ -11,33 +11,12 @@ import (
 	"windrow/backend"
 	"windrow/engine"
 	"windrow/session"
-	"windrow/synthetic"
 )
 
 // BenchmarkRestore measures what it takes to have a conversation's keys from disk in a
 // cache, beside reading its files (in the system's cache), and loading them without a
 // cache. Keys are random bytes. Medians of 15, in turn.
-func BenchmarkRestore(b *testing.B) {
-	for _, c := range []struct {
-		shape string
-		pages int
-	}{{"tiny-gsm", 313}, {"qwen3-0.6b", 47}} {
-		b.Run(c.shape, func(b *testing.B) {
-			config, _ := synthetic.ShapeConfig(c.shape)
-			n := c.pages * backend.PageTokens
-			config.MaxPositions = n + 1000
-			e, err := engine.OpenSource(b.Context(), c.shape, synthetic.RandomSource(config, backend.BF16, 1), engine.Options{Backend: engine.CPU})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer e.Close()
-			for b.Loop() {
-				restore(b, e, n)
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
+func BenchmarkRestore(b *testing.B) { benchTalks(b, restore) }
 
 // restore reports the figures of an engine.
 func restore(b *testing.B, e *engine.Engine, n int) {

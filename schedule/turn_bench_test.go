@@ -15,33 +15,13 @@ import (
 	"windrow/model"
 	"windrow/schedule"
 	"windrow/session"
-	"windrow/synthetic"
 )
 
 // BenchmarkTurn measures the time to the first token of a turn of a long conversation:
 // the forward of its new tokens alone, the turn from memory and from disk (a new
 // scheduler each time; the files are in the system's cache), the reading of the
 // session's files, and all of it computed anew. Medians of 9 turns of 40 new tokens.
-func BenchmarkTurn(b *testing.B) {
-	for _, c := range []struct {
-		shape  string
-		tokens int
-	}{{"tiny-gsm", 313 * backend.PageTokens}, {"qwen3-0.6b", 47 * backend.PageTokens}} {
-		b.Run(c.shape, func(b *testing.B) {
-			config, _ := synthetic.ShapeConfig(c.shape)
-			config.MaxPositions = c.tokens + 1000
-			e, err := engine.OpenSource(b.Context(), c.shape, synthetic.RandomSource(config, backend.BF16, 1), engine.Options{Backend: engine.CPU})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer e.Close()
-			for b.Loop() {
-				turn(b, e, c.tokens)
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
+func BenchmarkTurn(b *testing.B) { benchTalks(b, turn) }
 
 // turn reports the figures of an engine.
 func turn(b *testing.B, e *engine.Engine, n int) {
