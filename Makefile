@@ -1,11 +1,12 @@
 # make demo    builds and answers a word problem with the embedded model
-# make test    build, vet, tests, race, arm64, other processors, the page: about 10 minutes on two cores.
-#              With CI set, as in CI, all of them in full, staticcheck, other platforms, fuzzing, clients, releases: under 45 minutes
+# make test    build, vet, tests, arm64, other processors, the page: under 10 minutes on two cores.
+#              With CI set, as in CI, all of them in full, races, staticcheck, other platforms, fuzzing, clients, releases: under 45 minutes
 #
 # make clients         clients of OpenAI's and Anthropic's APIs, for Go and of npm, against the program
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
 # make cuda-test       the CUDA backend's tests on this machine's GPU 0
 # make browser-test    the page's tests in a headless Chromium; part of make test where there is one
+# make race            tests that share memory between goroutines, under the race detector; part of make test with CI set
 # make screenshots     the pictures of the page in docs/images, by the same
 # make release-snapshot   archives and packages of this commit in dist, for all platforms; publishes nothing
 # make release-check      the same twice for this processor, compared to the byte and tried; part of make test with CI set
@@ -50,9 +51,10 @@ all-parts:
 	@$(MAKE) --no-print-directory -j 2 vet $(if $(CI),staticcheck)
 	@$(MAKE) --no-print-directory $(if $(CI),-j 2 beside) unit
 	@$(MAKE) --no-print-directory load
-	@$(MAKE) --no-print-directory -j 3 race processors arm64 browser
+	@$(MAKE) --no-print-directory -j 3 $(if $(CI),race) processors arm64 browser
 	@$(if $(CI),$(MAKE) --no-print-directory fuzz clients release-check)
 	@$(if $(CI),,$(PARTS) run staticcheck echo "left out: staticcheck without CI set, two minutes of a processor to build and to run: make staticcheck")
+	@$(if $(CI),,$(PARTS) run race echo "left out: the race detector without CI set: minutes to build everything once more and to run: make race")
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
 	@$(if $(CI),,$(PARTS) run cross echo "left out: builds for other platforms without CI set: make cross")

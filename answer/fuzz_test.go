@@ -75,7 +75,10 @@ func TestRandomTexts(t *testing.T) {
 		"<function=add>\n<parameter=note>\n", "\n</parameter>\n", "</function>\n</tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"", "<tool_call><function=add>", "<parameter=a>1</parameter>",
 		strings.Repeat(" ", 64), strings.Repeat("n", 255),
 	}
-	const texts = 40_000
+	texts := 40_000
+	if testing.Short() {
+		texts = 10_000
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	calls := 0
 	for i := range texts {

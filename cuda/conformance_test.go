@@ -42,6 +42,10 @@ func TestConformance(t *testing.T) {
 		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, true) }, exact...)
 	})
 	t.Run("default", func(t *testing.T) {
+		if testing.Short() && !emulator.OnGPU {
+			backendtest.RunShort(t, func(t *testing.T) backend.Backend { return openBackend(t, false) })
+			return
+		}
 		backendtest.Run(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, false) }, rounded...)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"windrow/backend"
 	"windrow/backend/vectors"
 	"windrow/checkpoint"
+	"windrow/cuda/emulator"
 	"windrow/model"
 	"windrow/synthetic"
 )
@@ -170,7 +171,11 @@ func TestForwardsAgree(t *testing.T) {
 	a, b := openCUDA(t), openCUDA(t)
 	defer a.Close()
 	defer b.Close()
-	forwardsAgree(t, a, b, 45)
+	n := 45
+	if testing.Short() && !emulator.OnGPU {
+		n = 15
+	}
+	forwardsAgree(t, a, b, n)
 }
 
 func TestGroupForwardsAgree(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 // TestSchedule: what a scheduler promises of answers holds on the device, and where rows
 // of prompts are alike: on compute capability 9.0, and elsewhere by gemm.cu.
 func TestSchedule(t *testing.T) {
+	if testing.Short() && !emulator.OnGPU {
+		t.Skip("a scheduler on the emulator: leave -short out")
+	}
 	for _, own := range []bool{false, true} {
 		name := map[bool]string{false: "as chosen", true: "prompts alike"}[own]
 		t.Run(name, func(t *testing.T) {
-			if !own && testing.Short() && !emulator.OnGPU {
-				t.Skip("the promises twice on the emulator: leave -short out")
-			}
 			b := openBackend(t, false).(*Backend)
 			defer b.Close()
 			if own && !hopper(b.device) {

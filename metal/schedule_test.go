@@ -8,6 +8,9 @@ import (
 
 // TestSchedule: what a scheduler promises of answers holds on the device.
 func TestSchedule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a scheduler on the emulator: leave -short out")
+	}
 	b := openBackend(t, false)
 	defer b.Close()
 	scheduletest.Run(t, b)

@@ -9,14 +9,11 @@ if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
 	exit
 fi
 export CGO_ENABLED=1
-if [ -n "${CI:-}" ]; then
-	# Schemas are walked by one goroutine: minutes under the detector, for nothing. So are the decoder's
-	# sequences, and forwards but for drafts': what a forward shares among threads is cpu's.
-	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -skip '^TestRandomSchemas$' ./checkpoint ./convert ./engine ./eval ./hub/... ./listen ./schedule ./server ./session ./tokenizer
-	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Draft' ./model
-	$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'GPU|AtOnce' ./metal
-else
-	echo "left out: the race detector besides cpu and grammar without CI set: minutes to build and to run"
-fi
-$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Concurrent|Flush|Rollback' ./grammar
-$PARTS gotest $GO test -json -vet=off -race -short -timeout 20m -run 'Pool|Race|Concurrent|Pass' ./cpu
+race() { $PARTS gotest "$GO" test -json -vet=off -race -short -timeout 20m "$@"; }
+# Schemas are walked by one goroutine: minutes under the detector, for nothing. So are the decoder's
+# sequences, and forwards but for drafts': what a forward shares among threads is cpu's.
+race -skip '^TestRandomSchemas$' ./checkpoint ./convert ./engine ./eval ./hub/... ./listen ./schedule ./server ./session ./tokenizer
+race -run 'Draft' ./model
+race -run 'Concurrent|Flush|Rollback' ./grammar
+race -run 'Pool|Race|Concurrent|Pass' ./cpu
+race -run 'GPU|AtOnce' ./metal

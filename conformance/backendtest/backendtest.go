@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -43,8 +44,23 @@ func RunBrief(t *testing.T, open func(t *testing.T) backend.Backend) {
 	runParts(t, "", open, testInvarianceBrief)
 }
 
+// RunShort is Run without the parts that take longest on emulated devices, and without
+// whole forwards.
+func RunShort(t *testing.T, open func(t *testing.T) backend.Backend) {
+	t.Log("left out: projections, attention and results by themselves, seconds on the emulator: leave -short out")
+	leaveOut := []string{"project", "attention", "rotating attention", "results"}
+	parts(t, "", open, testInvariance, leaveOut)
+}
+
 func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), models ...string) {
+	parts(t, golden, open, invariance, nil, models...)
+}
+
+func parts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), leaveOut []string, models ...string) {
 	part := func(name string, f func(t *testing.T, b backend.Backend)) {
+		if slices.Contains(leaveOut, name) {
+			return
+		}
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
 			defer func() {
