@@ -141,18 +141,23 @@ func (x *segment) alike(tokens []int32) (n int) {
 // return. What is wrong with a segment is an error, and ends the sessions that have it.
 // What put returns ends the load.
 func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(data []byte) error) error {
-	buffer := make([]byte, s.o.PageBytes+4)
+	room := [2][]byte{make([]byte, s.o.PageBytes+4)}
+	room[1] = room[0]
+	if s.ahead {
+		room[1] = make([]byte, s.o.PageBytes+4)
+	}
 	first := 0
 	for _, p := range h.parts {
 		if first+p.pages > from {
-			if err := s.loadPart(ctx, p, max(0, from-first), buffer, put); err != nil {
+			if err := s.loadPart(ctx, p, max(0, from-first), &room, s.ahead, put); err != nil {
 				return err
 			}
 		}
 		first += p.pages
 	}
 	if h.states != nil {
-		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, make([]byte, h.states.pageSize()+4), putStates); err != nil {
+		states := make([]byte, h.states.pageSize()+4)
+		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, &[2][]byte{states, states}, false, putStates); err != nil {
 			return err
 		}
 	}
@@ -161,7 +166,7 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(
 }
 
 // loadPart reads pages of one segment.
-func (s *Store) loadPart(ctx context.Context, p part, from int, buffer []byte, put func(page []byte) error) error {
+func (s *Store) loadPart(ctx context.Context, p part, from int, room *[2][]byte, ahead bool, put func(page []byte) error) error {
 	began := time.Now()
 	f, err := os.Open(s.segmentPath(p.name))
 	if err != nil {
@@ -175,22 +180,23 @@ func (s *Store) loadPart(ctx context.Context, p part, from int, buffer []byte, p
 		return err
 	}
 	took := time.Since(began)
+	list := pages{file: x, end: p.pages, room: room, ahead: ahead}
+	defer list.stop()
 	for i := from; i < p.pages; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		began = time.Now()
-		page, err := x.page(i, buffer)
-		if err != nil {
-			s.bad(p.segment, err)
-			return err
+		r := list.next(i)
+		if r.err != nil {
+			s.bad(p.segment, r.err)
+			return r.err
 		}
-		took += time.Since(began)
-		if err := put(page); err != nil {
+		took += r.took
+		if err := put(r.page); err != nil {
 			return err
 		}
 	}
-	s.measured((p.pages-from)*len(buffer), took)
+	s.measured((p.pages-from)*len(room[0]), took)
 	return nil
 }
 

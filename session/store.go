@@ -57,6 +57,7 @@ type Store struct {
 	folder string
 	o      Options
 	lock   *os.File
+	ahead  bool // pages are read ahead
 
 	saving sync.Mutex // one saves or deletes at a time
 
@@ -106,7 +107,7 @@ func Open(folder string, o Options) (*Store, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	s := &Store{folder: folder, o: o, sessions: map[key]*manifest{}, segments: map[hash]*segment{}, children: map[hash][]*segment{}}
+	s := &Store{folder: folder, o: o, ahead: readsAhead(o.PageBytes), sessions: map[key]*manifest{}, segments: map[hash]*segment{}, children: map[hash][]*segment{}}
 	for _, dir := range []string{folder, s.sessionFolder(), s.segmentFolder()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("sessions: %w", err)
