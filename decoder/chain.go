@@ -181,7 +181,7 @@ func (c *Chain) Seconds(width int) float64 {
 	return least.Seconds()
 }
 
-// choose says whether the next chain is to be fed with mapped states.
+// choose reports whether the next chain is to be fed with mapped states.
 func (c *Chain) choose(width int) bool {
 	if c == nil || width > mappedWidth {
 		return false

@@ -172,7 +172,7 @@ func (a *api) status(p *proc, r int32) error {
 	return e
 }
 
-// hasCode says whether err comes from a driver's status.
+// hasCode reports whether err comes from a driver's status.
 func hasCode(err error, code int) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == code

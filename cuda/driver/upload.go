@@ -106,7 +106,7 @@ func (u *Uploader) Flush() error {
 	return u.err
 }
 
-// Registered says whether the driver let the sources so far be registered.
+// Registered reports whether the driver let the sources so far be registered.
 func (u *Uploader) Registered() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

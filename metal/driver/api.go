@@ -68,7 +68,7 @@ func (r *Runtime) ask(id uintptr, s selector, args ...uintptr) bool {
 	return r.api.Send(id, r.selectors[s], args...)&0xff != 0
 }
 
-// responds says whether an object understands a message.
+// responds reports whether an object understands a message.
 func (r *Runtime) responds(id uintptr, s selector) bool {
 	return r.ask(id, selRespondsToSelector, r.selectors[s])
 }

@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// fits says whether a buffer of n bytes can be had.
+// fits reports whether a buffer of n bytes can be had.
 func (f *Fake) fits(n int, options uintptr) bool {
 	if options != wantedOptions {
 		f.bad("buffer options %#x; want shared storage, tracked hazards", options)
@@ -78,7 +78,7 @@ func (f *Fake) keepBuffer(b *buffer) uintptr {
 
 var untouched = bytes.Repeat([]byte{0xff}, guard+alignment)
 
-// intact says whether nobody wrote beside the buffer.
+// intact reports whether nobody wrote beside the buffer.
 func (b *buffer) intact() bool {
 	return b.allocation == nil ||
 		bytes.HasPrefix(untouched, b.allocation[:b.before]) && bytes.HasPrefix(untouched, b.allocation[b.end:])

@@ -115,7 +115,7 @@ var unlike = []string{"dispatchThreadgroups:threadsPerThreadgroup:", "GPUStartTi
 // elsewhere stands for a method that is not Send's.
 func elsewhere(*Fake, *object, []uintptr) uintptr { return 0 }
 
-// Knows says whether some class has a message of that name.
+// Knows reports whether some class has a message of that name.
 func Knows(selector string) bool {
 	if common[selector] != nil {
 		return true
