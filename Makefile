@@ -24,7 +24,7 @@ export CGO_ENABLED ?= 0
 GO ?= go
 FUZZTIME ?= 4s
 
-.PHONY: build demo test vet staticcheck unit load beside race arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
+.PHONY: build demo test vet staticcheck unit load beside race bare arm64 processors browser browser-test screenshots fuzz clients man cross vulncheck release-snapshot release-tool release-check install-test wine-test slow cuda-kernels cuda-test metal-test clean
 
 build:
 	$(GO) build -trimpath -buildvcs=false -ldflags "-s -w $$(sh scripts/build-stamp.sh)" -o bin/windrow ./cmd/windrow
@@ -51,9 +51,10 @@ all-parts:
 	@$(MAKE) --no-print-directory -j 2 vet $(if $(CI),staticcheck)
 	@$(MAKE) --no-print-directory $(if $(CI),-j 2 beside) unit
 	@$(MAKE) --no-print-directory load
-	@$(MAKE) --no-print-directory -j 3 $(if $(CI),race) processors arm64 browser
+	@$(MAKE) --no-print-directory -j 3 $(if $(CI),race bare) processors arm64 browser
 	@$(if $(CI),$(MAKE) --no-print-directory fuzz clients release-check)
 	@$(if $(CI),,$(PARTS) run staticcheck echo "left out: staticcheck without CI set, two minutes of a processor to build and to run: make staticcheck")
+	@$(if $(CI),,$(PARTS) run bare echo "left out: tests where there is Go alone without CI set: make bare")
 	@$(if $(CI),,$(PARTS) run race echo "left out: the race detector without CI set: minutes to build everything once more and to run: make race")
 	@$(if $(CI),,$(PARTS) run fuzz echo "left out: fuzzing without CI set; the seeds of all targets have run")
 	@$(if $(CI),,$(PARTS) run clients echo "left out: clients of the server without CI set, as they are fetched: make clients")
@@ -82,6 +83,10 @@ beside:
 
 race:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/race-tests.sh
+
+# Tests as they are where there is Go alone.
+bare:
+	@GO="$(GO)" $(PART) sh scripts/bare-tests.sh
 
 arm64:
 	@PARTS="$(PARTS)" GO="$(GO)" $(PART) sh scripts/arm64-tests.sh

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"windrow/cuda/driver"
+	"windrow/emulation"
 )
 
 // TestWorkIsLate queues a kernel and a copy: nothing of it may be seen before
@@ -257,6 +258,7 @@ func markClusters(ptx []byte) []byte {
 // image translates a file of testdata, as cuda/kernels/build.sh does.
 func image(t testing.TB, file, architecture, version string) []byte {
 	t.Helper()
+	emulation.Available(t, "the emulated CUDA driver")
 	out := filepath.Join(t.TempDir(), "image.ptx")
 	cmd := exec.Command("clang-22", "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-std=gnu++20", "-O2", "-S", "-w", "-ffp-contract=on",
 		"--cuda-gpu-arch="+architecture, "--cuda-feature=+"+version, "-I../kernels", "-o", out, filepath.Join("testdata", file+".cu"))
