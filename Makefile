@@ -6,6 +6,7 @@
 # make cuda-kernels    PTX from the CUDA sources, by clang-22; checked in
 # make cuda-test       the CUDA backend's tests on this machine's GPU 0
 # make browser-test    the page's tests in a headless Chromium; part of make test where there is one
+# make bare            tests that use tools, where there is Go alone; part of make test with CI set
 # make race            tests that share memory between goroutines, under the race detector; part of make test with CI set
 # make screenshots     the pictures of the page in docs/images, by the same
 # make release-snapshot   archives and packages of this commit in dist, for all platforms; publishes nothing
