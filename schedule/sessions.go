@@ -474,7 +474,7 @@ func (s *Scheduler) DeleteSession(ctx context.Context, owner, name string) error
 	if d.store == nil {
 		return ErrNoSessions
 	}
-	pending := make(chan [][]int32, 1)
+	pending, ended := make(chan [][]int32, 1), make(chan saved, 1)
 	s.post(func() {
 		var tokens [][]int32
 		s.unseal(owner, name)
@@ -486,9 +486,18 @@ func (s *Scheduler) DeleteSession(ctx context.Context, owner, name string) error
 			}
 			return mine
 		})
+		// One that is being saved is there once that has ended, and would come back.
+		if w := d.saving; w != nil && w.Owner == owner && w.Name == name {
+			w.waiters = append(w.waiters, ended)
+		} else {
+			ended <- saved{}
+		}
 		pending <- tokens
 	})
 	texts, err := await(ctx, s, pending)
+	if err == nil {
+		_, err = await(ctx, s, ended)
+	}
 	if err != nil {
 		return err
 	}
