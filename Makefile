@@ -72,7 +72,7 @@ staticcheck:
 # Without CI set -short leaves the longest out. GPU kernels run on the CPU here: minutes. CI
 # plants all faults in the Metal kernels (TestMutations).
 unit:
-	@$(if $(CI),WINDROW_MUTATIONS=all $(PART) sh -c '$(GOTEST) -timeout 45m $$($(GO) list ./... | grep -v /loadtest)',$(PART) sh -c '$(GOTEST) -short -timeout 45m $$($(GO) list ./... | grep -v /loadtest)')
+	@$(if $(CI),WINDROW_MUTATIONS=all) $(PART) sh -c '$(GOTEST) $(if $(CI),,-short) -timeout 45m $$($(GO) list ./... | grep -v /loadtest)'
 
 # The tests of load compare times: nothing runs beside them.
 load:

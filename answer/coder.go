@@ -160,7 +160,7 @@ func (p *Parser) settleValue(atEnd bool) {
 	c.pending = nil
 }
 
-// verdict reports whether a text is what it could be.
+// verdict says whether a text is what it could be.
 type verdict uint8
 
 const (

@@ -14,7 +14,7 @@ import (
 // arithmetic, too.
 func TestExperts(t *testing.T) {
 	if testing.Short() && !slow {
-		t.Skip("the suite for mixtures on the emulator: leave -short out") // TestGoldenMixtures and TestSchedule run some
+		t.Skip("the suite for mixtures on the emulator: leave -short out") // TestGoldenMixtures runs some
 	}
 	golden := goldenDir
 	if !slow {

@@ -149,7 +149,7 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(
 	first := 0
 	for _, p := range h.parts {
 		if first+p.pages > from {
-			if err := s.loadPart(ctx, p, max(0, from-first), &room, s.ahead, put); err != nil {
+			if err := s.loadPart(ctx, p, max(0, from-first), &room, put); err != nil {
 				return err
 			}
 		}
@@ -157,7 +157,7 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(
 	}
 	if h.states != nil {
 		states := make([]byte, h.states.pageSize()+4)
-		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, &[2][]byte{states, states}, false, putStates); err != nil {
+		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, &[2][]byte{states, states}, putStates); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(
 }
 
 // loadPart reads pages of one segment.
-func (s *Store) loadPart(ctx context.Context, p part, from int, room *[2][]byte, ahead bool, put func(page []byte) error) error {
+func (s *Store) loadPart(ctx context.Context, p part, from int, room *[2][]byte, put func(page []byte) error) error {
 	began := time.Now()
 	f, err := os.Open(s.segmentPath(p.name))
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *Store) loadPart(ctx context.Context, p part, from int, room *[2][]byte,
 		return err
 	}
 	took := time.Since(began)
-	list := pages{file: x, end: p.pages, room: room, ahead: ahead}
+	list := pages{file: x, end: p.pages, room: room, ahead: s.ahead}
 	defer list.stop()
 	for i := from; i < p.pages; i++ {
 		if err := ctx.Err(); err != nil {

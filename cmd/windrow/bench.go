@@ -86,7 +86,7 @@ func runBench(c *cli.Context) error {
 	if c.Bool("dry") {
 		return benchDry(c, machine, plan)
 	}
-	e, err := openBenchModel(c, machine)
+	e, err := openBenchModel(c, machine, false)
 	if err != nil {
 		return err
 	}
@@ -159,8 +159,9 @@ func parseSizes(c *cli.Context, flag string, least int) ([]int, error) {
 	return slices.Compact(sizes), nil
 }
 
-// openBenchModel opens --model, or makes --shape.
-func openBenchModel(c *cli.Context, machine engine.Options) (*engine.Engine, error) {
+// openBenchModel opens --model, or makes --shape; one that is served needs a tokenizer,
+// which a shape has not.
+func openBenchModel(c *cli.Context, machine engine.Options, served bool) (*engine.Engine, error) {
 	shapes := c.StringSlice("shape")
 	if len(shapes) == 0 {
 		if c.IsSet("dtype") {
@@ -178,6 +179,11 @@ func openBenchModel(c *cli.Context, machine engine.Options) (*engine.Engine, err
 	config, dtype, err := parseShape(c, shapes[0])
 	if err != nil {
 		return nil, err
+	}
+	if served {
+		if machine.Tokenizer, err = synthetic.Tokenizer(config.VocabSize); err != nil {
+			return nil, err
+		}
 	}
 	return engine.OpenSource(c.Context, shapes[0], synthetic.RandomSource(config, dtype, 1), machine)
 }

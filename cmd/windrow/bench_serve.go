@@ -261,16 +261,7 @@ func openServed(c *cli.Context) (*servedModel, error) {
 	if n := c.Int("sequences"); n < 1 || n > maxSequences {
 		return nil, usagef("--sequences %d: want 1 to %d", n, maxSequences)
 	}
-	if names := c.StringSlice("shape"); len(names) == 1 {
-		config, _, err := parseShape(c, names[0])
-		if err != nil {
-			return nil, err
-		}
-		if machine.Tokenizer, err = synthetic.Tokenizer(config.VocabSize); err != nil {
-			return nil, err
-		}
-	}
-	e, err := openBenchModel(c, machine)
+	e, err := openBenchModel(c, machine, true)
 	if err != nil {
 		return nil, err
 	}

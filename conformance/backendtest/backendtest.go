@@ -35,28 +35,23 @@ const (
 // WINDROW_SLOW set runs every golden model with every KV type; else the large
 // one runs with f32 alone.
 func Run(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models ...string) {
-	runParts(t, golden, open, testInvariance, models...)
+	runParts(t, golden, open, testInvariance, nil, models...)
 }
 
 // RunBrief is Run for emulated devices whose kernels have tests of their own
 // for each format: without whole forwards, and with invariance in three formats.
 func RunBrief(t *testing.T, open func(t *testing.T) backend.Backend) {
-	runParts(t, "", open, testInvarianceBrief)
+	runParts(t, "", open, testInvarianceBrief, nil)
 }
 
 // RunShort is Run without the parts that take longest on emulated devices, and without
 // whole forwards.
 func RunShort(t *testing.T, open func(t *testing.T) backend.Backend) {
 	t.Log("left out: projections, attention and results by themselves, seconds on the emulator: leave -short out")
-	leaveOut := []string{"project", "attention", "rotating attention", "results"}
-	parts(t, "", open, testInvariance, leaveOut)
+	runParts(t, "", open, testInvariance, []string{"project", "attention", "rotating attention", "results"})
 }
 
-func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), models ...string) {
-	parts(t, golden, open, invariance, nil, models...)
-}
-
-func parts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), leaveOut []string, models ...string) {
+func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backend, invariance func(t *testing.T, b backend.Backend), leaveOut []string, models ...string) {
 	part := func(name string, f func(t *testing.T, b backend.Backend)) {
 		if slices.Contains(leaveOut, name) {
 			return

@@ -37,3 +37,8 @@ template <int tiles> DEV void chain(float (&c)[tiles][4], const u32 (&a)[4][4], 
   products_commit();
 }
 #endif
+
+// zero takes weights out of a chain.
+DEV void zero(u32 (&a)[4][4]) {
+  UNROLL for (u32 i = 0; i < 16; i++) a[i / 4][i % 4] = 0;
+}

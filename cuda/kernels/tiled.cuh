@@ -318,10 +318,6 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     }
   }
 
-  METHOD static void zero(u32 (&w)[4][4]) {
-    UNROLL for (u32 i = 0; i < 16; i++) w[i / 4][i % 4] = 0;
-  }
-
   // work multiplies a team's slices, and stores this warp's part of the sums.
   METHOD void work() const {
     Strip s = stripAt(p, stripFirst + strip);

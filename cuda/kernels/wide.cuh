@@ -94,9 +94,7 @@ template <class W, u32 NT> struct Wide {
       products_wait<1>();
       arrive(empty(before), lane == 0 && pair > first);
       rounded<W>(a[1], perGranule == 1 ? low + p.granule : low, perGranule - 1, p.shift, lane);
-      if (perGranule == 1 && pair * 2 + 1 >= depth) { // what was there before
-        UNROLL for (u32 i = 0; i < 16; i++) a[1][i / 4][i % 4] = 0;
-      }
+      if (perGranule == 1 && pair * 2 + 1 >= depth) zero(a[1]); // what was there before
       chain(c, a[1], descriptor_of(x + (unitRows >> 4)));
       if (pair + slots < last) copyWeights(strip, pair + slots);
       products_wait<1>();
