@@ -37,6 +37,10 @@ type Values struct {
 	// Want says of which rows results are wanted; rows ascend. Where there is none
 	// the head does not run.
 	Want []Wanted
+	// Deferred, where set, is called once by Start, before anything looks into the sets
+	// of ids that Want allows: where a device does the work, once that has begun. It may
+	// fill those sets, or take them away, and do nothing else to the values.
+	Deferred func()
 	// Tap, where set, is called with the states [rows × width] of each Tap of the
 	// program, in order, before Wait returns. It costs a synchronisation each: for
 	// validation only.
@@ -53,7 +57,7 @@ type Wanted struct {
 	Logits bool
 	// Allowed, where not nil, are the only ids that Argmax and Top may have; of
 	// them those that the program bars are not. A device looks among its best
-	// candidates for them first (Candidates).
+	// candidates for them first (Candidates). Values.Deferred may fill it.
 	Allowed IDSet
 	// Hidden asks for the row's state behind the final norm, as the head takes it; only
 	// where Features says that a backend has it. Bare rows want nothing else: the head
@@ -82,7 +86,7 @@ func (p *Program) CheckValues(v *Values) error {
 	if err := p.checkStorage(v, rows); err != nil {
 		return err
 	}
-	return p.checkWanted(v.Want, rows)
+	return p.checkWanted(v, rows)
 }
 
 // checkStorage compares positions and spans with the layers of a program that has
@@ -116,8 +120,8 @@ func (p *Program) checkStorage(v *Values, rows int) error {
 	return checkSpans(rows, v.Spans)
 }
 
-func (p *Program) checkWanted(want []Wanted, rows int) error {
-	head := p.HeadOp()
+func (p *Program) checkWanted(v *Values, rows int) error {
+	head, want := p.HeadOp(), v.Want
 	if head == nil && len(want) > 0 {
 		return fmt.Errorf("results: the program has no head")
 	}
@@ -131,7 +135,7 @@ func (p *Program) checkWanted(want []Wanted, rows int) error {
 		if w.Bare && (!w.Hidden || w.Logits || w.TopK > 0 || w.Allowed != nil) {
 			return fmt.Errorf("results: a bare row %d, of which more than its hidden state is wanted, or less", w.Row)
 		}
-		if w.Allowed != nil && !w.Allowed.any(head.Bars, head.Weights[0].Weight.Out()) {
+		if w.Allowed != nil && v.Deferred == nil && !w.Allowed.any(head.Bars, head.Weights[0].Weight.Out()) {
 			return fmt.Errorf("results: row %d allows no id that may be chosen", w.Row)
 		}
 	}

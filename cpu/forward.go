@@ -126,6 +126,9 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	defer func() { f.values = nil }()
+	if v.Deferred != nil {
+		v.Deferred()
+	}
 	for i := range f.program.Ops {
 		o := &f.program.Ops[i]
 		if o.Tapped && v.Tap == nil || o.Kind == backend.OpHead && len(v.Want) == 0 {

@@ -78,6 +78,9 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 		err = f.begin(f.rest(v.Tap != nil))
 	}
 	if err == nil {
+		if v.Deferred != nil {
+			v.Deferred()
+		}
 		f.lookAhead()
 		b.running = f
 	}

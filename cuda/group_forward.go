@@ -63,6 +63,9 @@ func (f *groupForward) Start(ctx context.Context, v backend.Values) error {
 	}
 	if err == nil {
 		g.running = f
+		if v.Deferred != nil {
+			v.Deferred()
+		}
 	}
 	return err
 }

@@ -10,8 +10,8 @@ import "windrow/model"
 // A token is emitted one forward before its keys and values are permanent.
 type autoregressive struct {
 	s       *sampler
-	next    int32   // emitted, not yet fed
-	allowed choices // what may follow next
+	next    int32     // emitted, not yet fed
+	allowed []choices // of one row: what may follow next; none where all may
 }
 
 func (a *autoregressive) needsPrompt() bool { return true }
@@ -28,13 +28,13 @@ func (a *autoregressive) start(last model.Result, allowed choices, emit emitter)
 
 func (a *autoregressive) plan(r *rows) {
 	r.add(0, Slot{Token: a.next, Filled: true}, true)
-	r.allow(&a.s.constrained, a.s.at, false)
+	r.allow(a.s, a.s.at, false)
 	r.wantLogprobs(a.s)
-	a.allowed = allowedOf(r.allowed, 0)
+	a.allowed = r.allowed
 }
 
 func (a *autoregressive) absorb(results []model.Result, emit emitter) (outcome, error) {
-	if err := a.start(results[0], a.allowed, emit); err != nil {
+	if err := a.start(results[0], allowedOf(a.allowed, 0), emit); err != nil {
 		return outcome{}, err
 	}
 	return outcome{commit: 1, filled: []Fill{{0, a.next}}}, nil

@@ -52,16 +52,24 @@ type constrained struct {
 	err  error      // of a place that nothing may follow
 }
 
-// after is what may follow at, for result i of the plan; all, where nothing follows since
-// the text has ended.
-func (c *constrained) after(i int, at Constraint) choices {
-	if x, ok := at.(Opener); ok && x.Open() {
-		return choices{}
-	}
+// open reports whether anything may follow at.
+func open(at Constraint) bool {
+	x, ok := at.(Opener)
+	return ok && x.Open()
+}
+
+// set is room for what result i of the plan may choose.
+func (c *constrained) set(i int) model.IDSet {
 	for len(c.sets) <= i {
 		c.sets = append(c.sets, model.NewIDSet(c.ids))
 	}
-	set := c.sets[i]
+	return c.sets[i]
+}
+
+// after is what may follow at, which is not open, for result i of the plan; all, where
+// nothing follows since the text has ended.
+func (c *constrained) after(i int, at Constraint) choices {
+	set := c.set(i)
 	if err := at.Mask(set); err != nil {
 		c.err = fmt.Errorf("constraint: %w", err)
 		return choices{}
@@ -86,21 +94,29 @@ func onlyOf(set model.IDSet) (id int32, ok bool) {
 	return id, ok
 }
 
-// allow adds to the want of the row that was added last what may follow at; ended says
-// that its result is of no use.
-func (r *rows) allow(c *constrained, at Constraint, ended bool) {
+// allow adds to the want of the row that was added last what may follow at, which stands
+// still until the results are there; ended says that its result is of no use. Where what
+// is wanted does not depend on it, it is made while a device works.
+func (r *rows) allow(s *sampler, at Constraint, ended bool) {
 	if at == nil {
 		return
 	}
-	var may choices
-	if !ended {
-		may = c.after(len(r.allowed), at)
+	i, b, want := len(r.allowed), r.batch, len(r.batch.Want)-1
+	r.allowed = append(r.allowed, choices{})
+	switch {
+	case ended || open(at):
+	case r.logits || s.tell != nil:
+		may := s.after(i, at)
+		if r.allowed[i], b.Want[want].Allowed = may, may.ids; may.one {
+			b.Want[want].Logits = false
+		}
+	default:
+		b.Want[want].Allowed = s.set(i)
+		b.Defer(func() {
+			may := s.after(i, at)
+			r.allowed[i], b.Want[want].Allowed = may, may.ids
+		})
 	}
-	w := &r.batch.Want[len(r.batch.Want)-1]
-	if w.Allowed = may.ids; may.one {
-		w.Logits = false
-	}
-	r.allowed = append(r.allowed, may)
 }
 
 // lastAllowed is what the row that was added last may choose.

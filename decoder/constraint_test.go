@@ -196,6 +196,7 @@ func (x *told) Clone() Constraint {
 type asksNoLogits struct{ *toy }
 
 func (m asksNoLogits) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	b.RunDeferred()
 	for i, w := range b.Want {
 		if w.Logits || w.Allowed != nil || w.TopK > 1 && b.Tokens[w.Row] != m.mask {
 			m.t.Fatalf("row %d of %d asks for %+v", i, len(b.Tokens), w)

@@ -36,6 +36,7 @@ const (
 )
 
 func (h *head) Forward(ctx context.Context, b *model.Batch) ([]model.Result, error) {
+	b.RunDeferred() // by places in Want
 	bare := slices.Clone(b.Want)
 	b.Want = slices.DeleteFunc(b.Want, func(w model.Wanted) bool { return w.Bare })
 	told, err := h.toy.Forward(ctx, b)

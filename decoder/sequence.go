@@ -274,7 +274,7 @@ func (s *Sequence) planPrompt(b *model.Batch, most int) {
 			b.Want[len(b.Want)-1].Logits = true
 		}
 		if from+i == last {
-			s.rows.allow(&s.sampler.constrained, s.sampler.at, false)
+			s.rows.allow(s.sampler, s.sampler.at, false)
 			s.rows.wantLogprobs(s.sampler)
 		}
 	}

@@ -175,6 +175,7 @@ func (m *toy) Forward(ctx context.Context, b *model.Batch) ([]model.Result, erro
 		return nil, errToy
 	}
 	cache.Stage(len(b.Tokens))
+	b.RunDeferred()
 	m.rows += len(b.Tokens)
 	m.maxRows = max(m.maxRows, len(b.Tokens))
 	var results []model.Result

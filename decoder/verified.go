@@ -186,7 +186,9 @@ func (v *verified) plan(r *rows) {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
 		ended := at != nil && (v.stop(d.token) || !at.Advance(d.token))
 		r.batch.Want[len(r.batch.Want)-1].Hidden = v.head != nil
-		r.allow(&v.s.constrained, at, ended)
+		if at != nil {
+			r.allow(v.s, at.Clone(), ended)
+		}
 		r.wantLogprobs(v.s)
 	}
 	v.allowed = r.allowed

@@ -45,6 +45,7 @@ func scramble(words ...uint64) uint64 {
 func (m *babbler) Forward(_ context.Context, b *model.Batch) (results []model.Result, err error) {
 	cache := b.Spans[0].Cache
 	m.keys = m.keys[:cache.Base()]
+	b.RunDeferred()
 	var sum uint64
 	for _, k := range m.keys {
 		sum += k

@@ -70,6 +70,9 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 		return err
 	}
 	f.b.running = f
+	if v.Deferred != nil {
+		v.Deferred()
+	}
 	return nil
 }
 

@@ -22,6 +22,22 @@ type Batch struct {
 	// index 0 after the embedding, i after layer i; the last after the final
 	// norm. It costs a synchronisation a layer: for validation only.
 	Hidden func(index int, states []float32)
+
+	deferred []func()
+}
+
+// Defer has the forward call f once, before anything looks into the sets of ids that Want
+// allows: where a device does the work, while it does. f may fill these sets, or take them
+// away.
+func (b *Batch) Defer(f func()) { b.deferred = append(b.deferred, f) }
+
+// RunDeferred calls what was deferred, once. Who takes a batch and does not hand it to
+// Model.Forward calls it.
+func (b *Batch) RunDeferred() {
+	for _, f := range b.deferred {
+		f()
+	}
+	b.deferred = b.deferred[:0]
 }
 
 // Span is the part of a batch that belongs to one sequence.

@@ -29,6 +29,9 @@ func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 		m.spans = append(m.spans, backend.Span{Storage: s.Cache.storage, Base: s.Cache.base, First: s.First, Rows: s.Rows})
 	}
 	v := backend.Values{Tokens: b.Tokens, Positions: b.Positions, Spans: m.spans, Prompts: prompts, Want: b.Want, Tap: b.Hidden}
+	if len(b.deferred) > 0 {
+		v.Deferred = b.RunDeferred
+	}
 	if err := m.forward.Start(ctx, v); err != nil {
 		return nil, err
 	}

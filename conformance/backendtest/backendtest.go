@@ -77,6 +77,7 @@ func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 	part("not finite", testNotFinite)
 	part("invariance", invariance)
 	part("wanted by row", testWanted)
+	part("deferred", testDeferred)
 	part("values", testValues)
 	part("partial rotation", testPartialRotation)
 	part("gates", testGates)

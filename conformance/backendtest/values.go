@@ -175,3 +175,52 @@ func testWanted(t *testing.T, b backend.Backend) {
 		}
 	}
 }
+
+// testDeferred has the sets of ids made, or taken away, by what the forward defers: once,
+// and with the results of sets that were there before.
+func testDeferred(t *testing.T, b backend.Backend) {
+	m := newSmall(t, b, backend.Bars{Limit: 590, Except: 3})
+	f := m.list().compile()
+	defer f.Close()
+	const rows = 12
+	want := func(set func(r int) backend.IDSet) []backend.Wanted {
+		list := each(0, rows, backend.Wanted{TopK: 2})
+		for r := range list {
+			list[r].Allowed = set(r)
+		}
+		return list
+	}
+	sets := want(func(r int) backend.IDSet {
+		if r%3 == 2 {
+			return nil
+		}
+		ids := backend.NewIDSet(smallVocabulary)
+		for i := range 1 + 40*(r%3) {
+			ids.Add(int32((97*r + 31*i + 12) % 590))
+		}
+		return ids
+	})
+	kv := m.storage(t)
+	expected := run(t, f, m.values(kv, 0, rows, sets...))
+	// What was there before is of another forward.
+	v := m.values(kv, 0, rows, want(func(int) backend.IDSet {
+		ids := backend.NewIDSet(smallVocabulary)
+		ids.Add(500)
+		return ids
+	})...)
+	calls := 0
+	v.Deferred = func() {
+		calls++
+		for r := range v.Want {
+			if sets[r].Allowed == nil {
+				v.Want[r].Allowed = nil
+			} else {
+				copy(v.Want[r].Allowed, sets[r].Allowed)
+			}
+		}
+	}
+	sameResults(t, "sets that were made in the forward", run(t, f, v), expected)
+	if calls != 1 {
+		t.Errorf("what was deferred was called %d times", calls)
+	}
+}
