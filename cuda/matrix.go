@@ -51,6 +51,11 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	}
 	stored := t
 	t = quant.Convert(t, b.exact)
+	if t.DType == backend.Affine4 && !b.exact && quant.ScalesReachHalf(t) {
+		// Kernels take them times 2^129 (kernels/rounded.cuh). No published weight is known
+		// to be of the kind.
+		t = quant.ConvertTo(t, backend.BF16)
+	}
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
 	m := &matrix{b: b, weight: launch.Weight{Partial: t.Split == backend.SplitInputs && b.device.Grouped(), DType: t.DType, Out: t.Shape[0], In: t.Shape[1], Group: t.Group}}
@@ -72,7 +77,7 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	w.TensorCoreShape = fast && !t.DType.Quantized()
-	b.progress(int64(t.Bytes()))
+	b.progress(int64(quant.ConvertedBytes(stored, b.exact)))
 	return m, nil
 }
 

@@ -3,6 +3,8 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+
+	"windrow/backend"
 )
 
 // affineEps is the smallest scale, as in MLX: a group of equal values keeps a
@@ -85,4 +87,23 @@ func AffineToF32(dst []float32, data, scales, biases []byte, bits, group int) {
 			x[2*i+1] = float32(q>>4)*scale + bias
 		}
 	}
+}
+
+// ScalesReachHalf reports whether any group of an affine tensor has a scale of 1/2 or
+// more, of either sign.
+func ScalesReachHalf(t backend.Tensor) bool {
+	const half = 0x3f00 // in bf16, as its lanes' largest numbers are
+	s := t.Scales
+	for ; len(s) >= 8; s = s[8:] {
+		v := binary.LittleEndian.Uint64(s) & 0x7fff7fff7fff7fff
+		if (v+(0x8000-half)*0x0001000100010001)&0x8000800080008000 != 0 {
+			return true
+		}
+	}
+	for ; len(s) >= 2; s = s[2:] {
+		if binary.LittleEndian.Uint16(s)&0x7fff >= half {
+			return true
+		}
+	}
+	return false
 }

@@ -44,6 +44,12 @@ func Convert(t backend.Tensor, exact bool) backend.Tensor {
 	if to == t.DType {
 		return t
 	}
+	return ConvertTo(t, to)
+}
+
+// ConvertTo makes t a tensor of floats, each rounded once, or of another type that
+// ConvertedType names for its own, on every core. t must have passed its Check.
+func ConvertTo(t backend.Tensor, to backend.DType) backend.Tensor {
 	in := t.Shape[len(t.Shape)-1]
 	out, from, stride := t.Elements()/in, t.DType.RowBytes(in), to.RowBytes(in)
 	y := backend.Tensor{Name: t.Name, DType: to, Shape: t.Shape, Data: make([]byte, out*stride), Split: t.Split}

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"encoding/binary"
 	"math"
 	"testing"
 
@@ -52,6 +53,28 @@ func TestConvert(t *testing.T) {
 					}
 					if math.Float32bits(got[i]) != math.Float32bits(w) && !(got[i] != got[i] && w != w) {
 						t.Fatalf("%v to %v, row %d: weight %d is %v, want %v", d, y.DType, o, i, got[i], w)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestScalesReachHalf puts one scale of a size at each place among small ones.
+func TestScalesReachHalf(t *testing.T) {
+	for _, groups := range []int{1, 3, 4, 13} {
+		for at := range groups {
+			for bits, want := range map[uint16]bool{
+				0x3eff: false, 0x3f00: true, 0x3f80: true, 0x7f80: true, 0x7fc0: true, 0x0001: false, 0x0000: false,
+			} {
+				for _, sign := range []uint16{0, 0x8000} {
+					x := backend.Tensor{DType: backend.Affine4, Scales: make([]byte, 2*groups)}
+					for i := range groups {
+						binary.LittleEndian.PutUint16(x.Scales[2*i:], 0xbeff) // as large as may be
+					}
+					binary.LittleEndian.PutUint16(x.Scales[2*at:], bits|sign)
+					if got := ScalesReachHalf(x); got != want {
+						t.Errorf("%#x as scale %d of %d: %t, want %t", bits|sign, at, groups, got, want)
 					}
 				}
 			}

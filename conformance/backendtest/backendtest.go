@@ -69,6 +69,7 @@ func runParts(t *testing.T, golden string, open func(t *testing.T) backend.Backe
 	part("embed", testEmbed)
 	part("rms norm", testRMSNorm)
 	part("project", testProject)
+	part("large scales", testLargeScales)
 	part("gated project", testGatedProject)
 	part("attention", testAttention)
 	part("rotating attention", testRotating)
@@ -204,6 +205,39 @@ func testProject(t *testing.T, b backend.Backend) {
 				}
 				compare(t, name, taps[0], want, tolerance(b, dt))
 				compare(t, name+", added", taps[1], want2, tolerance(b, dt))
+			}
+		}
+	}
+}
+
+// testLargeScales multiplies weights whose groups have scales of any size, beside others
+// that have small ones: kernels may be made for what is usual.
+func testLargeScales(t *testing.T, b backend.Backend) {
+	r := seeded(31)
+	for _, dt := range []backend.DType{backend.Affine4, backend.Affine8} {
+		for _, s := range []struct{ out, in int }{{48, 64}, {128, 384}, {256, 512}} {
+			for _, rows := range []int{1, 7, 16, 33, 130} {
+				x := random(r, "x", backend.F32, 1, rows, s.in)
+				p := begin(t, b)
+				buf := p.load(x)
+				var lines []backend.Linear
+				var outs []backend.Buffer
+				var want [][]float64
+				for _, deviation := range []float64{0.05, 20, 1e9} {
+					w := random(r, "w", dt, deviation, s.out, s.in)
+					lines = append(lines, backend.Linear{Weight: matrix(t, b, w)})
+					outs = append(outs, p.Buffer(s.out))
+					want = append(want, matmul(x.values, w.values, rows, s.in, s.out))
+				}
+				p.Project(outs[:2], buf, lines[:2])
+				p.Project(outs[2:], buf, lines[2:])
+				for _, y := range outs {
+					p.Tap(y)
+				}
+				_, taps := p.run(rowsOf(rows))
+				for i, z := range want {
+					compare(t, fmt.Sprintf("%v %d×%d, %d rows, weight %d", dt, s.out, s.in, rows, i), taps[i], z, tolerance(b, dt))
+				}
 			}
 		}
 	}

@@ -60,7 +60,7 @@ template <class W, bool gated> struct Grouped {
     UNROLL for (u32 b = 0; b < blocks; b++) {
       u32 a[2][4][4];
       UNROLL for (u32 j = 0; j < 2; j++) {
-        if constexpr (packed) rounded<W>(a[j], shared + offset + j * p.granule, b, p.shift, lane);
+        if constexpr (packed) rounded<W, true>(a[j], shared + offset + j * p.granule, b, p.shift, lane);
         else
           UNROLL for (u32 k = 0; k < 4; k++) {
             const u32 row = lane % 16, chunk = k * 2 + lane / 16;

@@ -54,7 +54,18 @@ struct Nibbles {
     u32 w = word(n.v, step);
     UNROLL for (u32 i = 0; i < 4; i++) a[i] = merge(w >> 4 * i, ones128);
   }
+  // tiny gives number · 2^-129: as bits of bf16, numbers under 256 are so many times
+  // 2^-133, since from 128 on they are normal ones of the exponent that subnormal ones have.
+  static METHOD void tiny(u32 (&a)[4], const Numbers &n, u32 step) {
+    u32 w = word(n.v, step);
+    a[0] = w << 4 & 0x00f000f0;
+    UNROLL for (u32 i = 1; i < 4; i++) a[i] = w >> 4 * (i - 1) & 0x00f000f0;
+  }
 };
+
+// large makes of scales under 1/2 those of tiny numbers: times 2^129, in two steps as a
+// number of bf16 has no such exponent. Both are exact.
+DEV u32 large(u32 scale2) { return fma_bf16x2(fma_bf16x2(scale2, 0x60006000, 0x80008000), 0x5f805f80, 0x80008000); }
 
 // Bytes holds 64 inputs a granule: two u32 a lane and 16 inputs, registers 2i
 // in the even bytes and 2i+1 in the odd ones of word i. Operands are the bytes
