@@ -57,9 +57,8 @@ struct Nibbles {
   // tiny gives number · 2^-129: as bits of bf16, numbers under 256 are so many times
   // 2^-133, since from 128 on they are normal ones of the exponent that subnormal ones have.
   static METHOD void tiny(u32 (&a)[4], const Numbers &n, u32 step) {
-    u32 w = word(n.v, step);
-    a[0] = w << 4 & 0x00f000f0;
-    UNROLL for (u32 i = 1; i < 4; i++) a[i] = w >> 4 * (i - 1) & 0x00f000f0;
+    u32 w = word(n.v, step), v = w >> 8; // to the left it goes by multiplying
+    a[0] = w * 16 & 0x00f000f0, a[1] = w & 0x00f000f0, a[2] = v * 16 & 0x00f000f0, a[3] = v & 0x00f000f0;
   }
 };
 

@@ -5,8 +5,8 @@
 
 // both_low and both_high give a half of a word twice.
 #ifdef __NVPTX__
-DEV u32 both_low(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x1010;" : "=r"(r) : "r"(v)); return r; }
-DEV u32 both_high(u32 v) { u32 r; asm("prmt.b32 %0, %1, 0, 0x3232;" : "=r"(r) : "r"(v)); return r; }
+DEV u32 both_low(u32 v) { u32 r; asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l}; }" : "=r"(r) : "r"(v)); return r; }
+DEV u32 both_high(u32 v) { u32 r; asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, h}; }" : "=r"(r) : "r"(v)); return r; }
 #else
 DEV u32 both_low(u32 v) { return (v & 0xffff) * 0x10001; }
 DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
