@@ -121,9 +121,16 @@ DEV bool elected() {
   return r;
 }
 // copy_bulk copies bytes (a multiple of 16, as both addresses) to shared memory,
-// and makes the phase wait for them: one thread of the warp does both.
-DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier) {
-  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %2;\n\t"
+// and makes the phase wait for them, or for more: one thread of the warp does both.
+DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, u32 all) {
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %4;\n\t"
+               "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "r"(all)
+               : "memory");
+}
+DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier) { copy_bulk(to, from, bytes, barrier, bytes); }
+// copy_more copies what the phase waits for already.
+DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier) {
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
                "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }

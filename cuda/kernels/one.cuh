@@ -42,7 +42,16 @@ template <class W> struct One {
   // copy starts the next copy, where there is one.
   METHOD void copy(u32 stage) {
     if (nextStrip >= end) return;
-    copy_bulk(ringAt + stage * p.granule, source, p.granule, barriers + stage * 8);
+    const u32 to = ringAt + stage * p.granule, barrier = barriers + stage * 8, half = W::bytes / 2;
+    // Of a granule of two units that two warps share each copies its own, and all scales.
+    if (perGranule == 2 && nextPiece == 0 && begin % 2) {
+      copy_bulk(to + half, source + half, p.granule - half, barrier);
+    } else if (perGranule == 2 && nextPiece + 1 == pieces && stop % 2) {
+      copy_bulk(to, source, half, barrier, p.granule - half);
+      copy_more(to + 2 * half, source + 2 * half, p.granule - 2 * half, barrier);
+    } else {
+      copy_bulk(to, source, p.granule, barrier);
+    }
     source += p.granule;
     if (++nextPiece == pieces) {
       nextPiece = 0;
@@ -209,8 +218,8 @@ template <class W> struct One {
         }
         if (t == 0) {
           float *to = sums + (warp * pass + strip - index) * 16 + g;
-          to[0] = total[0];
-          to[8] = total[2];
+          to[0] = whole_sum<W>(total[0], 0);
+          to[8] = whole_sum<W>(total[2], 1);
         }
       }
       finish(index, last, before);

@@ -54,16 +54,18 @@ struct Nibbles {
     u32 w = word(n.v, step);
     UNROLL for (u32 i = 0; i < 4; i++) a[i] = merge(w >> 4 * i, ones128);
   }
-  // tiny gives number · 2^-129: as bits of bf16, numbers under 256 are so many times
-  // 2^-133, since from 128 on they are normal ones of the exponent that subnormal ones have.
+  // tiny gives number · 2^-129 in rows 8 to 15, and a 16th of it in rows 0 to 7, for which
+  // nothing has to be shifted: as bits of bf16, numbers under 256 are so many times 2^-133,
+  // since from 128 on they are normal ones of the exponent that subnormal ones have.
   static METHOD void tiny(u32 (&a)[4], const Numbers &n, u32 step) {
-    u32 w = word(n.v, step), v = w >> 8; // to the left it goes by multiplying
-    a[0] = w * 16 & 0x00f000f0, a[1] = w & 0x00f000f0, a[2] = v * 16 & 0x00f000f0, a[3] = v & 0x00f000f0;
+    u32 w = word(n.v, step), v = w >> 8;
+    a[0] = w & 0x000f000f, a[1] = w & 0x00f000f0, a[2] = v & 0x000f000f, a[3] = v & 0x00f000f0;
   }
 };
 
 // large makes of scales under 1/2 those of tiny numbers: times 2^129, in two steps as a
 // number of bf16 has no such exponent. Both are exact.
+DEV u32 sixteenth(u32 v) { return fma_bf16x2(v, 0x3d803d80, 0x80008000); }
 DEV u32 large(u32 scale2) { return fma_bf16x2(fma_bf16x2(scale2, 0x60006000, 0x80008000), 0x5f805f80, 0x80008000); }
 
 // Bytes holds 64 inputs a granule: two u32 a lane and 16 inputs, registers 2i

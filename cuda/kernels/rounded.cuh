@@ -16,7 +16,7 @@ DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 // on, of which a lane has loaded the numbers. Narrow types are rounded once, by
 // dequantise to f32 first: that is another number only where a bias is under 2^-12 of
 // the rest, and the rest lies between two. Scales of 4-bit ones are under 1/2, but where
-// they may be any.
+// they may be any; what they give in rows 0 to 7 is a 16th, and so are the sums (whole_sum).
 template <class W, bool any> DEV void rounded(u32 (&a)[4][4], const typename W::Numbers &numbers, const u8 *granule, u32 block, u32 shift, u32 g) {
   u32 scale2[2], bias2[2];
   Affine s;
@@ -25,7 +25,7 @@ template <class W, bool any> DEV void rounded(u32 (&a)[4][4], const typename W::
     if constexpr (W::narrow && W::offset == 128 && !any) {
       if (k * 16 % W::fold == 0) {
         u32x2 v = W::words(granule, index, shift, g);
-        scale2[0] = large(both_low(v.x)), bias2[0] = both_high(v.x), scale2[1] = large(both_low(v.y)), bias2[1] = both_high(v.y);
+        scale2[0] = large(both_low(v.x)), bias2[0] = sixteenth(both_high(v.x)), scale2[1] = large(both_low(v.y)), bias2[1] = both_high(v.y);
       }
       W::tiny(a[k], numbers, k);
       UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = fma_bf16x2(a[k][i], scale2[i % 2], bias2[i % 2]);
@@ -52,3 +52,7 @@ template <class W, bool any> DEV void rounded(u32 (&a)[4][4], const typename W::
 template <class W, bool any = false> DEV void rounded(u32 (&a)[4][4], const u8 *granule, u32 block, u32 shift, u32 lane) {
   rounded<W, any>(a, W::load(granule, block, lane), granule, block, shift, lane / 4);
 }
+
+// whole_sum is a sum of rounded's weights, of rows 0 to 7 of a strip or (half 1) 8 to 15.
+// Powers of two leave the bits of what was added.
+template <class W> DEV float whole_sum(float sum, u32 half) { return W::rounds && half == 0 ? sum * 16 : sum; }

@@ -182,6 +182,11 @@ template <class W, u32 NT, u32 G> struct Streamer {
   }
   u32 unitOf; // the unit at work
 
+  METHOD static float sum_of(float sum, u32 half) {
+    if constexpr (packed) return whole_sum<W>(sum, half);
+    return sum;
+  }
+
   // finish adds up the warps' sums of a pass, two strips at a time, and stores
   // them.
   METHOD void finish(float (&total)[G][NT][4], u32 pass) const {
@@ -199,8 +204,8 @@ template <class W, u32 NT, u32 G> struct Streamer {
     const float before = mine && (p.add >> s.weight & 1) ? of(p.f32, s.weight)[m] : 0;
     if (t == 0)
       UNROLL for (u32 j = 0; j < G; j++) {
-        sums[(warp * G + j) * 16 + g] = total[j][0][0];
-        sums[(warp * G + j) * 16 + g + 8] = total[j][0][2];
+        sums[(warp * G + j) * 16 + g] = sum_of(total[j][0][0], 0);
+        sums[(warp * G + j) * 16 + g + 8] = sum_of(total[j][0][2], 1);
       }
     sync();
     if (mine) store_output<warps>(p, s, m, sums + strip * 16 + tid() % 16, G * 16, before);
@@ -217,7 +222,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
       float *mine = sums + warp * 2 * strip;
       UNROLL for (u32 j = 0; j < 2 && pair + j < G; j++)
         UNROLL for (u32 nt = 0; nt < NT; nt++)
-          UNROLL for (u32 i = 0; i < 4; i++) mine[j * strip + (nt * 8 + t * 2 + i % 2) * 16 + g + i / 2 * 8] = total[pair + j][nt][i];
+          UNROLL for (u32 i = 0; i < 4; i++) mine[j * strip + (nt * 8 + t * 2 + i % 2) * 16 + g + i / 2 * 8] = sum_of(total[pair + j][nt][i], i / 2);
       sync();
       UNROLL for (u32 item = 0; item < strip; item += warps * 32) {
         u32 at = item + tid(); // of a strip

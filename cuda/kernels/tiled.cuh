@@ -387,7 +387,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     sync_group(15, warps * 32);
     UNROLL for (u32 i = 0; i < own; i++) {
       u32 at = (rank * KG + team) * own + i, row = at / 4 * 8 + t * 2 + at % 2, m = g + at % 4 / 2 * 8;
-      spare[strip * box + row * line + m] = sum[i];
+      spare[strip * box + row * line + m] = whole_sum<W>(sum[i], at % 4 / 2);
     }
     sync_group(15, warps * 32);
     dependency_wait();

@@ -165,7 +165,7 @@ template <class W, u32 NT> struct Wide {
     float *f = of(p.f32, weight);
     u16 *h = of(p.bf16, weight);
     sync_all();
-    UNROLL for (u32 i = 0; i < NT * 4; i++) mine[(i / 4 * 8 + lane % 4 * 2 + i % 2) * line + lane / 4 + i % 4 / 2 * 8] = c[i / 4][i % 4];
+    UNROLL for (u32 i = 0; i < NT * 4; i++) mine[(i / 4 * 8 + lane % 4 * 2 + i % 2) * line + lane / 4 + i % 4 / 2 * 8] = whole_sum<W>(c[i / 4][i % 4], i % 4 / 2);
     sync_warp();
     dependency_wait();
     f32x4 old[batch];

@@ -85,10 +85,14 @@ DEV bool elected(CALLER) {
   emulator::meet(emulator::operation_elect, file, line);
   return *lane == me->lane;
 }
-DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
+DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, u32 all, CALLER) {
   if (!elected(file, line)) return;
-  emulator::barrier_arrive(barrier, bytes, file, line);
+  emulator::barrier_arrive(barrier, all, file, line);
   emulator::copy_bulk(to, from, bytes, barrier, file, line);
+}
+DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) { copy_bulk(to, from, bytes, barrier, bytes, file, line); }
+DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
+  if (elected(file, line)) emulator::copy_bulk(to, from, bytes, barrier, file, line);
 }
 DEV void prefetch_map(const void *) {}
 DEV void allow_unwritten(u32 at, u32 bytes, CALLER) {
