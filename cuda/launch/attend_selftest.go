@@ -26,6 +26,8 @@ var decodeCases = []attendCase{
 	{dim: 128, kvHeads: 1, group: 1, bases: []int{1020, 5}, rows: []int{5, 2}},
 	{dim: 64, kvHeads: 1, group: 3, window: 100, keep: 5, slots: 116, bases: []int{0, 93, 300, 1000}, rows: []int{4, 16, 3, 1}},
 	{dim: 128, kvHeads: 1, group: 2, window: 256, keep: 0, slots: 288, bases: []int{250, 700}, rows: []int{17, 2}},
+	{dim: 128, kvHeads: 1, group: 2, bases: []int{1100, 130, 0, 500}, rows: []int{16, 9, 3, 1}},
+	{dim: 128, kvHeads: 1, group: 4, bases: []int{700, 300}, rows: []int{16, 2}},
 	{dim: 256, kvHeads: 2, group: 3, gated: true, bases: []int{330, 60, 700}, rows: []int{3, 1, 7}},
 	{dim: 256, kvHeads: 1, group: 16, gated: true, bases: []int{70}, rows: []int{4}},
 	{dim: 64, kvHeads: 1, group: 2, gated: true, bases: []int{130}, rows: []int{2}},
