@@ -136,15 +136,14 @@ struct Stored { const u16 *q; };
 template <class S> static constexpr bool fresh = true;
 template <> constexpr bool fresh<Stored> = false;
 
-template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *shared, const Work &w, const Target &to, const S &rows, float scale) {
-  using L = Layout<DIM, KV, DEPTH>;
+template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode(u8 *shared, const Work &w, const Target &to, const S &rows, float scale) {
+  using L = Layout<DIM, KV>;
   constexpr u32 N = 2 * L::PAIRS;
   const u32 lane = tid() % 32, warp = warp_of();
   u8 *team = shared + L::TEAM + team_of() * L::BYTES;
   float *peaks = (float *)(team + L::PEAKS), *sums = (float *)(team + L::SUMS);
-  // A block keeps 2·DEPTH - 1 tiles in flight: the keys of units u to u + DEPTH - 1, and
-  // the values of all but the last of these.
-  auto tile_of = [&](u32 u, bool values) { return shared + (values ? L::VALUES : L::KEYS) + u % DEPTH * L::STAGE; };
+  // A block keeps 3 tiles in flight: the keys of units u and u + 1, and the values of u.
+  auto tile_of = [&](u32 u, bool values) { return shared + (values ? L::VALUES : L::KEYS) + u % 2 * L::STAGE; };
   auto start = [&](u64 page, u32 u, bool values) {
     if (u < w.units) {
       u64 but = 0;
@@ -160,15 +159,13 @@ template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *sh
   auto page_of = [&](u32 u) { return w.pages[u < w.units ? u : 0]; };
   u64 next = page_of(0), after = page_of(1);
   // Old keys and values are fetched before the kernel ahead has ended.
-  const bool old = fresh<S> || (w.unit + (w.units < DEPTH ? w.units : DEPTH)) * UNIT <= w.written;
+  const bool old = fresh<S> || (w.unit + (w.units < 2 ? w.units : 2)) * UNIT <= w.written;
   if (!old) dependency_wait();
   start(next, 0, false);
-  UNROLL for (u32 u = 1; u < DEPTH; u++) {
-    start(next, u - 1, true);
-    start(after, u, false);
-    next = after;
-    after = page_of(u + 1);
-  }
+  start(next, 0, true);
+  start(after, 1, false);
+  next = after;
+  after = page_of(2);
   if constexpr (fresh<S>) rows.prepare(shared, team);
   if (old) dependency_wait();
   // A team without queries copies and keeps the barriers.
@@ -176,10 +173,9 @@ template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *sh
   const u32 stride = to.gates ? 2 * DIM : DIM;
   if constexpr (fresh<S>) {
     rows.make(shared, team, w);
-    UNROLL for (u32 u = 0; u < DEPTH; u++) {
-      place(u, false);
-      if (u + 1 < DEPTH) place(u, true);
-    }
+    place(0, false);
+    place(0, true);
+    place(1, false);
   } else if (busy) {
     load_queries<DIM, KV>(team, rows.q + ((u64)w.row * w.q_heads + w.head) * stride, w.first, w.count, w.group, w.q_heads * stride, stride);
   }
@@ -199,11 +195,11 @@ template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *sh
       UNROLL for (u32 n = 0; n < N; n++)
         UNROLL for (int j = 0; j < 4; j++) o[n][j] = 0;
     }
-    copy_wait<2 * DEPTH - 2>();
+    copy_wait<2>();
     sync();
     float s[2][4];
     if (busy) {
-      scores<DIM, KV>(s, tile_of(u, false), team);
+      scores<DIM, KV>(s, shared + L::KEYS + u % 2 * L::STAGE, team);
       const u32 slot = (w.unit + u) * UNIT + warp * 16 + lane % 4 * 2;
       if (w.view.window != 0 || (w.unit + u + 1) * UNIT > w.base + 1) {
         UNROLL for (int n = 0; n < 2; n++)
@@ -222,18 +218,18 @@ template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *sh
       }
     }
     sync(); // the peaks are there; these keys, and the values before, are done with
-    start(next, u + DEPTH - 1, true);
-    place(u + DEPTH - 1, true);
-    start(after, u + DEPTH, false);
-    place(u + DEPTH, false);
+    start(next, u + 1, true);
+    place(u + 1, true);
+    start(after, u + 2, false);
+    place(u + 2, false);
     next = after;
-    after = page_of(u + DEPTH + 1);
+    after = page_of(u + 3);
 
     float of[L::COPIES][2][2]; // scales of the values of this lane's slots
-    copy_wait<2 * DEPTH - 1>();
+    copy_wait<3>();
     if (KV == INT8) {
       sync();
-      const float *scales = (const float *)(tile_of(u, true) + L::SCALES);
+      const float *scales = (const float *)(shared + L::VALUES + u % 2 * L::STAGE + L::SCALES);
       UNROLL for (u32 g = 0; g < L::COPIES; g++)
         UNROLL for (int n = 0; n < 2; n++)
           UNROLL for (int j = 0; j < 2; j++) of[g][n][j] = scales[(warp * 16 + lane % 4 * 2 + n * 8 + j) * L::GROUPS + g];
@@ -269,7 +265,7 @@ template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH, class S> DEV void decode(u8 *sh
     sync();
     if (!busy) continue;
     float part[N][4];
-    weigh<DIM, KV>(part, tile_of(u, true), team + L::P);
+    weigh<DIM, KV>(part, shared + L::VALUES + u % 2 * L::STAGE, team + L::P);
     UNROLL for (int h = 0; h < 2; h++) {
       const u32 row = h * 8 + lane / 4;
       const float weight = (sums[row] + sums[QUERIES + row]) + (sums[2 * QUERIES + row] + sums[3 * QUERIES + row]);
@@ -330,14 +326,14 @@ template <u32 DIM, int KV, u32 TEAMS> DEV bool work_of(Work &w, const Span &s, c
   return true;
 }
 
-template <u32 DIM, int KV, u32 TEAMS, u32 DEPTH>
+template <u32 DIM, int KV, u32 TEAMS>
 DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
                        u32 units, u32 parts, u32 blocks, u8 *shared) {
   launch_dependents();
   if (bid_z() >= step->spans) return;
   Work w;
   if (!work_of<DIM, KV, TEAMS>(w, step->span[bid_z()], step, layer, q_heads, kv_heads, units, blocks)) return;
-  decode<DIM, KV, TEAMS, DEPTH>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
+  decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
 }
 
 template <u32 DIM>
@@ -352,30 +348,28 @@ DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, 
   const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
   const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,
                        (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, pairs, stride, slot_of(s, s.base)};
-  decode<DIM, BF16, 1, 2>(shared, w, {out32, out16, sums, marks, parts, gated ? q : nullptr}, row, scale);
+  decode<DIM, BF16, 1>(shared, w, {out32, out16, sums, marks, parts, gated ? q : nullptr}, row, scale);
 }
 
 // q: bf16 [rows, q_heads·dim], and out32 and out16 (null: not wanted) of that shape; with
 // gates, f32 [rows, q_heads, 2, dim], q is of their shape. scale
 // is that of the scores times log2(e). A block takes units units (1, 4 or 16); a
 // row has parts parts. blocks blocks share the query vectors of a KV head, the
-// last digit of the name telling how many teams of 16 a block has, _deep that it keeps
-// more units in flight. Grid: KV heads, parts · blocks (so that short last parts start
-// last), spans.
+// last digit of the name telling how many teams of 16 a block has. Grid: KV
+// heads, parts · blocks (so that short last parts start last), spans.
 #ifdef __NVPTX__
 // 128 registers a thread; of heads of 256 255, as shared memory has room for one block.
 #define KERNEL_OF(teams, dim) extern "C" __attribute__((global, launch_bounds(teams *THREADS, dim == 256 ? 1 : 4 / teams)))
 #else
 #define KERNEL_OF(teams, dim) KERNEL(teams *THREADS)
 #endif
-#define ATTEND_DEPTH(name, dim, kv, teams, depth)                                                                                                                   \
+#define ATTEND(name, dim, kv, teams)                                                                                                                   \
   KERNEL_OF(teams, dim) void name(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads,              \
                              u32 kv_heads, float scale, u32 units, u32 parts, u32 blocks) {                                                            \
     DYNAMIC_SHARED(name, shared);                                                                                                                      \
-    attend_decode<dim, kv, teams, depth>(out32, out16, q, gates, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, shared);                  \
+    attend_decode<dim, kv, teams>(out32, out16, q, gates, sums, marks, step, layer, q_heads, kv_heads, scale, units, parts, blocks, shared);                  \
   }                                                                                                                                                    \
   REGISTER(name)
-#define ATTEND(name, dim, kv, teams) ATTEND_DEPTH(name, dim, kv, teams, 2)
 #define ATTEND_TEAMS(name, dim, kv) \
   ATTEND(name##_1, dim, kv, 1)      \
   ATTEND(name##_2, dim, kv, 2)      \
@@ -384,8 +378,6 @@ ATTEND_TEAMS(attend_bf16_64, 64, BF16)
 ATTEND_TEAMS(attend_bf16_128, 128, BF16)
 ATTEND_TEAMS(attend_int8_64, 64, INT8)
 ATTEND_TEAMS(attend_int8_128, 128, INT8)
-ATTEND_DEPTH(attend_bf16_128_2_deep, 128, BF16, 2, 4)
-ATTEND_DEPTH(attend_bf16_128_4_deep, 128, BF16, 4, 4)
 ATTEND(attend_bf16_256_1, 256, BF16, 1)
 ATTEND(attend_bf16_256_2, 256, BF16, 2)
 ATTEND(attend_int8_256_1, 256, INT8, 1)

@@ -10,9 +10,8 @@ static constexpr float NONE = -__builtin_inff(); // the maximum of nothing
 enum { BF16 = 2, INT8 = 3 };                    // backend.KVType
 
 // Layout is what lies in shared memory, in bytes. Lines are 16 bytes longer
-// than their contents: 8 lines of one column then lie in different banks. There is room
-// for the keys and the values of DEPTH units.
-template <u32 DIM, int KV, u32 DEPTH = 2> struct Layout {
+// than their contents: 8 lines of one column then lie in different banks.
+template <u32 DIM, int KV> struct Layout {
   static constexpr u32 VECTOR = KV == BF16 ? 2 * DIM : DIM; // of a key or value in a page, without scales
   static constexpr u32 GROUPS = (DIM + 63) / 64;            // int8 scales a vector
   static constexpr u32 TILE = UNIT * (KV == BF16 ? 2 * DIM : DIM + 4 * GROUPS);
@@ -22,7 +21,7 @@ template <u32 DIM, int KV, u32 DEPTH = 2> struct Layout {
   // Probabilities lie once, and for int8 once for each group of the head
   // dimension, times the scales of the values.
   static constexpr u32 COPIES = KV == BF16 ? 1 : GROUPS;
-  static constexpr u32 KEYS = 0, VALUES = DEPTH * STAGE, TEAM = 2 * DEPTH * STAGE;
+  static constexpr u32 KEYS = 0, VALUES = 2 * STAGE, TEAM = 4 * STAGE;
   // Of each team, from TEAM on: queries, probabilities, the maxima and sums of its warps.
   static constexpr u32 P = QUERIES * QLINE, PEAKS = P + COPIES * QUERIES * PLINE, SUMS = PEAKS + WARPS * QUERIES * 4, BYTES = SUMS + WARPS * QUERIES * 4;
   static constexpr u32 PAIRS = (DIM / 16 + WARPS - 1) / WARPS; // 16 columns of the output each, of a warp

@@ -56,36 +56,13 @@ const (
 // its dynamic shared memory (struct Layout of attend.cuh).
 func attendKernel(a Attention, teams int) kernel {
 	n := a.Dim
-	p := teamQueries * (2*ChunkSlots + 16)
+	stage, p := ChunkSlots*(2*n+16), teamQueries*(2*ChunkSlots+16)
 	if a.KV == backend.KVInt8 {
-		p *= a.valueGroups()
+		groups := (n + backend.KVGroup - 1) / backend.KVGroup
+		stage, p = ChunkSlots*(n+16)+ChunkSlots*groups*4, groups*p
 	}
 	team := teamQueries*(2*n+16) + p + 2*4*teamQueries*4
-	return kernel{file: "attend", name: fmt.Sprintf("attend_%v_%d_%d", a.KV, n, teams), shared: 4*a.stage() + teams*team}
-}
-
-// valueGroups is how many scales an int8 key or value has.
-func (a Attention) valueGroups() int { return Ceil(a.Dim, backend.KVGroup) }
-
-// stage is the bytes of a unit's keys, or values, in shared memory.
-func (a Attention) stage() int {
-	if a.KV == backend.KVInt8 {
-		return ChunkSlots * (a.Dim + 16 + 4*a.valueGroups())
-	}
-	return ChunkSlots * (2*a.Dim + 16)
-}
-
-// attendKernelOf is the decode kernel of a split. Where a block takes many units of more
-// than 8 rows there is one on each multiprocessor, which then keeps four units in flight
-// (BenchmarkBatchStep).
-func (d *Device) attendKernelOf(s attendSplit, a Attention, longest int) kernel {
-	teams := s.teams(longest, a.group())
-	k := attendKernel(a, teams)
-	deep := k.shared + 4*a.stage()
-	if s.units == attendMostUnits && longest > 8 && teams > 1 && a.Dim == 128 && a.KV == backend.KVBF16 && deep <= d.Info.SharedPerBlock-reservedShared {
-		k.name, k.shared = k.name+"_deep", deep
-	}
-	return k
+	return kernel{file: "attend", name: fmt.Sprintf("attend_%v_%d_%d", a.KV, n, teams), shared: 4*stage + teams*team}
 }
 
 var kernelMerge = kernel{file: "attend", name: "attend_merge"}
@@ -206,7 +183,7 @@ func (d *Device) attendBy(s attendSplit, out32, out16, q16, gates driver.Ptr, a 
 	s.queries = min(s.queries, teamQueries*mostTeams(a.Dim))
 	parts, marks := d.partsOf(a, bucket, chunks, s.units)
 	blocks, teams := s.blocks(longest, a.group()), s.teams(longest, a.group())
-	d.launch(d.attendKernelOf(s, a, longest), dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
+	d.launch(attendKernel(a, teams), dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
 		uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
 		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks))
 	if parts > 1 {
