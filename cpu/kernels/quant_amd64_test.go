@@ -3,10 +3,12 @@ package kernels
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
 	"windrow/backend"
+	"windrow/cpu/kernels/kernelstest"
 	"windrow/quant"
 )
 
@@ -34,6 +36,7 @@ func TestDotsCallOffsets(t *testing.T) {
 		"SXROW": unsafe.Offsetof(c.sxrow), "SXAT": unsafe.Offsetof(c.sxat), "ROWS": unsafe.Offsetof(c.rows), "C": unsafe.Offsetof(c.c),
 		"ZEROPOINT": unsafe.Offsetof(c.zeroPoint), "KIND": unsafe.Offsetof(c.kind), "XSTEP": unsafe.Offsetof(c.xstep), "WORDBUF": unsafe.Offsetof(c.words),
 		"FETCH": unsafe.Offsetof(c.fetch), "FETCHES": unsafe.Offsetof(c.fetches), "PART": unsafe.Sizeof(c) - 8,
+		"FETCHSTEP": unsafe.Offsetof(c.fetchStep), "FETCHLEFT": unsafe.Offsetof(c.fetchLeft), "FETCHBACK": unsafe.Offsetof(c.fetchBack),
 	})
 }
 
@@ -51,6 +54,27 @@ func TestWidenScales(t *testing.T) {
 			at := 2 * (min(o, outs-1)*groups + g)
 			if want := quant.BF16ToF32(binary.LittleEndian.Uint16(src[at:])); dst[16*g+o] != want {
 				t.Fatalf("group %d of %d: %v, want %v", g, o, dst[16*g+o], want)
+			}
+		}
+	}
+}
+
+// Streams of one row that would lie whole pages apart are cut shorter, and what is left goes
+// by a block: all outputs are there, once, where the call begins and ends elsewhere, too.
+func TestStreamsWholePagesApart(t *testing.T) {
+	needs(t, featuresAVX2)
+	for _, c := range kernelstest.Formats {
+		const out, in = 272, 2048
+		rng := rand.New(rand.NewPCG(26, uint64(c.DType)))
+		w := quantMatrix(rng, c, out, in, 0)
+		x := kernelstest.Rows(rng, in)
+		want := int8Want(w, x, 1)
+		for name, pr := range int8Projectors(&w.tensor) {
+			for _, s := range []struct{ o0, o1 int }{{0, 256}, {3, 259}, {0, 64}, {8, 75}, {5, 37}, {0, 272}} {
+				y := runProjector(pr, w, x, 1, s.o0, s.o1, s.o1-s.o0)
+				if !slices.Equal(y, want[s.o0:s.o1]) {
+					t.Fatalf("%s %v, outputs %d to %d: another result", name, c, s.o0, s.o1)
+				}
 			}
 		}
 	}
