@@ -41,6 +41,7 @@ var avx2Projector = &tileProjector{
 	together: 48,
 	// 2 KiB each; see docs/performance.md.
 	groupsAhead: 2,
+	apart:       17 * 16, // 17 lines: not a page, however long rows are but for 752 more than pages
 	split:       avx2Split,
 	vector:      avx2Vector,
 }
