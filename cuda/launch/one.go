@@ -41,13 +41,19 @@ func (d *Device) oneShapeOf(f format, total, in int, gated bool) (s oneShape, ok
 	fixed := units*(128+folds*4) + oneWarps*(oneMostStages*8+s.pass*16*4)
 	stage := oneWarps * f.granule
 	// Two blocks share a multiprocessor, so there are twice as many: with half of the
-	// warps decoding is not as fast as an H200's memory.
-	limit := (d.Info.SharedPerBlock-reservedShared)/2 - reservedShared
-	if d.Tuning.shared != 0 {
-		limit = d.Tuning.shared
+	// warps decoding is not as fast as an H200's memory. A third of its shared memory each
+	// is better than half (docs/performance.md), but where that is no ring at all.
+	for _, share := range []int{3, 2} {
+		limit := d.Info.SharedPerBlock/share - 2*reservedShared
+		if d.Tuning.shared != 0 {
+			limit = d.Tuning.shared
+		}
+		limit = min(limit, d.Info.SharedPerBlock-reservedShared)
+		s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, oneMostStages))
+		if s.stages >= 2 {
+			break
+		}
 	}
-	limit = min(limit, d.Info.SharedPerBlock-reservedShared)
-	s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, oneMostStages))
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= 2
 }
