@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 
 	"windrow/backend"
 	"windrow/backend/paging"
@@ -39,15 +40,17 @@ func KernelTables() []string { return kernels.Names() }
 
 // Backend is the CPU as a backend.Backend.
 type Backend struct {
-	k       *kernels.Table
-	exact   bool
-	pool    *pool
-	scratch []scratch // one a worker
-	packed  kernels.Packed
-	budget  backend.Budget
-	marks   *paging.Marks[*states]
-	blas    blas
-	hosted  *forward // what layers of experts share that run for a device; nil: there are none
+	k          *kernels.Table
+	exact      bool
+	pool       *pool
+	scratch    []scratch // one a worker
+	packed     kernels.Packed
+	budget     backend.Budget
+	marks      *paging.Marks[*states]
+	slabsMutex sync.Mutex
+	slabs      map[int]*slabs // by the size of a page
+	blas       blas
+	hosted     *forward // what layers of experts share that run for a device; nil: there are none
 	// partials of the row statistics, kept between forwards
 	partials []partial
 	tops     []topList
@@ -77,7 +80,7 @@ func New(o Options) (*Backend, error) {
 }
 
 func newBackend(k *kernels.Table, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
-	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads), marks: paging.NewMarks[*states](paging.DefaultMarks)}
+	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads), marks: paging.NewMarks[*states](paging.DefaultMarks), slabs: map[int]*slabs{}}
 	var err error
 	if b.blas, err = c.choose(b, setting, kept); err != nil {
 		b.pool.close()
@@ -141,6 +144,11 @@ const prefillRows = 512
 // Close stops the workers. Matrices keep no memory of their own.
 func (b *Backend) Close() error {
 	b.pool.close()
+	b.slabsMutex.Lock()
+	defer b.slabsMutex.Unlock()
+	for _, p := range b.slabs {
+		p.close()
+	}
 	b.packed, b.hosted = kernels.Packed{}, nil
 	b.blas.wide, b.blas.out = [2][]float32{}, [2][]float32{}
 	return nil

@@ -27,7 +27,7 @@ const maxF16 = 65504
 // A page holds, for each layer with keys and each KV head, pageSlots keys and then
 // pageSlots values, so that attention reads runs of pageSlots · head bytes.
 type storage struct {
-	paging.Sequence[[]byte, *states]
+	paging.Sequence[page, *states]
 	b      *Backend
 	layout backend.Layout
 	keys   backend.Keys
@@ -44,36 +44,20 @@ type storage struct {
 // for those between near and the end of its page. near is -1 where nobody knows.
 type written struct{ near, far int }
 
-// pages makes pages of zeros, of that many bytes.
-type pages int64
-
-func (n pages) Take() ([]byte, error) {
-	p := make([]byte, n)
-	adviseHugePages(p)
-	return p, nil
-}
-
-func (n pages) Give([]byte) {} // nobody has it any more
-
-func (n pages) Copy(to, from []byte) error {
-	copy(to, from)
-	return nil
-}
-
 // NewStorage takes nothing yet but the page table.
 func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("cpu: %w", err)
 	}
-	var s paging.Sequence[[]byte, *states]
+	var s paging.Sequence[page, *states]
 	if l.Recurrent() {
 		s.States = paging.NewStates(l, &statePool{l}, b.marks, &b.budget)
 	}
-	s.Table = paging.New(l, pages(l.Keys().PageBytes()), &b.budget)
+	s.Table = paging.New(l, b.slabsOf(int(l.Keys().PageBytes())), &b.budget)
 	return b.storageOf(s), nil
 }
 
-func (b *Backend) storageOf(s paging.Sequence[[]byte, *states]) *storage {
+func (b *Backend) storageOf(s paging.Sequence[page, *states]) *storage {
 	c := &storage{Sequence: s, b: b, layout: s.Layout()}
 	c.keys = c.layout.Keys()
 	c.row = c.keys.RowBytes()
@@ -105,7 +89,7 @@ func (c *storage) Export(i int, dst []byte) error {
 	if err != nil {
 		return fmt.Errorf("cpu: export: %w", err)
 	}
-	c.carry(page, dst, false)
+	c.carry(page.memory, dst, false)
 	return nil
 }
 
@@ -115,7 +99,7 @@ func (c *storage) Import(i int, src []byte) error {
 	if err != nil {
 		return fmt.Errorf("cpu: import: %w", err)
 	}
-	c.carry(page, src, true)
+	c.carry(page.memory, src, true)
 	for layer := range c.written {
 		c.written[layer] = written{near: -1, far: max(c.written[layer].far, min((i+1)*pageSlots, c.layout.Slots))}
 	}
@@ -177,7 +161,7 @@ func (c *storage) run(layer, head int, values bool, index, n int) []byte {
 		at++
 	}
 	at = (at*pageSlots + slot%pageSlots) * c.row
-	return c.At(slot / pageSlots)[at : at+n*c.row]
+	return c.At(slot / pageSlots).memory[at : at+n*c.row]
 }
 
 // tile is the page's keys and values of a head around an index.
@@ -185,7 +169,7 @@ func (c *storage) tile(layer, head, index int) []byte {
 	slot := c.layout.Slot(index)
 	n := 2 * pageSlots * c.row
 	at := (layer*c.keys.KVHeads + head) * n
-	return c.At(slot / pageSlots)[at : at+n]
+	return c.At(slot / pageSlots).memory[at : at+n]
 }
 
 // store encodes one head's vector.

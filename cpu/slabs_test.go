@@ -1,0 +1,73 @@
+package cpu
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestSlabs: whoever takes pages has zeros that nobody else has; what was given back is
+// taken first, and beside what is taken one slab at most is held.
+func TestSlabs(t *testing.T) {
+	for _, size := range []int{8 << 10, 256 << 10, 132 << 10, 3 << 20} {
+		p := &slabs{bytes: size, each: pagesOfSlab(size), all: map[*slab]struct{}{}}
+		if whole := p.each * size; whole < hugePage || whole%hugePage > whole/32 {
+			t.Errorf("pages of %d: %d a slab", size, p.each)
+		}
+		r := rand.New(rand.NewPCG(uint64(size), 1))
+		var pages []page
+		var marks []byte
+		peak := 0
+		for step := range 400 {
+			if n := len(pages); n > 0 && (r.IntN(5) < 2 || n > 3*p.each) {
+				i := r.IntN(n)
+				if want := bytes.Repeat(marks[i:i+1], size); !bytes.Equal(pages[i].memory, want) {
+					t.Fatalf("pages of %d, step %d: somebody else has written", size, step)
+				}
+				p.Give(pages[i])
+				pages[i], marks[i] = pages[n-1], marks[n-1]
+				pages, marks = pages[:n-1], marks[:n-1]
+				continue
+			}
+			x, err := p.Take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(x.memory) != size || cap(x.memory) != size || !bytes.Equal(x.memory, make([]byte, size)) {
+				t.Fatalf("pages of %d, step %d: a page of %d that is not zero", size, step, len(x.memory))
+			}
+			marks = append(marks, byte(1+step%255))
+			for i := range x.memory {
+				x.memory[i] = marks[len(marks)-1]
+			}
+			pages = append(pages, x)
+			peak = max(peak, len(pages))
+			if most := (peak + p.each - 1) / p.each; len(p.all) > most+1 {
+				t.Fatalf("pages of %d, step %d: %d slabs, and there were %d pages at most", size, step, len(p.all), peak)
+			}
+		}
+		for _, x := range pages {
+			p.Give(x)
+		}
+		if len(p.all) != 1 || len(p.open) != 1 {
+			t.Errorf("pages of %d: %d slabs are held when all pages are back", size, len(p.all))
+		}
+		last, err := p.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.close()
+		p.Give(last) // of a storage that is closed after its backend
+		if len(p.all)+len(p.open) != 0 {
+			t.Error("slabs of a closed backend")
+		}
+	}
+	if n := pagesOfSlab(7 << 20); n != 2 {
+		t.Errorf("pages of 7 MiB: %d a slab, want 2", n)
+	}
+	none := &slabs{each: pagesOfSlab(0), all: map[*slab]struct{}{}}
+	x, err := none.Take()
+	if none.Give(x); err != nil || len(none.all) != 0 {
+		t.Error("pages of nothing:", err)
+	}
+}
