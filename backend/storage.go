@@ -273,6 +273,16 @@ type Storage interface {
 	Close()
 }
 
+// RoomStorage is storage whose pages lie in the host's memory, where they can be read to.
+type RoomStorage interface {
+	Storage
+	// Room is the memory of a page that Import is to write: what is put there in the
+	// exported form, by whoever, while the backend may do other things, becomes the page
+	// when Import gets this very memory. A page that will not be imported must be zero
+	// again, as it is before.
+	Room(page int) ([]byte, error)
+}
+
 // ExportedPage is the size of an exported page: for each layer with keys, and each KV
 // head, PageTokens keys and then PageTokens values of RowBytes, whatever order a
 // backend keeps them in. Elements are little-endian; an int8 row is its elements and

@@ -38,6 +38,7 @@ type storage struct {
 	// for each layer with keys, where they may not be.
 	transposed bool
 	written    []written
+	turned     []byte // values of a head that are brought in order
 }
 
 // written is what of a layer's values may not be zero: those of indices below far, but
@@ -106,9 +107,25 @@ func (c *storage) Import(i int, src []byte) error {
 	return nil
 }
 
-// carry copies a page to or from its exported form.
+// Room is a page's own memory: Import does not copy what is there.
+func (c *storage) Room(i int) ([]byte, error) {
+	page, err := c.Sequence.Room(i)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: import: %w", err)
+	}
+	return page.memory, nil
+}
+
+// carry copies a page to or from its exported form; in the page itself, too.
 func (c *storage) carry(page, exported []byte, in bool) {
+	if len(page) == 0 {
+		return
+	}
+	same := &page[0] == &exported[0]
 	if !c.transposed {
+		if same {
+			return
+		}
 		if in {
 			copy(page, exported)
 		} else {
@@ -121,7 +138,12 @@ func (c *storage) carry(page, exported []byte, in bool) {
 		keys, plainKeys := page[at:at+half], exported[at:at+half]
 		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
 		if in {
-			copy(keys, plainKeys)
+			if same {
+				plain = append(c.turned[:0], plain...)
+				c.turned = plain
+			} else {
+				copy(keys, plainKeys)
+			}
 			transpose16(values, plain, pageSlots, d)
 		} else {
 			copy(plainKeys, keys)

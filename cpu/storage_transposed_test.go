@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -116,5 +117,46 @@ func TestTransposedForks(t *testing.T) {
 		for _, s := range all {
 			s.Close()
 		}
+	}
+}
+
+// TestRoomTransposed: a page whose values are kept by dimension becomes the same by being
+// brought in order where it lies as by being copied, and its exported form is what it was.
+func TestRoomTransposed(t *testing.T) {
+	b, err := New(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := backend.KeysLayout(2, 3, transposedDim, backend.KVBF16, 2*pageSlots)
+	page := make([]byte, l.Keys().ExportedPage())
+	rand.NewChaCha8([32]byte{1}).Read(page)
+	var list [2]*storage
+	for i := range list {
+		kv, err := b.NewStorage(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := kv.(*storage)
+		defer s.Close()
+		s.transposed, s.written = true, make([]written, 2)
+		list[i] = s
+	}
+	room, err := list[1].Room(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(room, page)
+	for i, src := range [][]byte{page, room} {
+		if err := list[i].Import(0, src); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if copied := list[0].At(0).memory; !bytes.Equal(copied, room) || bytes.Equal(copied, page) {
+		t.Error("a page that was brought in order where it lies is another")
+	}
+	again := make([]byte, len(page))
+	if err := list[1].Export(0, again); err != nil || !bytes.Equal(again, page) {
+		t.Error("it is exported as other bytes", err)
 	}
 }

@@ -91,14 +91,29 @@ func (e *Engine) ExportCache(ctx context.Context, c *model.Cache, page int, dst 
 	return c.Export(page, dst)
 }
 
-// ImportCache appends a page to a cache, as model.Cache's Import does: between two
+// ImportCache appends pages to a cache, as model.Cache's Import does: between two
 // forwards, where some run.
-func (e *Engine) ImportCache(ctx context.Context, c *model.Cache, src []byte) error {
+func (e *Engine) ImportCache(ctx context.Context, c *model.Cache, pages ...[]byte) error {
 	if err := e.device.take(ctx); err != nil {
 		return err
 	}
 	defer e.device.give()
-	return c.Import(src)
+	for _, page := range pages {
+		if err := c.Import(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RoomCache is the memory of up to n of the pages that ImportCache would append next, as
+// model.Cache's Room is.
+func (e *Engine) RoomCache(ctx context.Context, c *model.Cache, n int) ([][]byte, error) {
+	if err := e.device.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.device.give()
+	return c.Room(n)
 }
 
 // KeepsStates reports whether the model has states besides keys and values, and whether

@@ -67,6 +67,29 @@ func (c *Cache) Import(src []byte) error {
 	return nil
 }
 
+// Room is the memory of up to n of the pages that Import would append next, for who fills
+// them and has them imported (backend.RoomStorage); none where pages do not lie in the
+// host's memory, or may not be imported.
+func (c *Cache) Room(n int) (list [][]byte, err error) {
+	s, ok := c.storage.(backend.RoomStorage)
+	at := max(c.base, c.imported)
+	if !ok || !c.Copies() || at%backend.PageTokens != 0 || c.Recurrent() && c.base > 0 {
+		return nil, nil
+	}
+	end := c.capacity / backend.PageTokens
+	if c.Recurrent() { // the last one may be of fewer tokens
+		end = (c.capacity + backend.PageTokens - 1) / backend.PageTokens
+	}
+	for i := at / backend.PageTokens; i < end && len(list) < n; i++ {
+		page, err := s.Room(i)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, page)
+	}
+	return list, nil
+}
+
 // Copies reports whether all that the cache keeps can be exported: states cannot where
 // the backend does not copy them.
 func (c *Cache) Copies() bool {

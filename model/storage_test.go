@@ -26,7 +26,7 @@ func TestSharedBeginnings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		loaded := cache(t, m, kvType)
+		loaded, placed := cache(t, m, kvType), cache(t, m, kvType)
 		page := make([]byte, first.PageBytes())
 		for i := range 2 {
 			if err := first.Export(i, page); err != nil {
@@ -35,16 +35,29 @@ func TestSharedBeginnings(t *testing.T) {
 			if err := loaded.Import(page); err != nil {
 				t.Fatal(err)
 			}
+			room, err := placed.Room(1)
+			if err != nil || len(room) != 1 {
+				t.Fatalf("room for a page: %d, %v", len(room), err)
+			}
+			copy(room[0], page)
+			if err := placed.Import(room[0]); err != nil {
+				t.Fatal(err)
+			}
 		}
 		rest := ids(1, shared)[2*backend.PageTokens:]
-		forward(t, m, batch(part{loaded, rest}))
-		commit(t, loaded, len(rest))
+		for _, c := range []*model.Cache{loaded, placed} {
+			forward(t, m, batch(part{c, rest}))
+			commit(t, c, len(rest))
+			if room, err := c.Room(1); room != nil || err != nil {
+				t.Errorf("room behind half a page: %d, %v", len(room), err)
+			}
+		}
 
 		alone := cache(t, m, kvType)
 		forward(t, m, batch(part{alone, ids(1, shared)}))
 		commit(t, alone, shared)
 		want := forward(t, m, batch(part{alone, next}))
-		for name, c := range map[string]*model.Cache{"fork": fork, "loaded": loaded, "first": first} {
+		for name, c := range map[string]*model.Cache{"fork": fork, "loaded": loaded, "placed": placed, "first": first} {
 			if c.Base() != shared {
 				t.Fatalf("%v, %s: %d tokens, want %d", kvType, name, c.Base(), shared)
 			}
@@ -82,6 +95,13 @@ func TestCacheRefusals(t *testing.T) {
 		}
 	}
 
+	// There is room for what fits, and none that the budget lacks.
+	empty := cache(t, m, backend.KVBF16)
+	if room, err := empty.Room(1000); err != nil || len(room) != empty.Capacity()/backend.PageTokens {
+		t.Errorf("room for %d pages of %d tokens, %v", len(room), empty.Capacity(), err)
+	}
+	empty.Close()
+
 	budget := m.Backend().Budget()
 	used, _ := budget.Used()
 	budget.Limit(used + int64(c.PageBytes()))
@@ -91,6 +111,11 @@ func TestCacheRefusals(t *testing.T) {
 	if err := other.Reserve(65); !errors.As(err, &lacks) {
 		t.Errorf("65 tokens in a page: %v", err)
 	}
+	if _, err := other.Room(2); !errors.As(err, &lacks) {
+		t.Errorf("room for two pages in one: %v", err)
+	}
+	other.Close()
+	other = cache(t, m, backend.KVBF16)
 	_, err := m.Forward(t.Context(), batch(part{c, ids(2, 3)}, part{other, ids(1, 65)}))
 	if !errors.As(err, &lacks) || lacks.Span != 1 {
 		t.Errorf("the second sequence lacks a page: %v", err)

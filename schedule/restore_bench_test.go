@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"windrow/backend"
 	"windrow/engine"
+	"windrow/model"
 	"windrow/session"
 )
 
@@ -17,6 +19,14 @@ import (
 // cache, beside reading its files (in the system's cache), and loading them without a
 // cache. Keys are random bytes. Medians of 15, in turn.
 func BenchmarkRestore(b *testing.B) { benchTalks(b, restore) }
+
+// into imports pages into a cache.
+func into(ctx context.Context, e *engine.Engine, c *model.Cache) session.Into {
+	return session.Into{
+		Room: func(n int) ([][]byte, error) { return e.RoomCache(ctx, c, n) },
+		Put:  func(pages ...[]byte) error { return e.ImportCache(ctx, c, pages...) },
+	}
+}
 
 // restore reports the figures of an engine.
 func restore(b *testing.B, e *engine.Engine, n int) {
@@ -48,7 +58,7 @@ func restore(b *testing.B, e *engine.Engine, n int) {
 			}
 		}},
 		{"load", func() {
-			if err := store.Load(b.Context(), kept, 0, func([]byte) error { return nil }, nil); err != nil {
+			if err := store.Load(b.Context(), kept, 0, session.Into{Put: func(...[]byte) error { return nil }}); err != nil {
 				b.Fatal(err)
 			}
 		}},
@@ -58,7 +68,7 @@ func restore(b *testing.B, e *engine.Engine, n int) {
 				b.Fatal(err)
 			}
 			defer e.FreeCache(c)
-			if err := store.Load(b.Context(), kept, 0, func(page []byte) error { return e.ImportCache(b.Context(), c, page) }, nil); err != nil {
+			if err := store.Load(b.Context(), kept, 0, into(b.Context(), e, c)); err != nil {
 				b.Fatal(err)
 			}
 		}},

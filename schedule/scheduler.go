@@ -21,7 +21,9 @@ type Engine interface {
 	FreeCache(c *model.Cache)
 	// ExportCache and ImportCache copy a page from and to a cache, between two forwards.
 	ExportCache(ctx context.Context, c *model.Cache, page int, dst []byte) error
-	ImportCache(ctx context.Context, c *model.Cache, src []byte) error
+	// RoomCache is where the next pages may be put before they are imported, if anywhere.
+	ImportCache(ctx context.Context, c *model.Cache, pages ...[]byte) error
+	RoomCache(ctx context.Context, c *model.Cache, n int) ([][]byte, error)
 	// ExportStates and ImportStates do the same with states, if the model has some.
 	ExportStates(ctx context.Context, c *model.Cache, p backend.Place, dst []byte) error
 	ImportStates(ctx context.Context, c *model.Cache, p backend.Place, end int, src []byte) error
@@ -270,6 +272,8 @@ func (s *Scheduler) memoryTokens() int {
 // rates are the recent seconds of a row of a prompt, and of forwards of either kind.
 type rates struct {
 	row             float64 // seconds a row of prompts takes, 0: unknown
+	restore         float64 // seconds a byte of a session takes to come from disk, 0: unknown
+	restored        time.Time
 	prefill, decode float64 // faded seconds spent
 	tokens, seconds float64 // faded
 }

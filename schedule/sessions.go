@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"windrow/backend"
 	"windrow/decoder"
@@ -228,14 +229,31 @@ func (s *Scheduler) finish(w *save, info session.Info, err error) {
 	}
 }
 
-// pays reports whether to read so many bytes from disk takes less than to compute the
-// tokens that they are of, as far as either was measured.
+// forgets is how long it counts how fast pages came from disk: where that was too slow
+// none come, and nothing shows that the disk, or the device, has less to do by now.
+const forgets = 10 * time.Minute
+
+// pays reports whether to have so many bytes from disk takes less than to compute the
+// tokens that they are of, as far as either was measured of late.
 func (s *Scheduler) pays(bytes int64, tokens int) bool {
-	rate := s.disk.store.ReadRate()
-	if rate == 0 || s.rates.row == 0 {
+	r := &s.rates
+	if r.restore == 0 || r.row == 0 || s.now().Sub(r.restored) > forgets {
 		return true
 	}
-	return float64(bytes)/rate < s.rates.row*float64(tokens)
+	return float64(bytes)*r.restore < r.row*float64(tokens)
+}
+
+// came notes that so many bytes are in a cache that was asked for then: read, checked, and
+// handed over between forwards.
+func (s *Scheduler) came(bytes int64, asked time.Time) {
+	r, now := &s.rates, s.now()
+	second := now.Sub(asked).Seconds() / float64(bytes)
+	if r.restore == 0 || now.Sub(r.restored) > forgets {
+		r.restore = second
+	} else {
+		r.restore += (second - r.restore) / 4
+	}
+	r.restored = now
 }
 
 // paysOf reports whether it will pay to have a prefix on disk.
@@ -342,11 +360,14 @@ func (s *Scheduler) load(j *job, h *session.Hit, c *model.Cache) *load {
 	d, l := &s.disk, new(load)
 	x := &prefix{salt: j.request.Salt, owner: j.request.Owner, tokens: slices.Clone(j.wanted()[:h.Tokens]), saved: h.Tokens, cache: c}
 	d.loads[h.Key()] = l
+	asked, from := s.now(), c.Base()/backend.PageTokens
 	d.all.Go(func() {
-		err := d.store.Load(d.ctx, h, c.Base()/backend.PageTokens, func(page []byte) error {
-			return s.engine.ImportCache(d.ctx, c, page)
-		}, func(states []byte) error {
-			return s.engine.ImportStates(d.ctx, c, backend.Place{From: h.From, End: h.End}, h.Tokens, states)
+		err := d.store.Load(d.ctx, h, from, session.Into{
+			Room: func(n int) ([][]byte, error) { return s.engine.RoomCache(d.ctx, c, n) },
+			Put:  func(pages ...[]byte) error { return s.engine.ImportCache(d.ctx, c, pages...) },
+			States: func(states []byte) error {
+				return s.engine.ImportStates(d.ctx, c, backend.Place{From: h.From, End: h.End}, h.Tokens, states)
+			},
 		})
 		s.post(func() {
 			delete(d.loads, h.Key())
@@ -357,6 +378,7 @@ func (s *Scheduler) load(j *job, h *session.Hit, c *model.Cache) *load {
 				return
 			}
 			s.tally(func(c *Counters) { c.SessionLoads++ })
+			s.came(h.Bytes(from), asked)
 			s.prefixes.put(x)
 		})
 	})

@@ -47,12 +47,13 @@ func (c *caches) ImportStates(context.Context, *model.Cache, backend.Place, int,
 func (c *caches) ExportCache(context.Context, *model.Cache, int, []byte) error {
 	return fmt.Errorf("there is nothing to export")
 }
-func (c *caches) ImportCache(context.Context, *model.Cache, []byte) error {
+func (c *caches) ImportCache(context.Context, *model.Cache, ...[]byte) error {
 	return fmt.Errorf("there is nothing to import into")
 }
-func (c *caches) FreeCache(x *model.Cache) { x.Close() }
-func (c *caches) KVPageBytes() int64       { return 1 }
-func (c *caches) Budget() *backend.Budget  { return &c.budget }
+func (c *caches) RoomCache(context.Context, *model.Cache, int) ([][]byte, error) { return nil, nil }
+func (c *caches) FreeCache(x *model.Cache)                                       { x.Close() }
+func (c *caches) KVPageBytes() int64                                             { return 1 }
+func (c *caches) Budget() *backend.Budget                                        { return &c.budget }
 func (c *caches) Features() backend.Features {
 	return backend.Features{BatchInvariantRows: 1 << 20, PrefillRows: 512}
 }

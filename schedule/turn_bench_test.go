@@ -111,7 +111,7 @@ func turn(b *testing.B, e *engine.Engine, n int) {
 		b.Fatal(err)
 	}
 	defer e.FreeCache(c)
-	err = store.Load(b.Context(), kept, 0, func(page []byte) error { return e.ImportCache(b.Context(), c, page) }, nil)
+	err = store.Load(b.Context(), kept, 0, into(b.Context(), e, c))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -136,28 +136,36 @@ func (x *segment) alike(tokens []int32) (n int) {
 	return n
 }
 
-// Load reads the pages of a hit from one on, in order, and gives each to put; then its
-// states, if it has some, to putStates. Both must be done with the bytes when they
-// return. What is wrong with a segment is an error, and ends the sessions that have it.
-// What put returns ends the load.
-func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(data []byte) error) error {
-	room := [2][]byte{make([]byte, s.o.PageBytes+4)}
-	room[1] = room[0]
-	if s.ahead {
-		room[1] = make([]byte, s.o.PageBytes+4)
-	}
+// Into is where a load puts what it reads.
+type Into struct {
+	// Room, where not nil, is memory for up to n of the pages that come next: they are read
+	// there. Where it gives none they are read elsewhere.
+	Room func(n int) ([][]byte, error)
+	// Put takes the pages that come next, all in the memory that Room gave for them, or one
+	// elsewhere, with which it must be done when it returns.
+	Put func(pages ...[]byte) error
+	// States takes the states, in the same way.
+	States func(data []byte) error
+}
+
+// Load reads the pages of a hit from one on, in order, and then its states, if it has
+// some. What is wrong with a segment is an error, and ends the sessions that have it;
+// where its pages were read to Room's memory, that is zero again. What Into's functions
+// return ends the load.
+func (s *Store) Load(ctx context.Context, h *Hit, from int, to Into) error {
+	l := &loading{Store: s, ctx: ctx, to: to}
 	first := 0
 	for _, p := range h.parts {
 		if first+p.pages > from {
-			if err := s.loadPart(ctx, p, max(0, from-first), &room, put); err != nil {
+			if err := l.part(p, max(0, from-first)); err != nil {
 				return err
 			}
 		}
 		first += p.pages
 	}
 	if h.states != nil {
-		states := make([]byte, h.states.pageSize()+4)
-		if err := s.loadPart(ctx, part{segment: h.states, pages: 1}, 0, &[2][]byte{states, states}, putStates); err != nil {
+		l := &loading{Store: s, ctx: ctx, to: Into{Put: func(pages ...[]byte) error { return to.States(pages[0]) }}}
+		if err := l.part(part{segment: h.states, pages: 1}, 0); err != nil {
 			return err
 		}
 	}
@@ -165,38 +173,50 @@ func (s *Store) Load(ctx context.Context, h *Hit, from int, put, putStates func(
 	return nil
 }
 
-// loadPart reads pages of one segment.
-func (s *Store) loadPart(ctx context.Context, p part, from int, room *[2][]byte, put func(page []byte) error) error {
-	began := time.Now()
-	f, err := os.Open(s.segmentPath(p.name))
+// loading is a load that runs.
+type loading struct {
+	*Store
+	ctx     context.Context
+	to      Into
+	buffers [2][]byte // for pages that are not read to where they belong
+}
+
+// part reads pages of one segment from one on.
+func (l *loading) part(p part, from int) error {
+	f, err := os.Open(l.segmentPath(p.name))
 	if err != nil {
-		s.bad(p.segment, err)
+		l.bad(p.segment, err)
 		return err
 	}
 	defer f.Close()
-	x, err := s.checked(f, p.segment)
+	x, err := l.checked(f, p.segment)
 	if err != nil {
-		s.bad(p.segment, err)
+		l.bad(p.segment, err)
 		return err
 	}
-	took := time.Since(began)
-	list := pages{file: x, end: p.pages, room: room, ahead: s.ahead}
-	defer list.stop()
-	for i := from; i < p.pages; i++ {
-		if err := ctx.Err(); err != nil {
-			return err
+	for from < p.pages {
+		var rooms [][]byte
+		if l.to.Room != nil {
+			if rooms, err = l.to.Room(p.pages - from); err != nil {
+				return err
+			}
 		}
-		r := list.next(i)
-		if r.err != nil {
-			s.bad(p.segment, r.err)
-			return r.err
+		var damage error
+		if len(rooms) > 0 {
+			damage, err = l.fill(x, from, rooms)
+			from += len(rooms)
+		} else {
+			damage, err = l.carry(x, from, p.pages)
+			from = p.pages
 		}
-		took += r.took
-		if err := put(r.page); err != nil {
+		if damage != nil {
+			l.bad(p.segment, damage)
+			return damage
+		}
+		if err != nil {
 			return err
 		}
 	}
-	s.measured((p.pages-from)*len(room[0]), took)
 	return nil
 }
 
@@ -231,25 +251,6 @@ func (s *Store) bad(x *segment, why error) {
 		return
 	}
 	s.o.Note(fmt.Sprintf("segment %s cannot be used, sessions dropped: %d: %v", x.name, dropped, why))
-}
-
-// measured notes how fast files are read.
-func (s *Store) measured(bytes int, took time.Duration) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	rate := float64(bytes) / max(took.Seconds(), 1e-9)
-	if s.rate == 0 {
-		s.rate = rate
-	} else {
-		s.rate += (rate - s.rate) / 4
-	}
-}
-
-// ReadRate is how many bytes a second were read of late; 0 where nothing was read yet.
-func (s *Store) ReadRate() float64 {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.rate
 }
 
 // used notes that the sessions were used that a hit is of.

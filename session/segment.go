@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 )
 
 // A segment's file:
@@ -183,24 +184,26 @@ func openSegment(r io.ReaderAt, size int64) (*segmentFile, error) {
 // pieceBytes is how much is read at once: it is checked while it is in the cache.
 const pieceBytes = 256 << 10
 
-// page reads and checks a page into buffer, which has room for 4 bytes more.
-func (f *segmentFile) page(i int, buffer []byte) ([]byte, error) {
-	n := f.pageSize()
-	buffer = buffer[:n+4]
-	first, c := f.first+int64(i)*int64(len(buffer)), pageSeed(&f.sum, i)
-	for at := 0; at < len(buffer); at += pieceBytes {
-		piece := buffer[at:min(len(buffer), at+pieceBytes)]
-		if _, err := f.r.ReadAt(piece, first+int64(at)); err != nil {
-			return nil, fmt.Errorf("page %d: %w", i, noEOF(err))
-		}
-		if left := n - at; left > 0 {
-			c = crc32.Update(c, castagnoli, piece[:min(len(piece), left)])
-		}
+// page reads and checks a page into memory of its size.
+func (f *segmentFile) page(i int, memory []byte) error {
+	if len(memory) != f.pageSize() {
+		return fmt.Errorf("page %d has %d bytes, and is read to %d", i, f.pageSize(), len(memory))
 	}
-	if binary.LittleEndian.Uint32(buffer[n:]) != c {
-		return nil, fmt.Errorf("page %d is not what was written", i)
+	at, c := f.first+int64(i)*int64(len(memory)+4), pageSeed(&f.sum, i)
+	for piece := range slices.Chunk(memory, pieceBytes) {
+		if _, err := f.r.ReadAt(piece, at); err != nil {
+			return fmt.Errorf("page %d: %w", i, noEOF(err))
+		}
+		at, c = at+int64(len(piece)), crc32.Update(c, castagnoli, piece)
 	}
-	return buffer[:n], nil
+	var want [4]byte
+	if _, err := f.r.ReadAt(want[:], at); err != nil {
+		return fmt.Errorf("page %d: %w", i, noEOF(err))
+	}
+	if binary.LittleEndian.Uint32(want[:]) != c {
+		return fmt.Errorf("page %d is not what was written", i)
+	}
+	return nil
 }
 
 // noEOF names the end of a file that should go on.

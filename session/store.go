@@ -58,6 +58,8 @@ type Store struct {
 	o      Options
 	lock   *os.File
 	ahead  bool // pages are read ahead
+	// readers is how many pages are read at once.
+	readers int
 
 	saving sync.Mutex // one saves or deletes at a time
 
@@ -65,8 +67,7 @@ type Store struct {
 	sessions map[key]*manifest
 	segments map[hash]*segment
 	children map[hash][]*segment
-	bytes    int64   // of all files
-	rate     float64 // bytes a second that were read; 0: unknown
+	bytes    int64 // of all files
 	closed   bool
 }
 
@@ -107,7 +108,7 @@ func Open(folder string, o Options) (*Store, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	s := &Store{folder: folder, o: o, ahead: readsAhead(o.PageBytes), sessions: map[key]*manifest{}, segments: map[hash]*segment{}, children: map[hash][]*segment{}}
+	s := &Store{folder: folder, o: o, ahead: readsAhead(o.PageBytes), readers: min(maxReaders, runtime.GOMAXPROCS(0)), sessions: map[key]*manifest{}, segments: map[hash]*segment{}, children: map[hash][]*segment{}}
 	for _, dir := range []string{folder, s.sessionFolder(), s.segmentFolder()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("sessions: %w", err)

@@ -61,8 +61,54 @@ func save(t testing.TB, s *Store, x Session) (info Info, asked int, err error) {
 	return info, asked, err
 }
 
-// loads counts them: every other one reads pages ahead, which must change nothing.
+// loads counts them: each is done in another way, which must change nothing.
 var loads atomic.Int64
+
+// landing is memory for the pages of a load, of which some are given at once, or none.
+type landing struct {
+	given, put int
+	pages      [][]byte
+	next       func(data []byte) error
+}
+
+// inSomeWay is an Into that gives pages to next.
+func inSomeWay(s *Store, next, states func(data []byte) error) (Into, *landing) {
+	n := int(loads.Add(1))
+	s.ahead, s.readers = n%2 == 0, 1+n%3
+	l := &landing{given: []int{0, 1, 3, 100}[n/2%4], next: next}
+	return Into{Room: l.room, Put: l.take, States: states}, l
+}
+
+func (l *landing) room(n int) (list [][]byte, err error) {
+	for range min(n, l.given) {
+		page := make([]byte, pageBytes)
+		l.pages, list = append(l.pages, page), append(list, page)
+	}
+	return list, nil
+}
+
+func (l *landing) take(pages ...[]byte) error {
+	for _, page := range pages {
+		if l.given > 0 && &page[0] != &l.pages[l.put][0] {
+			return errors.New("a page that is not where there was room for it")
+		}
+		l.put++
+		if err := l.next(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check looks at the room that was given, and not used.
+func (l *landing) check(t testing.TB) {
+	t.Helper()
+	for i := l.put; i < len(l.pages); i++ {
+		if !bytes.Equal(l.pages[i], make([]byte, pageBytes)) {
+			t.Errorf("page %d, which was not handed over, has left something", i)
+		}
+	}
+}
 
 // load loads what there is of a prompt and compares it.
 func load(t testing.TB, s *Store, salt string, tokens []int32, from int) (n int, err error) {
@@ -71,9 +117,8 @@ func load(t testing.TB, s *Store, salt string, tokens []int32, from int) (n int,
 	if h == nil {
 		return 0, nil
 	}
-	s.ahead = loads.Add(1)%2 == 0
 	page := from
-	err = s.Load(t.Context(), h, from, func(data []byte) error {
+	to, l := inSomeWay(s, func(data []byte) error {
 		if !bytes.Equal(data, pageOf(salt, tokens, page)) {
 			t.Errorf("page %d of %v is another", page, tokens)
 		}
@@ -86,6 +131,8 @@ func load(t testing.TB, s *Store, salt string, tokens []int32, from int) (n int,
 		page++
 		return nil
 	})
+	err = s.Load(t.Context(), h, from, to)
+	l.check(t)
 	if s.o.States && h != nil {
 		page--
 	}

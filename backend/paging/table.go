@@ -211,27 +211,56 @@ func (t *Table[P]) Fork(n, slots int) (*Table[P], error) {
 // Page is page i for Export: it must have been written. buffer must have an exported
 // page's size.
 func (t *Table[P]) Page(i int, buffer []byte) (at P, err error) {
-	switch want := t.layout.Keys().ExportedPage(); {
-	case t.closed:
-		return at, ErrClosed
-	case t.layout.Window != 0:
-		return at, errors.New("pages of a storage that rotates are not exported")
-	case !t.Has(i):
-		return at, fmt.Errorf("page %d of %d was never written", i, len(t.pages))
-	case len(buffer) != want:
+	if err := t.exports(i); err != nil {
+		return at, err
+	}
+	if want := t.layout.Keys().ExportedPage(); len(buffer) != want {
 		return at, fmt.Errorf("a page of %d bytes, want %d", len(buffer), want)
 	}
 	return t.pages[i].at, nil
 }
 
+// exports refuses pages that there are not, or that are not exported.
+func (t *Table[P]) exports(i int) error {
+	switch {
+	case t.closed:
+		return ErrClosed
+	case t.layout.Window != 0:
+		return errors.New("pages of a storage that rotates are not exported")
+	case !t.Has(i):
+		return fmt.Errorf("page %d of %d was never written", i, len(t.pages))
+	}
+	return nil
+}
+
 // NewPage is page i for Import, taken where there is none, and no one else's.
 func (t *Table[P]) NewPage(i int, buffer []byte) (at P, err error) {
-	if !t.closed && t.layout.Window == 0 && i >= 0 && i < len(t.pages) && len(buffer) == t.layout.Keys().ExportedPage() && i*backend.PageTokens <= t.holds() {
-		if err := t.Writable(i*backend.PageTokens, min((i+1)*backend.PageTokens, t.layout.Slots)); err != nil {
+	if len(buffer) == t.layout.Keys().ExportedPage() {
+		if err := t.own(i); err != nil {
 			return at, err
 		}
 	}
 	return t.Page(i, buffer)
+}
+
+// Room is page i for who fills it, then imports it: taken where there is none, and no one
+// else's.
+func (t *Table[P]) Room(i int) (at P, err error) {
+	if err := t.own(i); err != nil {
+		return at, err
+	}
+	if err := t.exports(i); err != nil {
+		return at, err
+	}
+	return t.pages[i].at, nil
+}
+
+// own sees to a page i that nobody else has, where there may be one.
+func (t *Table[P]) own(i int) error {
+	if t.closed || t.layout.Window != 0 || i < 0 || i >= len(t.pages) || i*backend.PageTokens > t.holds() {
+		return nil
+	}
+	return t.Writable(i*backend.PageTokens, min((i+1)*backend.PageTokens, t.layout.Slots))
 }
 
 // Close gives the pages up.

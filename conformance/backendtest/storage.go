@@ -105,13 +105,13 @@ func testFork(t *testing.T, b backend.Backend) {
 }
 
 // testExport: a sequence of imported pages goes on as the one that they were exported
-// from, to the bit, and exports the same bytes.
+// from, to the bit, and exports the same bytes; also where pages were put into its memory.
 func testExport(t *testing.T, b backend.Backend) {
 	storageTypes(t, b, func(t *testing.T, m *small) {
 		f := m.list().compile()
 		defer f.Close()
 		const pages = 2
-		from, to := m.storage(t), m.storage(t)
+		from, to, placed := m.storage(t), m.storage(t), m.storage(t)
 		m.told(t, f, from, 0, pages*backend.PageTokens)
 		want := m.told(t, f, from, pages*backend.PageTokens, 20)
 		page, again := make([]byte, m.layout.Keys().ExportedPage()), make([]byte, m.layout.Keys().ExportedPage())
@@ -125,13 +125,35 @@ func testExport(t *testing.T, b backend.Backend) {
 			if err := to.Import(i, page); err != nil {
 				t.Fatal(err)
 			}
-			if err := to.Export(i, again); err != nil {
+			into := page
+			if s, ok := placed.(backend.RoomStorage); ok {
+				room, err := s.Room(i)
+				if err != nil || len(room) != len(page) || bytes.Count(room, []byte{0}) < len(room) {
+					t.Fatalf("room for page %d: %d bytes, %v", i, len(room), err)
+				}
+				copy(room, page)
+				into = room
+			}
+			if err := placed.Import(i, into); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(page, again) {
-				t.Errorf("page %d is other bytes when it is exported again", i)
+			for _, s := range []backend.Storage{to, placed} {
+				if err := s.Export(i, again); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(page, again) {
+					t.Errorf("page %d is other bytes when it is exported again", i)
+				}
 			}
 		}
+		if s, ok := placed.(backend.RoomStorage); ok {
+			for _, i := range []int{-1, pages + 1, 100} {
+				if _, err := s.Room(i); err == nil {
+					t.Errorf("room for page %d behind %d: want an error", i, pages)
+				}
+			}
+		}
+		sameResults(t, "put into its memory", m.told(t, f, placed, pages*backend.PageTokens, 20), want)
 		sameResults(t, "imported", m.told(t, f, to, pages*backend.PageTokens, 20), want)
 		sameResults(t, "exported", m.told(t, f, from, pages*backend.PageTokens, 20), want)
 		for name, err := range map[string]error{

@@ -73,10 +73,21 @@ func (d *device) ExportCache(_ context.Context, c *model.Cache, page int, dst []
 	return c.Export(page, dst)
 }
 
-func (d *device) ImportCache(_ context.Context, c *model.Cache, src []byte) error {
+func (d *device) ImportCache(_ context.Context, c *model.Cache, pages ...[]byte) error {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	return c.Import(src)
+	for _, page := range pages {
+		if err := c.Import(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *device) RoomCache(_ context.Context, c *model.Cache, n int) ([][]byte, error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return c.Room(n)
 }
 
 func (d *device) ExportStates(_ context.Context, c *model.Cache, p backend.Place, dst []byte) error {
