@@ -276,11 +276,13 @@ type Storage interface {
 // RoomStorage is storage whose pages lie in the host's memory, where they can be read to.
 type RoomStorage interface {
 	Storage
-	// Room is the memory of a page that Import is to write: what is put there in the
-	// exported form, by whoever, while the backend may do other things, becomes the page
-	// when Import gets this very memory. A page that will not be imported must be zero
-	// again, as it is before.
+	// Room is the memory of a page that Import is to write. What is put there in the
+	// exported form becomes the page when Filled and then Import get this very memory. A
+	// page that will not be imported must be zero again, as it is before.
 	Room(page int) ([]byte, error)
+	// Filled brings a page that was put into its room in the backend's own order. It may
+	// be called while the backend does other things, for several pages at once.
+	Filled(room []byte)
 }
 
 // ExportedPage is the size of an exported page: for each layer with keys, and each KV

@@ -38,7 +38,6 @@ type storage struct {
 	// for each layer with keys, where they may not be.
 	transposed bool
 	written    []written
-	turned     []byte // values of a head that are brought in order
 }
 
 // written is what of a layer's values may not be zero: those of indices below far, but
@@ -100,7 +99,9 @@ func (c *storage) Import(i int, src []byte) error {
 	if err != nil {
 		return fmt.Errorf("cpu: import: %w", err)
 	}
-	c.carry(page.memory, src, true)
+	if len(src) > 0 && &src[0] != &page.memory[0] { // else it is there, as Filled left it
+		c.carry(page.memory, src, true)
+	}
 	for layer := range c.written {
 		c.written[layer] = written{near: -1, far: max(c.written[layer].far, min((i+1)*pageSlots, c.layout.Slots))}
 	}
@@ -116,16 +117,23 @@ func (c *storage) Room(i int) ([]byte, error) {
 	return page.memory, nil
 }
 
-// carry copies a page to or from its exported form; in the page itself, too.
-func (c *storage) carry(page, exported []byte, in bool) {
-	if len(page) == 0 {
+// Filled turns values that are kept by dimension.
+func (c *storage) Filled(room []byte) {
+	if !c.transposed {
 		return
 	}
-	same := &page[0] == &exported[0]
+	half := pageSlots * c.row
+	plain := make([]byte, half)
+	for at := half; at < len(room); at += 2 * half {
+		values := room[at : at+half]
+		copy(plain, values)
+		transpose16(values, plain, pageSlots, c.keys.HeadDim)
+	}
+}
+
+// carry copies a page to or from its exported form.
+func (c *storage) carry(page, exported []byte, in bool) {
 	if !c.transposed {
-		if same {
-			return
-		}
 		if in {
 			copy(page, exported)
 		} else {
@@ -138,12 +146,7 @@ func (c *storage) carry(page, exported []byte, in bool) {
 		keys, plainKeys := page[at:at+half], exported[at:at+half]
 		values, plain := page[at+half:at+2*half], exported[at+half:at+2*half]
 		if in {
-			if same {
-				plain = append(c.turned[:0], plain...)
-				c.turned = plain
-			} else {
-				copy(keys, plainKeys)
-			}
+			copy(keys, plainKeys)
 			transpose16(values, plain, pageSlots, d)
 		} else {
 			copy(plainKeys, keys)

@@ -147,6 +147,7 @@ func TestRoomTransposed(t *testing.T) {
 		t.Fatal(err)
 	}
 	copy(room, page)
+	list[1].Filled(room)
 	for i, src := range [][]byte{page, room} {
 		if err := list[i].Import(0, src); err != nil {
 			t.Fatal(err)

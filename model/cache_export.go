@@ -90,6 +90,10 @@ func (c *Cache) Room(n int) (list [][]byte, err error) {
 	return list, nil
 }
 
+// Filled is to be called for each page that Room gave and that was filled, before its
+// import, maybe beside forwards.
+func (c *Cache) Filled(page []byte) { c.storage.(backend.RoomStorage).Filled(page) }
+
 // Copies reports whether all that the cache keeps can be exported: states cannot where
 // the backend does not copy them.
 func (c *Cache) Copies() bool {

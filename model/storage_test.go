@@ -40,6 +40,7 @@ func TestSharedBeginnings(t *testing.T) {
 				t.Fatalf("room for a page: %d, %v", len(room), err)
 			}
 			copy(room[0], page)
+			placed.Filled(room[0])
 			if err := placed.Import(room[0]); err != nil {
 				t.Fatal(err)
 			}

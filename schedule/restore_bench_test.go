@@ -23,8 +23,8 @@ func BenchmarkRestore(b *testing.B) { benchTalks(b, restore) }
 // into imports pages into a cache.
 func into(ctx context.Context, e *engine.Engine, c *model.Cache) session.Into {
 	return session.Into{
-		Room: func(n int) ([][]byte, error) { return e.RoomCache(ctx, c, n) },
-		Put:  func(pages ...[]byte) error { return e.ImportCache(ctx, c, pages...) },
+		Room: func(n int) ([][]byte, error) { return e.RoomCache(ctx, c, n) }, Filled: c.Filled,
+		Put: func(pages ...[]byte) error { return e.ImportCache(ctx, c, pages...) },
 	}
 }
 

@@ -363,8 +363,9 @@ func (s *Scheduler) load(j *job, h *session.Hit, c *model.Cache) *load {
 	asked, from := s.now(), c.Base()/backend.PageTokens
 	d.all.Go(func() {
 		err := d.store.Load(d.ctx, h, from, session.Into{
-			Room: func(n int) ([][]byte, error) { return s.engine.RoomCache(d.ctx, c, n) },
-			Put:  func(pages ...[]byte) error { return s.engine.ImportCache(d.ctx, c, pages...) },
+			Room:   func(n int) ([][]byte, error) { return s.engine.RoomCache(d.ctx, c, n) },
+			Filled: c.Filled,
+			Put:    func(pages ...[]byte) error { return s.engine.ImportCache(d.ctx, c, pages...) },
 			States: func(states []byte) error {
 				return s.engine.ImportStates(d.ctx, c, backend.Place{From: h.From, End: h.End}, h.Tokens, states)
 			},

@@ -141,6 +141,9 @@ type Into struct {
 	// Room, where not nil, is memory for up to n of the pages that come next: they are read
 	// there. Where it gives none they are read elsewhere.
 	Room func(n int) ([][]byte, error)
+	// Filled, where not nil, gets each page that was read to such memory, and is what was
+	// written, by the goroutine that read it: before Put, several at once.
+	Filled func(page []byte)
 	// Put takes the pages that come next, all in the memory that Room gave for them, or one
 	// elsewhere, with which it must be done when it returns.
 	Put func(pages ...[]byte) error

@@ -31,7 +31,7 @@ func (l *loading) fill(f *segmentFile, first int, rooms [][]byte) (damage, err e
 			return nil, err
 		}
 		list := rooms[:min(batch, len(rooms))]
-		if damage := f.readAll(first, list, l.readers); damage != nil {
+		if damage := f.readAll(first, list, l.readers, l.to.Filled); damage != nil {
 			for _, room := range list {
 				clear(room)
 			}
@@ -46,7 +46,7 @@ func (l *loading) fill(f *segmentFile, first int, rooms [][]byte) (damage, err e
 }
 
 // readAll reads pages from one on, so many at once.
-func (f *segmentFile) readAll(first int, rooms [][]byte, readers int) error {
+func (f *segmentFile) readAll(first int, rooms [][]byte, readers int, filled func(page []byte)) error {
 	errs := make([]error, len(rooms))
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -55,6 +55,9 @@ func (f *segmentFile) readAll(first int, rooms [][]byte, readers int) error {
 			for i := int(next.Add(1)) - 1; i < len(rooms); i = int(next.Add(1)) - 1 {
 				if errs[i] = f.page(first+i, rooms[i]); errs[i] != nil {
 					return
+				}
+				if filled != nil {
+					filled(rooms[i])
 				}
 			}
 		})

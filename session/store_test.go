@@ -67,6 +67,7 @@ var loads atomic.Int64
 // landing is memory for the pages of a load, of which some are given at once, or none.
 type landing struct {
 	given, put int
+	turned     bool // pages are filled with what is turned, as a backend may want it
 	pages      [][]byte
 	next       func(data []byte) error
 }
@@ -76,7 +77,12 @@ func inSomeWay(s *Store, next, states func(data []byte) error) (Into, *landing) 
 	n := int(loads.Add(1))
 	s.ahead, s.readers = n%2 == 0, 1+n%3
 	l := &landing{given: []int{0, 1, 3, 100}[n/2%4], next: next}
-	return Into{Room: l.room, Put: l.take, States: states}, l
+	to := Into{Room: l.room, Put: l.take, States: states}
+	if n%3 > 0 {
+		l.turned = true
+		to.Filled = turn
+	}
+	return to, l
 }
 
 func (l *landing) room(n int) (list [][]byte, err error) {
@@ -93,12 +99,18 @@ func (l *landing) take(pages ...[]byte) error {
 			return errors.New("a page that is not where there was room for it")
 		}
 		l.put++
+		if l.given > 0 && l.turned {
+			turn(page)
+		}
 		if err := l.next(page); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// turn is undone by itself.
+func turn(page []byte) { slices.Reverse(page) }
 
 // check looks at the room that was given, and not used.
 func (l *landing) check(t testing.TB) {

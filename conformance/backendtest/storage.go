@@ -132,6 +132,7 @@ func testExport(t *testing.T, b backend.Backend) {
 					t.Fatalf("room for page %d: %d bytes, %v", i, len(room), err)
 				}
 				copy(room, page)
+				s.Filled(room)
 				into = room
 			}
 			if err := placed.Import(i, into); err != nil {
