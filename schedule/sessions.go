@@ -247,7 +247,7 @@ func (s *Scheduler) pays(bytes int64, tokens int) bool {
 // handed over between forwards.
 func (s *Scheduler) came(bytes int64, asked time.Time) {
 	r, now := &s.rates, s.now()
-	second := now.Sub(asked).Seconds() / float64(bytes)
+	second := now.Sub(asked).Seconds() / float64(max(bytes, 1))
 	if r.restore == 0 || now.Sub(r.restored) > forgets {
 		r.restore = second
 	} else {

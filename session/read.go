@@ -15,7 +15,7 @@ const aheadBytes = 4 << 20
 func readsAhead(pageBytes int) bool { return pageBytes >= aheadBytes && runtime.GOMAXPROCS(0) > 2 }
 
 // maxReaders is how many pages are read at once where each is read to where it belongs:
-// two processors take 0.6 times what one does, and a forward may want the others.
+// two processors take 0.7 times what one does, and a forward may want the others.
 const maxReaders = 4
 
 // batchBytes is about how much is read before it is handed over: few turns on the device,

@@ -54,12 +54,11 @@ type Info struct {
 // Store is a folder of sessions. It is safe for concurrent use; one process has a folder
 // at a time.
 type Store struct {
-	folder string
-	o      Options
-	lock   *os.File
-	ahead  bool // pages are read ahead
-	// readers is how many pages are read at once.
-	readers int
+	folder  string
+	o       Options
+	lock    *os.File
+	ahead   bool // pages are read ahead
+	readers int  // pages that are read at once
 
 	saving sync.Mutex // one saves or deletes at a time
 
