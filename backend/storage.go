@@ -278,7 +278,7 @@ type RoomStorage interface {
 	Storage
 	// Room is the memory of a page that Import is to write. What is put there in the
 	// exported form becomes the page when Filled and then Import get this very memory. A
-	// page that will not be imported must be zero again, as it is before.
+	// page that will not be imported must be made zero.
 	Room(page int) ([]byte, error)
 	// Filled brings a page that was put into its room in the backend's own order. It may
 	// be called while the backend does other things, for several pages at once.

@@ -48,7 +48,7 @@ type Backend struct {
 	budget     backend.Budget
 	marks      *paging.Marks[*states]
 	slabsMutex sync.Mutex
-	slabs      map[int]*slabs // by the size of a page
+	slabs      map[slabsKey]*slabs
 	blas       blas
 	hosted     *forward // what layers of experts share that run for a device; nil: there are none
 	// partials of the row statistics, kept between forwards
@@ -80,7 +80,7 @@ func New(o Options) (*Backend, error) {
 }
 
 func newBackend(k *kernels.Table, exact bool, threads int, c *blasChooser, setting string, kept Verdicts) (*Backend, error) {
-	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads), marks: paging.NewMarks[*states](paging.DefaultMarks), slabs: map[int]*slabs{}}
+	b := &Backend{k: k, exact: exact, pool: newPool(threads), scratch: make([]scratch, threads), marks: paging.NewMarks[*states](paging.DefaultMarks), slabs: map[slabsKey]*slabs{}}
 	var err error
 	if b.blas, err = c.choose(b, setting, kept); err != nil {
 		b.pool.close()

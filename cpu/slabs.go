@@ -3,6 +3,7 @@ package cpu
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // hugePage is what the larger pages of x86-64's and arm64's memory have.
@@ -11,16 +12,23 @@ const hugePage = 2 << 20
 // slabs are the pages of keys and values of one size: a paging.Pool. They are cut from
 // slabs of whole huge pages, since a page of keys may be smaller than one, or no multiple:
 // the first touch of 82 MB took 38 ms by 4 KiB and 7 ms by 2 MiB (Zen 4). A new slab is
-// taken only where no page is free, and given back when the last of its pages is, but for
-// one: so that beside what the budget counts one slab's worth may be held.
+// taken only where no page is free. Those of which no page is taken go back to the system
+// after keepSlabs, but for one.
 type slabs struct {
-	bytes int // of a page
-	each  int // pages that a slab has
+	bytes int  // of a page
+	each  int  // pages that a slab has
+	zero  bool // pages that are taken must be zeros
 
 	mutex sync.Mutex
 	all   map[*slab]struct{}
-	open  []*slab // those with free pages
+	open  []*slab     // those with free pages
+	timer *time.Timer // of trim; nil: nothing is to go
 }
+
+// keepSlabs is how long memory is kept that nobody has: another conversation may come in
+// place of one that went, and what a virtual machine has given back it may have to ask its
+// host for: 345 MB took 300 to 500 ms then, in place of 45.
+const keepSlabs = 10 * time.Second
 
 // slab is some pages that lie one after the other.
 type slab struct {
@@ -37,16 +45,23 @@ type page struct {
 	slab   *slab
 }
 
-// slabsOf is the pool of pages of that many bytes.
-func (b *Backend) slabsOf(bytes int) *slabs {
+// slabsOf is the pool of pages of that many bytes, of zeros or of anything.
+func (b *Backend) slabsOf(bytes int, zero bool) *slabs {
 	b.slabsMutex.Lock()
 	defer b.slabsMutex.Unlock()
-	p := b.slabs[bytes]
+	key := slabsKey{bytes, zero}
+	p := b.slabs[key]
 	if p == nil {
-		p = &slabs{bytes: bytes, each: pagesOfSlab(bytes), all: map[*slab]struct{}{}}
-		b.slabs[bytes] = p
+		p = &slabs{bytes: bytes, each: pagesOfSlab(bytes), zero: zero, all: map[*slab]struct{}{}}
+		b.slabs[key] = p
 	}
 	return p
+}
+
+// slabsKey is what pools differ in.
+type slabsKey struct {
+	bytes int
+	zero  bool
 }
 
 // pagesOfSlab is the least number of pages that fill huge pages, but for 1/32 or, where
@@ -60,8 +75,8 @@ func pagesOfSlab(bytes int) int {
 	}
 }
 
-// Take returns a page of zeros, from the slab with the fewest free ones, so that others
-// become free as a whole.
+// Take returns a page from the slab with the fewest free ones, so that others become free
+// as a whole.
 func (p *slabs) Take() (page, error) {
 	if p.bytes == 0 { // no layer has keys
 		return page{}, nil
@@ -87,7 +102,9 @@ func (p *slabs) Take() (page, error) {
 	if n := len(s.free); n > 0 {
 		memory = s.free[n-1]
 		s.free = s.free[:n-1]
-		clear(memory)
+		if p.zero {
+			clear(memory)
+		}
 	} else {
 		memory = s.fresh[:p.bytes:p.bytes]
 		s.fresh = s.fresh[p.bytes:]
@@ -111,8 +128,25 @@ func (p *slabs) Give(x page) {
 	}
 	s.used--
 	s.free = append(s.free, x.memory)
-	if s.used == 0 && slices.ContainsFunc(p.open, func(y *slab) bool { return y != s && y.used == 0 }) {
-		p.drop(s)
+	if s.used == 0 && p.timer == nil {
+		p.timer = time.AfterFunc(keepSlabs, p.trim)
+	}
+}
+
+// trim drops all slabs that nobody has pages of, but for one.
+func (p *slabs) trim() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.timer = nil
+	kept := false
+	for _, s := range slices.Clone(p.open) {
+		if s.used > 0 {
+			continue
+		}
+		if kept {
+			p.drop(s)
+		}
+		kept = true
 	}
 }
 
@@ -128,6 +162,9 @@ func (p *slabs) drop(s *slab) {
 func (p *slabs) close() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	for s := range p.all {
 		p.drop(s)
 	}

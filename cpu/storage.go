@@ -54,7 +54,7 @@ func (b *Backend) NewStorage(l backend.Layout) (backend.Storage, error) {
 	if l.Recurrent() {
 		s.States = paging.NewStates(l, &statePool{l}, b.marks, &b.budget)
 	}
-	s.Table = paging.New(l, b.slabsOf(int(l.Keys().PageBytes())), &b.budget)
+	s.Table = paging.New(l, b.slabsOf(int(l.Keys().PageBytes()), b.transposes(&l)), &b.budget)
 	return b.storageOf(s), nil
 }
 

@@ -75,9 +75,11 @@ func TestTransposedForks(t *testing.T) {
 		}
 		return s
 	}
+	l := backend.KeysLayout(1, 1, transposedDim, backend.KVBF16, slots)
+	b.slabsOf(int(l.Keys().PageBytes()), b.transposes(&l)).zero = true
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		kv, err := b.NewStorage(backend.KeysLayout(1, 1, transposedDim, backend.KVBF16, slots))
+		kv, err := b.NewStorage(l)
 		if err != nil {
 			t.Fatal(err)
 		}
