@@ -20,9 +20,11 @@ type slabs struct {
 	zero  bool // pages that are taken must be zeros
 
 	mutex sync.Mutex
-	all   map[*slab]struct{}
+	held  int         // slabs
 	open  []*slab     // those with free pages
 	timer *time.Timer // of trim; nil: nothing is to go
+
+	closed bool // nothing is kept
 }
 
 // keepSlabs is how long memory is kept that nobody has: another conversation may come in
@@ -52,7 +54,7 @@ func (b *Backend) slabsOf(bytes int, zero bool) *slabs {
 	key := slabsKey{bytes, zero}
 	p := b.slabs[key]
 	if p == nil {
-		p = &slabs{bytes: bytes, each: pagesOfSlab(bytes), zero: zero, all: map[*slab]struct{}{}}
+		p = &slabs{bytes: bytes, each: pagesOfSlab(bytes), zero: zero}
 		b.slabs[key] = p
 	}
 	return p
@@ -95,7 +97,7 @@ func (p *slabs) Take() (page, error) {
 			return page{}, err
 		}
 		s = &slab{mapping: mapping, memory: memory, fresh: memory}
-		p.all[s] = struct{}{}
+		p.held++
 		p.open = append(p.open, s)
 	}
 	var memory []byte
@@ -120,7 +122,7 @@ func (p *slabs) Give(x page) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	s := x.slab
-	if _, there := p.all[s]; !there { // the backend is closed
+	if s == nil {
 		return
 	}
 	if s.used == p.each {
@@ -128,7 +130,11 @@ func (p *slabs) Give(x page) {
 	}
 	s.used--
 	s.free = append(s.free, x.memory)
-	if s.used == 0 && p.timer == nil {
+	switch {
+	case s.used > 0:
+	case p.closed:
+		p.drop(s)
+	case p.timer == nil:
 		p.timer = time.AfterFunc(keepSlabs, p.trim)
 	}
 }
@@ -137,13 +143,16 @@ func (p *slabs) Give(x page) {
 func (p *slabs) trim() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.timer = nil
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
 	kept := false
 	for _, s := range slices.Clone(p.open) {
 		if s.used > 0 {
 			continue
 		}
-		if kept {
+		if kept || p.closed {
 			p.drop(s)
 		}
 		kept = true
@@ -152,22 +161,19 @@ func (p *slabs) trim() {
 
 // drop gives a slab back to the system.
 func (p *slabs) drop(s *slab) {
-	delete(p.all, s)
+	p.held--
 	p.open = slices.DeleteFunc(p.open, func(x *slab) bool { return x == s })
 	freeSlab(s.mapping)
 	*s = slab{}
 }
 
-// close gives all slabs back, whoever still has pages of them.
+// close gives slabs back that nobody has pages of, at once, and others when the last page
+// is given back: who still has one may read it.
 func (p *slabs) close() {
 	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	for s := range p.all {
-		p.drop(s)
-	}
+	p.closed = true
+	p.mutex.Unlock()
+	p.trim()
 }
 
 // Copy makes a page like another.
