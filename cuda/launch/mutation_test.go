@@ -63,6 +63,8 @@ var faults = []fault{
 	{"the row may not be there", "one.cuh", "dependency_wait();\nconst u32 last", "const u32 last", byOne},
 	{"sums are added before they are there", "one.cuh", "sync();\nif (index + strip < last", "if (index + strip < last", byOne},
 	{"sums are overwritten while they are added", "one.cuh", "pass * 16, before);\nsync();", "pass * 16, before);", byOne},
+	{"half a granule is waited for", "one.cuh", "copy_bulk(to, source, half, barrier, p.granule - half);", "copy_bulk(to, source, half, barrier);", byOne},
+	{"the half of another warp is copied", "one.cuh", "copy_bulk(to + half, source + half, p.granule - half, barrier);", "copy_bulk(to, source, p.granule - half, barrier);", byOne},
 	{"a block too many has a strip more", "one.cuh", "(bid() < more ? each : 0)", "(bid() <= more ? each : 0)", byOne},
 
 	{"weights are not waited for", "wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byWide},
