@@ -164,6 +164,9 @@ type Tensor struct {
 	// Split is how several devices may share the tensor, a bias of one
 	// dimension too.
 	Split Split
+	// Expert says that it is of one of several experts, which are multiplied together: the
+	// weights of a layer's stay of one type.
+	Expert bool
 	// Sections are runs of the outputs, or the inputs, that Split cuts each by
 	// itself: of every run a device has its share. nil: all is one run.
 	Sections []int

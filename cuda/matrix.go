@@ -51,9 +51,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	}
 	stored := t
 	t = quant.Convert(t, b.exact)
-	if t.DType == backend.Affine4 && !b.exact && quant.ScalesReachHalf(t) {
-		// Kernels take them times 2^129 (kernels/rounded.cuh). No published weight is known
-		// to be of the kind.
+	if t.DType == backend.Affine4 && !b.exact && !stored.Expert && quant.ScalesReachHalf(t) {
+		// Kernels take them times 2^129 (kernels/rounded.cuh), but for those of experts. No
+		// published weight is known to be of the kind.
 		t = quant.ConvertTo(t, backend.BF16)
 	}
 	b.device.Context.Enter()

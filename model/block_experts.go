@@ -135,6 +135,7 @@ func (l *loader) onHost() bool {
 
 // expert hands a matrix of an expert to who runs it.
 func (l *loader) expert(t backend.Tensor) backend.Matrix {
+	t.Expert = true
 	if !l.onHost() || l.err != nil {
 		return l.part(t)
 	}

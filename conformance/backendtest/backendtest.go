@@ -231,12 +231,20 @@ func testLargeScales(t *testing.T, b backend.Backend) {
 				}
 				p.Project(outs[:2], buf, lines[:2])
 				p.Project(outs[2:], buf, lines[2:])
+				gated := p.Buffer(s.out)
+				p.GatedProject(gated, buf, lines[0], lines[1])
+				outs = append(outs, gated)
+				product := make([]float64, len(want[0]))
+				for i, v := range want[0] {
+					product[i] = silu(v) * want[1][i]
+				}
+				want = append(want, product)
 				for _, y := range outs {
 					p.Tap(y)
 				}
 				_, taps := p.run(rowsOf(rows))
 				for i, z := range want {
-					compare(t, fmt.Sprintf("%v %d×%d, %d rows, weight %d", dt, s.out, s.in, rows, i), taps[i], z, tolerance(b, dt))
+					compare(t, fmt.Sprintf("%v %d×%d, %d rows, output %d", dt, s.out, s.in, rows, i), taps[i], z, 2*tolerance(b, dt))
 				}
 			}
 		}
