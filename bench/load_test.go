@@ -242,16 +242,33 @@ func TestGrowth(t *testing.T) {
 		}
 		samples = append(samples, s)
 	}
-	if g := growth(samples, 600); math.Abs(g-3.6) > 0.4 {
+	resident := func(s SoakSample) int64 { return s.Resident }
+	if g := growth(samples, 600, resident); math.Abs(g-3.6) > 0.4 {
 		t.Errorf("%.2f MB an hour, want 3.6", g)
 	}
-	if growth(nil, 0) != 0 {
+	if growth(nil, 0, resident) != 0 {
 		t.Error("of none")
 	}
 	r := SoakReport{Seconds: 3600, Samples: samples, GoroutinesBefore: 5, GoroutinesAfter: 5}
 	r.measure()
 	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "memory grew") {
 		t.Errorf("%v", err)
+	}
+	// Keys and values that grow by as much explain it; others' memory is not explained by
+	// keys that become fewer.
+	for i := range samples {
+		samples[i].Cached = int64(i) * 5 * 1000
+	}
+	r.measure()
+	if err := r.Check(); err != nil || math.Abs(r.Growth-3.6) > 0.4 || math.Abs(r.GrowthBeside) > 0.1 {
+		t.Errorf("%v: %.2f and %.2f MB an hour", err, r.Growth, r.GrowthBeside)
+	}
+	for i := range samples {
+		samples[i].Cached = 50e6 - int64(i)*5*1000
+	}
+	r.measure()
+	if err := r.Check(); err == nil {
+		t.Error("growth beside keys passed")
 	}
 	for i := range samples {
 		samples[i].Resident = 100e6 + int64(i%7)*3e6
