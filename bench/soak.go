@@ -100,14 +100,13 @@ func (r *soaking) work(ctx, ending context.Context, random *rand.Rand) {
 	for ending.Err() == nil && ctx.Err() == nil {
 		k := &r.kinds[random.IntN(len(r.kinds))]
 		q := k.make(random)
-		about := ctx
+		about, gone := ctx, context.CancelFunc(func() {})
 		leaves := !k.alone && random.IntN(8) == 0
 		if leaves {
-			var cancel context.CancelFunc
-			about, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(50_000))*time.Microsecond)
-			defer cancel()
+			about, gone = context.WithTimeout(ctx, time.Duration(random.IntN(50_000))*time.Microsecond)
 		}
 		text, err := r.send(about, k.path, q)
+		gone() // now: what is put off until all is over is memory that grows
 		r.mutex.Lock()
 		r.report.Requests++
 		r.report.Kinds[k.name]++
