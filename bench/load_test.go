@@ -254,21 +254,13 @@ func TestGrowth(t *testing.T) {
 	if err := r.Check(); err == nil || !strings.Contains(err.Error(), "memory grew") {
 		t.Errorf("%v", err)
 	}
-	// Keys and values that grow by as much explain it; others' memory is not explained by
-	// keys that become fewer.
+	// Keys and values that grow by as much are told of, and no excuse.
 	for i := range samples {
 		samples[i].Cached = int64(i) * 5 * 1000
 	}
 	r.measure()
-	if err := r.Check(); err != nil || math.Abs(r.Growth-3.6) > 0.4 || math.Abs(r.GrowthBeside) > 0.1 {
+	if err := r.Check(); err == nil || math.Abs(r.Growth-3.6) > 0.4 || math.Abs(r.GrowthBeside) > 0.1 {
 		t.Errorf("%v: %.2f and %.2f MB an hour", err, r.Growth, r.GrowthBeside)
-	}
-	for i := range samples {
-		samples[i].Cached = 50e6 - int64(i)*5*1000
-	}
-	r.measure()
-	if err := r.Check(); err == nil {
-		t.Error("growth beside keys passed")
 	}
 	for i := range samples {
 		samples[i].Resident = 100e6 + int64(i%7)*3e6
