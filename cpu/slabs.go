@@ -20,7 +20,6 @@ type slabs struct {
 	zero  bool // pages that are taken must be zeros
 
 	mutex sync.Mutex
-	held  int         // slabs
 	open  []*slab     // those with free pages
 	timer *time.Timer // of trim; nil: nothing is to go
 
@@ -35,7 +34,6 @@ const keepSlabs = 10 * time.Second
 // slab is some pages that lie one after the other.
 type slab struct {
 	mapping []byte // as the system gave it
-	memory  []byte // the pages
 	used    int    // pages that somebody has
 	fresh   []byte // what nobody has had: zeros
 	free    [][]byte
@@ -96,8 +94,7 @@ func (p *slabs) Take() (page, error) {
 		if err != nil {
 			return page{}, err
 		}
-		s = &slab{mapping: mapping, memory: memory, fresh: memory}
-		p.held++
+		s = &slab{mapping: mapping, fresh: memory}
 		p.open = append(p.open, s)
 	}
 	var memory []byte
@@ -161,7 +158,6 @@ func (p *slabs) trim() {
 
 // drop gives a slab back to the system.
 func (p *slabs) drop(s *slab) {
-	p.held--
 	p.open = slices.DeleteFunc(p.open, func(x *slab) bool { return x == s })
 	freeSlab(s.mapping)
 	*s = slab{}

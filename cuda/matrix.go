@@ -51,7 +51,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	}
 	stored := t
 	t = quant.Convert(t, b.exact)
-	if t.DType == backend.Affine4 && !b.exact && !stored.Expert && quant.ScalesReachHalf(t) {
+	// The tensor-core kernels of prefill take outputs by eight.
+	fast := !b.exact && launch.Packable(t) && t.Shape[0]%8 == 0
+	if fast && t.DType == backend.Affine4 && !stored.Expert && quant.ScalesReachHalf(t) {
 		// Kernels take them times 2^129 (kernels/rounded.cuh), but for those of experts. No
 		// published weight is known to be of the kind.
 		t = quant.ConvertTo(t, backend.BF16)
@@ -63,8 +65,6 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	if t.Split == backend.SplitNone { // projections are never decoded, and may be copies that were made for this
 		m.tensor = stored
 	}
-	// The tensor-core kernels of prefill take outputs by eight.
-	fast := !b.exact && launch.Packable(t) && w.Out%8 == 0
 	var err error
 	if fast && t.DType.Quantized() {
 		w.Packed, err = b.pack(t)

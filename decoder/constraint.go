@@ -103,19 +103,19 @@ func (r *rows) allow(s *sampler, at Constraint, ended bool) {
 	}
 	i, b, want := len(r.allowed), r.batch, len(r.batch.Want)-1
 	r.allowed = append(r.allowed, choices{})
+	fill := func() {
+		may := s.after(i, at)
+		r.allowed[i], b.Want[want].Allowed = may, may.ids
+	}
 	switch {
 	case ended || open(at):
 	case r.logits || s.tell != nil:
-		may := s.after(i, at)
-		if r.allowed[i], b.Want[want].Allowed = may, may.ids; may.one {
+		if fill(); r.allowed[i].one {
 			b.Want[want].Logits = false
 		}
 	default:
 		b.Want[want].Allowed = s.set(i)
-		b.Defer(func() {
-			may := s.after(i, at)
-			r.allowed[i], b.Want[want].Allowed = may, may.ids
-		})
+		b.Defer(fill)
 	}
 }
 

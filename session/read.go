@@ -77,9 +77,8 @@ func (l *loading) carry(f *segmentFile, from, end int) (damage, err error) {
 	list := pages{file: f, end: end, room: &l.buffers, ahead: l.ahead && end-from > 1}
 	if l.buffers[0] == nil {
 		l.buffers[0] = make([]byte, f.pageSize())
-		l.buffers[1] = l.buffers[0]
 	}
-	if list.ahead && &l.buffers[1][0] == &l.buffers[0][0] {
+	if list.ahead && l.buffers[1] == nil {
 		l.buffers[1] = make([]byte, f.pageSize())
 	}
 	defer list.stop()
@@ -101,18 +100,18 @@ func (l *loading) carry(f *segmentFile, from, end int) (damage, err error) {
 // pages reads pages of a segment, one after the other.
 type pages struct {
 	file   *segmentFile
-	end    int // of them
-	room   *[2][]byte
+	end    int        // of them
+	room   *[2][]byte // the second where pages are read ahead
 	ahead  bool
 	coming chan error // nil: none is being read
 }
 
 // next is page i. It is good until the one after the next is asked for, which must be i+1.
 func (p *pages) next(i int) (page []byte, err error) {
-	page = p.room[i%2]
 	if !p.ahead {
-		return page, p.file.page(i, page)
+		return p.room[0], p.file.page(i, p.room[0])
 	}
+	page = p.room[i%2]
 	if p.coming == nil {
 		p.begin(i)
 	}

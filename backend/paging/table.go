@@ -235,12 +235,10 @@ func (t *Table[P]) exports(i int) error {
 
 // NewPage is page i for Import, taken where there is none, and no one else's.
 func (t *Table[P]) NewPage(i int, buffer []byte) (at P, err error) {
-	if len(buffer) == t.layout.Keys().ExportedPage() {
-		if err := t.own(i); err != nil {
-			return at, err
-		}
+	if len(buffer) != t.layout.Keys().ExportedPage() {
+		return t.Page(i, buffer) // which says so
 	}
-	return t.Page(i, buffer)
+	return t.Room(i)
 }
 
 // Room is page i for who fills it, then imports it: taken where there is none, and no one

@@ -4,8 +4,9 @@
 //
 // What differs is how weights come, and how many warps there are. A warp's part of a
 // strip lies in one piece, which the copy unit brings, a granule a stage. A block takes
-// no more than half of a multiprocessor's registers, and a third of its shared memory, so that two of
-// them work there: one alone does not decode as fast as an H200 reads.
+// no more than half of a multiprocessor's registers, and less than half of its shared
+// memory, so that two of them work there: one alone does not decode as fast as an H200
+// reads.
 //
 // The row lies whole in shared memory, in the order in which lanes take it as B
 // operands: of 64 inputs lane t's 16 one after the other.

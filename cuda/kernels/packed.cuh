@@ -65,8 +65,9 @@ struct Nibbles {
 
 // large makes of scales under 1/2 those of tiny numbers: times 2^129, in two steps as a
 // number of bf16 has no such exponent. Both are exact.
-DEV u32 sixteenth(u32 v) { return fma_bf16x2(v, 0x3d803d80, 0x80008000); }
 DEV u32 large(u32 scale2) { return fma_bf16x2(fma_bf16x2(scale2, 0x60006000, 0x80008000), 0x5f805f80, 0x80008000); }
+// sixteenth makes of biases those of rows 0 to 7.
+DEV u32 sixteenth(u32 bias2) { return fma_bf16x2(bias2, 0x3d803d80, 0x80008000); }
 
 // Bytes holds 64 inputs a granule: two u32 a lane and 16 inputs, registers 2i
 // in the even bytes and 2i+1 in the odd ones of word i. Operands are the bytes

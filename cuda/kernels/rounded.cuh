@@ -15,14 +15,14 @@ DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 // rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
 // on, of which a lane has loaded the numbers. Narrow types are rounded once, by
 // dequantise to f32 first: that is another number only where a bias is under 2^-12 of
-// the rest, and the rest lies between two. Scales of 4-bit ones are under 1/2, but where
-// they may be any; what they give in rows 0 to 7 is a 16th, and so are the sums (whole_sum).
-template <class W, bool any> DEV void rounded(u32 (&a)[4][4], const typename W::Numbers &numbers, const u8 *granule, u32 block, u32 shift, u32 g) {
+// the rest, and the rest lies between two. Where a type rounds and scales are not any,
+// they are under 1/2, and rows 0 to 7 are a 16th, as their sums are (whole_sum).
+template <class W, bool any = false> DEV void rounded(u32 (&a)[4][4], const typename W::Numbers &numbers, const u8 *granule, u32 block, u32 shift, u32 g) {
   u32 scale2[2], bias2[2];
   Affine s;
   UNROLL for (u32 k = 0; k < 4; k++) {
     u32 index = (block * 64 + k * 16) / W::fold;
-    if constexpr (W::narrow && W::offset == 128 && !any) {
+    if constexpr (W::rounds && !any) {
       if (k * 16 % W::fold == 0) {
         u32x2 v = W::words(granule, index, shift, g);
         scale2[0] = large(both_low(v.x)), bias2[0] = sixteenth(both_high(v.x)), scale2[1] = large(both_low(v.y)), bias2[1] = both_high(v.y);

@@ -140,7 +140,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
       UNROLL for (u32 j = 0; j < G; j++) {
         const u8 *unit = a + j * unitBytes;
         u32 w[4][4];
-        rounded<W, false>(w, W::load(unit, 0, lane), unit + numberBytes - W::bytes, (begin + unitOf) % perGranule, p.shift, g);
+        rounded<W>(w, W::load(unit, 0, lane), unit + numberBytes - W::bytes, (begin + unitOf) % perGranule, p.shift, g);
         UNROLL for (u32 k = 0; k < 4; k++)
           UNROLL for (u32 nt = 0; nt < NT; nt++) mma_bf16(total[j][nt], w[k], {b[nt][k / 2][k % 2 * 2], b[nt][k / 2][k % 2 * 2 + 1]});
       }

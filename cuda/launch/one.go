@@ -43,16 +43,13 @@ func (d *Device) oneShapeOf(f format, total, in int, gated bool) (s oneShape, ok
 	// Two blocks share a multiprocessor, so there are twice as many: with half of the
 	// warps decoding is not as fast as an H200's memory. A third of its shared memory each
 	// is better than half (docs/performance.md), but where that is no ring at all.
-	for _, share := range []int{3, 2} {
-		limit := d.Info.SharedPerBlock/share - 2*reservedShared
-		if d.Tuning.shared != 0 {
-			limit = d.Tuning.shared
-		}
+	stages := func(limit int) int {
 		limit = min(limit, d.Info.SharedPerBlock-reservedShared)
-		s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, oneMostStages))
-		if s.stages >= 2 {
-			break
-		}
+		return min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, oneMostStages))
+	}
+	s.stages = stages(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock/3-2*reservedShared))
+	if s.stages < 2 && d.Tuning.shared == 0 {
+		s.stages = stages(d.Info.SharedPerBlock/2 - 2*reservedShared)
 	}
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= 2
