@@ -81,7 +81,7 @@ func BenchmarkProjectors(b *testing.B) {
 	}
 	for name, pr := range prs {
 		for _, threads := range []int{1, 2} {
-			for _, rows := range []int{1, 16, 32, 64, 512} {
+			for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 512} {
 				for _, shape := range benchShapes {
 					out, in := shape[0], shape[1]
 					if rows > 16 && out > 10000 {

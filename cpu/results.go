@@ -88,10 +88,7 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 		all = make([]float32, len(want)*h.Out())
 	}
 	chunks := (h.Out() + statChunk - 1) / statChunk
-	if n := len(want) * chunks; cap(b.partials) < n {
-		b.partials = make([]partial, n)
-	}
-	partials := b.partials[:len(want)*chunks]
+	partials := kernels.Grown(&b.partials, len(want)*chunks)
 	limit := o.Bars.Ids(h.Out())
 	tops := b.topLists(want, limit)
 	pk := f.packFor(h.proj, f.normed.data, len(want), h.In())

@@ -1,49 +1,26 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
 	"unsafe"
 
 	"windrow/backend"
 )
 
-// Places lists where states can be had.
-func (c *storage) Places(base int) []backend.Place {
-	if c.States == nil {
-		return nil
-	}
-	return c.States.Places(base)
-}
-
 // ExportStates copies the states of a place, their columns brought in order.
 func (c *storage) ExportStates(p backend.Place, dst []byte) error {
-	if err := c.checkStates(p, dst); err != nil {
+	if err := c.layout.CheckStates(p, dst); err != nil {
 		return fmt.Errorf("cpu: export: %w", err)
 	}
-	return c.States.Export(p, func(v **states) { c.carryStates(*v, p, dst, false) })
+	return c.States.Export(p, func(v **states) error { c.carryStates(*v, p, dst, false); return nil })
 }
 
 // ImportStates writes states.
 func (c *storage) ImportStates(p backend.Place, src []byte) error {
-	if err := c.checkStates(p, src); err != nil {
+	if err := c.layout.CheckStates(p, src); err != nil {
 		return fmt.Errorf("cpu: import: %w", err)
 	}
-	return c.States.Import(p, func(v **states) { c.carryStates(*v, p, src, true) })
-}
-
-// checkStates refuses what is not a place's states.
-func (c *storage) checkStates(p backend.Place, data []byte) error {
-	if c.States == nil {
-		return errors.New("no layer has a state")
-	}
-	if err := p.Check(c.layout); err != nil {
-		return err
-	}
-	if want := c.layout.ExportedStates(p); int64(len(data)) != want {
-		return fmt.Errorf("states of %d bytes, want %d", len(data), want)
-	}
-	return nil
+	return c.States.Import(p, func(v **states) error { c.carryStates(*v, p, src, true); return nil })
 }
 
 // carryStates copies states to or from their exported form.

@@ -68,6 +68,10 @@ type tileProjector struct {
 	// L2 for each group; where groups are 2 outs that is 32 bytes a cycle, and
 	// 49 GFLOP/s instead of 62.
 	nearIn int
+	// nearRows is the most rows of which that is so. In more, calls of a group each cost
+	// more than activations from L1 save: 24 and 64 rows of tiny-gsm took 1.1 and 1.2 times
+	// as long on a Zen 3.
+	nearRows int
 	// block is the elements of k that one call covers where there are many rows: those of
 	// maxTileRows rows should fill no more than half of L1.
 	block int
@@ -125,10 +129,15 @@ func (t *tileProjector) rowStride(in int) int { return t.padded(in) + t.apart }
 // ran at 86 GFLOP/s, 64 at 97). So it is for one row where that has streams, which begin
 // anew with each chunk: 19 to 21 GB/s, 17.5 to 18 in chunks of chunkBytes.
 func (t *tileProjector) Chunk(rows, in int) int {
-	if rows == 1 && t.groupsAhead > 0 || rows*t.padded(in)*4 > nearBytes || rows > maxTileRows && t.padded(in) > t.nearIn {
+	if rows == 1 && t.groupsAhead > 0 || rows*t.padded(in)*4 > nearBytes || rows > maxTileRows && !t.near(rows, t.padded(in)) {
 		return panelOuts
 	}
 	return max(maxTileOuts, min(panelOuts, chunkBytes/2/max(in, 1))&^(maxTileOuts-1))
+}
+
+// near reports whether all rows pass over a group of outs before the next group.
+func (t *tileProjector) near(rows, n int) bool {
+	return n <= t.nearIn && rows <= t.nearRows && rows*n*4 <= nearBytes
 }
 
 func (t *tileProjector) Pack(p *Packed, x []float32, r0, r1 int) {
@@ -261,7 +270,7 @@ func (r *tileRun) panel(y []float32, ldy int, pn *panel) {
 		}
 		r.tile(y, ldy, pn, tileArgs{groups: groups, steps: steps, ahead: base + uintptr(left*pn.step) + skip,
 			aheadStep: uintptr(pn.step), aheadLeft: left, aheadJump: (outs - 1) * pn.ldw}, 0, r.p.Rows, 0, 0)
-	case r.n <= r.t.nearIn && r.p.Rows*r.n*4 <= nearBytes:
+	case r.t.near(r.p.Rows, r.n):
 		for g := range groups {
 			// The tiles share the prefetch of the next group.
 			next := base + uintptr((g+1)*outs*pn.ldw)

@@ -27,14 +27,16 @@ const (
 	dotBlock = 32
 	// dotWhole is the most rows that go without K blocks.
 	dotWhole = 24
+	// dotAhead is how many bytes ahead of its use each of the streams is prefetched.
+	dotAhead = 1024
 )
 
 // dotCall is what the assembly works through: blocks of four outputs.
 // Offsets are in bytes, and named in project_avx512bf16_amd64.s.
 type dotCall struct {
 	w      unsafe.Pointer
-	stride int
-	ahead  int    // from w to what is prefetched
+	stride int    // from block to block
+	ahead  int    // from a row to what is prefetched of it
 	others [3]int // from w to the second to fourth row
 	x      [dotRows]unsafe.Pointer
 	acc    unsafe.Pointer // saved sums, 4·rows registers a block
@@ -45,14 +47,13 @@ type dotCall struct {
 	blocks int
 	resume int
 	finish int
-	move   int // of what is prefetched, from block to block
 }
 
 //go:noescape
 func packBF16(dst *uint16, x *float32, steps int)
 
 //go:noescape
-func dotsAlone(d *dotCall)
+func dots1(d *dotCall)
 
 //go:noescape
 func dots2(d *dotCall)
@@ -88,6 +89,9 @@ func (bf16Projector) Pack(p *Packed, x []float32, r0, r1 int) {
 	}
 }
 
+// Project has the outputs of a block lie a quarter of all apart, and the next block's follow
+// them in memory: four streams, which with two threads read 1.1 times what one linear stream
+// reads on a Zen 4.
 func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch) {
 	outs, stride, steps := o1-o0, 2*w.in, w.in/dotStep
 	if outs <= 0 || p.Rows <= 0 {
@@ -95,22 +99,28 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	}
 	a := w.data[o0*stride : o1*stride]
 	_ = y[(p.Rows-1)*ldy+outs-1]
-	d := dotCall{stride: stride, others: [3]int{stride, 2 * stride, 3 * stride}, ldy: 4 * ldy}
-	full := outs / dotOuts
+	apart := outs / dotOuts
+	streamed := apart * dotOuts
+	kept := 0
 	if p.Rows > dotWhole {
-		d.acc = unsafe.Pointer(&Grown(&s.project, (full+1)*dotOuts*dotRows*16)[0])
+		kept = (apart + 1) * dotOuts * dotRows * 16
 	}
-	acc := d.acc
+	memory := Grown(&s.project, kept+dotRows*streamed+1)
+	sums := memory[kept:]
+	var acc unsafe.Pointer
+	if kept > 0 {
+		acc = unsafe.Pointer(&memory[0])
+	}
+	var d dotCall
 	// Even parts: 8 rows are 4 + 4, not 6 + 2, and no part of several is one row.
 	parts := (p.Rows + dotRows - 1) / dotRows
 	for i := range parts {
 		r0, r1 := i*p.Rows/parts, (i+1)*p.Rows/parts
 		d.resume = 0
-		// The first part brings the weights from memory, in the order of the
-		// file; the bits do not depend on the block.
-		block := steps
+		// The first part brings the weights from memory; the bits do not depend on the block.
+		block, ahead := steps, dotAhead
 		if acc != nil && i > 0 {
-			block = dotBlock
+			block, ahead = dotBlock, 0
 		}
 		for k := 0; k < steps; k += block {
 			d.steps = min(block, steps-k)
@@ -122,41 +132,40 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 				d.x[r-r0] = unsafe.Pointer(&p.b16[r*w.in+k*dotStep])
 			}
 			d.acc = acc
-			if full > 0 {
-				d.w, d.y = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&y[r0*ldy])
-				d.blocks, d.mask = full, 15
-				d.others = [3]int{stride, 2 * stride, 3 * stride}
-				d.ahead, d.move = 4*stride, 4*stride
-				if block < steps {
-					// A K block's next weights are not in one piece, and in L2:
-					// prefetch what is there.
-					d.ahead, d.move = int(uintptr(d.x[0])-uintptr(d.w)), 0
-				}
+			if apart > 0 {
+				d.w, d.y, d.ldy = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&sums[0]), 4*streamed
+				d.stride, d.blocks, d.mask, d.ahead = stride, apart, 15, ahead
+				d.others = [3]int{apart * stride, 2 * apart * stride, 3 * apart * stride}
 				pr.dots(&d, r1-r0)
 			}
-			if rest := outs - full*dotOuts; rest > 0 {
+			if rest := outs - streamed; rest > 0 {
 				// Rows of weights that are not there are the last one again.
-				d.w, d.y = unsafe.Pointer(&a[full*dotOuts*stride+64*k]), unsafe.Pointer(&y[r0*ldy+full*dotOuts])
+				d.w, d.y, d.ldy = unsafe.Pointer(&a[streamed*stride+64*k]), unsafe.Pointer(&y[r0*ldy+streamed]), 4*ldy
 				if acc != nil {
-					d.acc = unsafe.Add(acc, full*(r1-r0)*dotOuts*64)
+					d.acc = unsafe.Add(acc, apart*(r1-r0)*dotOuts*64)
 				}
-				d.blocks, d.mask = 1, 1<<rest-1
+				d.blocks, d.mask, d.ahead = 1, 1<<rest-1, 0
 				d.others = [3]int{min(1, rest-1) * stride, min(2, rest-1) * stride, (rest - 1) * stride}
-				d.ahead = 0
 				pr.dots(&d, r1-r0)
 			}
 			d.resume = 1
 		}
+		for r := r0; r < r1; r++ {
+			row, from := y[r*ldy:][:streamed], sums[(r-r0)*streamed:][:streamed]
+			for b := range apart {
+				for j := range dotOuts {
+					row[j*apart+b] = from[b*dotOuts+j]
+				}
+			}
+		}
 	}
 }
 
-// dots runs the kernel for that many rows. One row comes alone, with all its
-// steps: its kernel reads the weights in the order of the file, which Zen's
-// prefetchers want.
+// dots runs the kernel for that many rows. One row comes alone, with all its steps.
 func (bf16Projector) dots(d *dotCall, rows int) {
 	switch rows {
 	case 1:
-		dotsAlone(d)
+		dots1(d)
 	case 2:
 		dots2(d)
 	case 3:

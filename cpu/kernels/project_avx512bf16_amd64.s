@@ -4,7 +4,7 @@
 // Offsets in dotCall.
 #define W       0
 #define STRIDE  8
-#define WNEXT   16
+#define AHEAD   16
 #define W1      24
 #define W2      32
 #define W3      40
@@ -17,7 +17,6 @@
 #define BLOCKS  136
 #define RESUME  144
 #define FINISH  152
-#define WMOVE   160
 
 // Accumulators: row r has Z(4r)..Z(4r+3), one for each of four outputs. Z24..Z27
 // are the weights, Z28 the activations.
@@ -29,17 +28,17 @@
 	VDPBF16PS(28, 26, a2); \
 	VDPBF16PS(28, 27, a3)
 
-// A step: 32 elements of four rows of weights, and a line each of the four
-// that come next, in the order of the file (DX).
+// A step: 32 elements of four rows of weights, and a line of each DX bytes from them.
 #define STEPWEIGHTS \
 	VMOVUPS (BX)(AX*1), Z24; \
 	VMOVUPS (CX)(AX*1), Z25; \
 	VMOVUPS (SI)(AX*1), Z26; \
 	VMOVUPS (DI)(AX*1), Z27; \
-	PREFETCHT0 0(DX)(AX*4); \
-	PREFETCHT0 64(DX)(AX*4); \
-	PREFETCHT0 128(DX)(AX*4); \
-	PREFETCHT0 192(DX)(AX*4)
+	PREFETCHT0 (BX)(DX*1); \
+	PREFETCHT0 (CX)(DX*1); \
+	PREFETCHT0 (SI)(DX*1); \
+	PREFETCHT0 (DI)(DX*1); \
+	ADDQ $64, DX
 
 #define ZERO4(a, b, c, d) \
 	VPXORQ a, a, a; \
@@ -86,8 +85,6 @@
 	KMOVW AX, K1; \
 	MOVQ  W(R15), AX; \
 	MOVQ  AX, w-8(SP); \
-	ADDQ  WNEXT(R15), AX; \
-	MOVQ  AX, next-40(SP); \
 	MOVQ  ACC(R15), AX; \
 	MOVQ  AX, acc-16(SP); \
 	MOVQ  Y(R15), AX; \
@@ -96,7 +93,7 @@
 	MOVQ  AX, blocks-32(SP)
 
 // BLOCK opens a block of four outputs: its rows of weights in BX, CX, SI, DI,
-// what to prefetch in DX, and its accumulators in R14.
+// the distance of what to prefetch in DX, and its accumulators in R14.
 #define BLOCK \
 	MOVQ w-8(SP), BX; \
 	MOVQ W1(R15), CX; \
@@ -105,7 +102,7 @@
 	ADDQ BX, SI; \
 	MOVQ W3(R15), DI; \
 	ADDQ BX, DI; \
-	MOVQ next-40(SP), DX; \
+	MOVQ AHEAD(R15), DX; \
 	MOVQ acc-16(SP), R14; \
 	XORQ AX, AX
 
@@ -113,10 +110,7 @@
 #define NEXT(rows, again) \
 	ADDQ $(256*rows), acc-16(SP); \
 	MOVQ STRIDE(R15), BX; \
-	SHLQ $2, BX; \
 	ADDQ BX, w-8(SP); \
-	MOVQ WMOVE(R15), BX; \
-	ADDQ BX, next-40(SP); \
 	ADDQ $16, y-24(SP); \
 	DECQ blocks-32(SP); \
 	JNZ  again
@@ -139,43 +133,31 @@ packAgain:
 	VZEROUPPER
 	RET
 
-// func dotsAlone(d *dotCall)
-//
-// One row of activations; the four rows of weights one after the other, as
-// they lie in memory, each with its prefetch 2 KiB ahead.
-#define ROWALONE(w, acc, again) \
-	XORQ AX, AX; \
-again: \
-	VMOVUPS (w)(AX*1), Z24; \
-	PREFETCHT0 2048(w)(AX*1); \
-	VMOVUPS (R8)(AX*1), Z28; \
-	VDPBF16PS(28, 24, acc); \
-	ADDQ $64, AX; \
-	CMPQ AX, R9; \
-	JB again
-
-TEXT ·dotsAlone(SB), NOSPLIT, $40-8
+// func dots1(d *dotCall)
+TEXT ·dots1(SB), NOSPLIT, $32-8
 	BEGIN
-	MOVQ  X(R15), R8
-	MOVQ  STEPS(R15), R9
-	SHLQ  $6, R9
+	MOVQ  (X+0)(R15), R8
 
-aloneBlock:
+block1:
 	BLOCK
 	ZERO4(Z0, Z1, Z2, Z3)
-	ROWALONE(BX, 0, alone0)
-	ROWALONE(CX, 1, alone1)
-	ROWALONE(SI, 2, alone2)
-	ROWALONE(DI, 3, alone3)
+	MOVQ STEPS(R15), R14
+
+step1:
+	STEPWEIGHTS
+	STEPROW(R8, 0, 1, 2, 3)
+	ADDQ $64, AX
+	DECQ R14
+	JNZ  step1
 	MOVQ y-24(SP), BX
 	MOVQ LDY(R15), CX
 	SUM4(Z0, Z1, Z2, Z3)
-	NEXT(1, aloneBlock)
+	NEXT(1, block1)
 	VZEROUPPER
 	RET
 
 // func dots2(d *dotCall)
-TEXT ·dots2(SB), NOSPLIT, $40-8
+TEXT ·dots2(SB), NOSPLIT, $32-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -221,7 +203,7 @@ next2:
 	RET
 
 // func dots3(d *dotCall)
-TEXT ·dots3(SB), NOSPLIT, $40-8
+TEXT ·dots3(SB), NOSPLIT, $32-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -273,7 +255,7 @@ next3:
 	RET
 
 // func dots4(d *dotCall)
-TEXT ·dots4(SB), NOSPLIT, $40-8
+TEXT ·dots4(SB), NOSPLIT, $32-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -331,7 +313,7 @@ next4:
 	RET
 
 // func dots5(d *dotCall)
-TEXT ·dots5(SB), NOSPLIT, $40-8
+TEXT ·dots5(SB), NOSPLIT, $32-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9
@@ -395,7 +377,7 @@ next5:
 	RET
 
 // func dots6(d *dotCall)
-TEXT ·dots6(SB), NOSPLIT, $40-8
+TEXT ·dots6(SB), NOSPLIT, $32-8
 	BEGIN
 	MOVQ  (X+0)(R15), R8
 	MOVQ  (X+8)(R15), R9

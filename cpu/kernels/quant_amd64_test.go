@@ -12,7 +12,8 @@ import (
 	"windrow/quant"
 )
 
-// A processor with AVX-512 VNNI and without VBMI has no quantAlone.
+// A processor with AVX-512 VNNI and without VBMI has no quantAlone; what L1 it has decides
+// on more.
 func init() {
 	if featuresVNNI.here() {
 		moreProjectors = func(t *backend.Tensor) map[string]Projector {
@@ -20,7 +21,14 @@ func init() {
 			if !ok {
 				return nil
 			}
-			return map[string]Projector{"avx512-vnni without vbmi": quantDots{quantFormat: f, isa: dotsOfAVX512}}
+			list := map[string]Projector{
+				"avx512-vnni without vbmi": quantDots{quantFormat: f, isa: dotsOfAVX512},
+				"avx512-vnni, L1 of 32 KB": quantDots{quantFormat: f, isa: dotsOfAVX512, small: true},
+			}
+			if featuresVBMI.here() {
+				list["avx512-vnni, L1 of 48 KB"] = quantDots{quantFormat: f, isa: dotsOfAVX512, alone: !f.dotsOnly()}
+			}
+			return list
 		}
 	}
 }

@@ -116,7 +116,7 @@ func BenchmarkInt8Tables(b *testing.B) {
 // 2,048 that make up 24 MiB (6 MiB from 16 rows on).
 func BenchmarkInt8Formats(b *testing.B) {
 	for _, k := range machineTables() {
-		for _, rows := range []int{1, 16, 256} {
+		for _, rows := range []int{1, 2, 4, 8, 16, 64, 256} {
 			b.Run(fmt.Sprintf("%s/rows=%d", k.Name, rows), func(b *testing.B) {
 				if k.Quant == nil {
 					b.Skip("no int8 arithmetic")

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/klauspost/cpuid/v2"
+
 	"windrow/backend"
 	"windrow/quant"
 )
@@ -21,10 +23,17 @@ import (
 //
 // One row goes by quantAlone where AVX-512 has it, else by quantAloneAVX2: decoding for
 // one row costs more than adding across lanes.
+//
+// A block of 32 outputs is as many streams of memory, and the lines of all of them can want
+// the same set of L1. In one of 48 KB, 12 ways, that costs little; in one of 32 KB, 8 ways,
+// AVX-512 took longer than AVX2 for 1 to 8 rows (a Zen 4: 40 ns a thousand weights of Q4_0
+// for 31 with one row, 39 for 25 with two). There (small) one row goes by quantAloneAVX2, a
+// few rows of formats that suffer most by blocks of 16, and lines are prefetched to L2 first.
 type quantDots struct {
 	quantFormat
 	isa   int
 	alone bool
+	small bool
 }
 
 // The instruction sets of quantDots.
@@ -32,7 +41,8 @@ const (
 	dotsOfAVX2 = iota
 	dotsOfAVXVNNI
 	dotsOfAVX512
-	dotsOfOneRow // quantAloneAVX2's blocks
+	dotsOfOneRow  // quantAloneAVX2's blocks
+	dotsOfHalf512 // those of dotsHalfAVX512
 )
 
 // dotsNames are the names of their kernels.
@@ -51,6 +61,8 @@ const (
 	// streamRows is the most rows whose blocks are of outputs that lie apart: decoding
 	// weights takes most of their time, and results have to be spread one by one.
 	streamRows = 16
+	// halfRows is the most rows that go by dotsHalfAVX512.
+	halfRows = 8
 	// streamFetch is how many bytes ahead streams are prefetched to L2 while rows are
 	// multiplied, besides to L1 while they are decoded: of rows of 1 or 2 KiB lines of all
 	// streams want the same set of L1, which has not the ways for them.
@@ -103,6 +115,9 @@ func dotsAVXVNNI(t *dotsCall)
 func dotsAVX512(t *dotsCall)
 
 //go:noescape
+func dotsHalfAVX512(t *dotsCall)
+
+//go:noescape
 func quantAloneAVX2(t *dotsCall)
 
 //go:noescape
@@ -123,11 +138,15 @@ func newQuantDots(t *backend.Tensor, isa int) Projector {
 	if !ok {
 		return nil
 	}
-	return quantDots{f, isa, isa == dotsOfAVX512 && featuresVBMI.here() && !f.dotsOnly()}
+	small := isa == dotsOfAVX512 && smallL1()
+	return quantDots{f, isa, isa == dotsOfAVX512 && !small && featuresVBMI.here() && !f.dotsOnly(), small}
 }
 
+// smallL1 reports whether a core's L1 data cache is one of 32 KB.
+func smallL1() bool { return cpuid.CPU.Cache.L1D > 0 && cpuid.CPU.Cache.L1D <= 32<<10 }
+
 // lanes is the outputs of a block.
-func (q quantDots) lanes() int { return [...]int{16, 16, 32, 8}[q.isa] }
+func (q quantDots) lanes() int { return [...]int{16, 16, 32, 8, 16}[q.isa] }
 
 // evenFirst sorts 8 elements as the nibbles of affine4 come out of their bytes.
 var evenFirst, asTheyAre = [16]uint8{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
@@ -152,7 +171,13 @@ func (q quantDots) words(rows int) bool {
 
 // oneRow reports whether quantAloneAVX2 multiplies.
 func (q quantDots) oneRow(rows int) bool {
-	return rows == 1 && q.isa != dotsOfAVX512 && !q.dotsOnly()
+	return rows == 1 && (q.isa != dotsOfAVX512 || q.small) && !q.dotsOnly()
+}
+
+// half reports whether dotsHalfAVX512 multiplies: rows of affine groups are powers of two
+// of bytes, those of Q6_K the longest of a step.
+func (q quantDots) half(rows int) bool {
+	return q.small && rows > 1 && rows <= halfRows && (q.format == formatAffine4 || q.format == formatDirect && !q.unpacks || q.format == formatQ6_K)
 }
 
 // The numbers that dotsAVX2 tells apart.
@@ -249,8 +274,11 @@ func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		return
 	}
 	_ = y[(p.Rows-1)*ldy+o1-o0-1]
-	if q.oneRow(p.Rows) {
+	switch {
+	case q.oneRow(p.Rows):
 		q.isa = dotsOfOneRow
+	case q.half(p.Rows):
+		q.isa = dotsOfHalf512
 	}
 	m := q.memory(s, w, min(p.Rows, dotsRows))
 	if p.Rows <= streamRows && !q.unpacks {
@@ -315,6 +343,8 @@ func (q quantDots) block(call *dotsCall, c []float32) {
 		dotsAVX2(call)
 	case dotsOfAVXVNNI:
 		dotsAVXVNNI(call)
+	case dotsOfHalf512:
+		dotsHalfAVX512(call)
 	default:
 		dotsAVX512(call)
 	}
@@ -335,7 +365,7 @@ func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 	}
 	t, groups := q.call(p, 0, p.Rows, w, m), w.in/q.group
 	t.astride, t.fetches = apart*stride, 0
-	if q.isa == dotsOfAVX2 {
+	if q.fetchesAhead() {
 		t.fetches, t.fetchStep, t.fetchBack = q.streamLines(t.astep, p.Rows), t.astride, 64-lanes*t.astride
 	}
 	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
@@ -391,10 +421,15 @@ func (q quantDots) call(p *Packed, r, n int, w *Weight, m *dotsMemory) dotsCall 
 	if w.dt.Affine() || q.unpacks {
 		t.wstep = 4 * q.lanes() * t.groups
 	}
-	if q.isa == dotsOfAVX2 || q.isa == dotsOfAVXVNNI {
+	if q.fetchesAhead() || q.isa == dotsOfAVXVNNI {
 		t.fetches = q.fetchLines(t.astep, n)
 	}
 	return t
+}
+
+// fetchesAhead reports whether lines of streams, too, are prefetched to L2 between the rows.
+func (q quantDots) fetchesAhead() bool {
+	return q.isa == dotsOfAVX2 || q.small && q.isa != dotsOfOneRow
 }
 
 // fetchLines is how many lines of the next block are prefetched each time that rows have
@@ -436,25 +471,35 @@ func (q quantDots) widenRows(dst []float32, src, copied []byte, w *Weight, o, ou
 }
 
 // widen turns the bf16 of a block's rows, which lie stride bytes apart, to f32 [groups,
-// lanes].
+// lanes]. Of groups that are no multiple of 8 the last 8 are turned once more: one by one,
+// the 4 that rows of 768 in groups of 64 have left took as long as half of the products.
 func (q quantDots) widen(dst []float32, src []byte, stride, groups int) {
 	lanes := q.lanes()
 	_ = src[(lanes-1)*stride+2*groups-1]
-	eights := groups / 8
-	switch {
-	case eights == 0:
-	case q.isa == dotsOfAVX512:
+	if groups < 8 {
+		for g := range groups {
+			for i := range lanes {
+				dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[i*stride+2*g:]))
+			}
+		}
+		return
+	}
+	q.widenEights(dst, src, stride, groups/8)
+	if groups%8 != 0 {
+		q.widenEights(dst[(groups-8)*lanes:], src[2*(groups-8):], stride, 1)
+	}
+}
+
+// widenEights is widen for so many times 8 groups.
+func (q quantDots) widenEights(dst []float32, src []byte, stride, eights int) {
+	lanes := q.lanes()
+	if q.isa == dotsOfAVX512 {
 		for i := 0; i < lanes; i += 16 {
 			widenScales16(&dst[i], lanes, &src[i*stride], stride, eights)
 		}
-	default:
-		for i := 0; i < lanes; i += 8 {
-			widenScales8(&dst[i], lanes, &src[i*stride], stride, eights)
-		}
+		return
 	}
-	for g := 8 * eights; g < groups; g++ {
-		for i := range lanes {
-			dst[g*lanes+i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[i*stride+2*g:]))
-		}
+	for i := 0; i < lanes; i += 8 {
+		widenScales8(&dst[i], lanes, &src[i*stride], stride, eights)
 	}
 }

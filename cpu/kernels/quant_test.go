@@ -271,7 +271,7 @@ func TestUnitsAreTheWeights(t *testing.T) {
 func TestInt8Projectors(t *testing.T) {
 	needsInt8(t)
 	for _, c := range kernelstest.Formats {
-		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
+		for _, sh := range []struct{ out, in int }{{1, 256}, {3, 512}, {15, 256}, {16, 768}, {40, 768}, {17, 1024}, {33, 512}, {64, 1024}, {67, 256}, {130, 2048}} {
 			if c.DType.BlockSize() < 256 {
 				sh.in -= 128 // rows without a whole number of 256
 			}

@@ -7,6 +7,7 @@ package kernels
 
 import (
 	"math"
+	"math/bits"
 
 	"windrow/backend"
 )
@@ -165,13 +166,22 @@ type Scratch struct {
 }
 
 // Grown is *s with n elements, of undefined contents; *s is made anew where it has
-// room for fewer.
+// room for fewer. Room is made for a power of two of them, if that is not too many: passes
+// are of any number of rows, and each that is the largest so far would make it anew, hours
+// after a server's start still.
 func Grown[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
-		*s = make([]T, n)
+		room := n
+		if n > 1 && n <= mostRounded {
+			room = 1 << bits.Len(uint(n-1))
+		}
+		*s = make([]T, room)
 	}
 	return (*s)[:n]
 }
+
+// mostRounded are the elements up to which Grown rounds up.
+const mostRounded = 1 << 22
 
 // Rounds reports whether some weights meet rounded activations.
 func (k *Table) Rounds() bool { return k.Fast != nil || k.Quant != nil }

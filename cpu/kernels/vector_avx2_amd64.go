@@ -37,6 +37,7 @@ var avx2Projector = &tileProjector{
 	lanes:    8,
 	outs:     [maxTileRows + 1]int{0, 4, 4, 2, 2, 2, 2},
 	nearIn:   1024,
+	nearRows: 2 * maxTileRows,
 	block:    512, // 12 KiB of 32
 	together: 48,
 	// 2 KiB each; see docs/performance.md.
