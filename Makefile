@@ -64,7 +64,7 @@ all-parts:
 	@$(if $(CI),,$(PARTS) run vulncheck echo "left out: known vulnerabilities without CI set, as they are fetched: make vulncheck")
 
 vet:
-	@$(PART) sh -c '$(GO) vet ./... || exit; unformatted=$$(gofmt -l $$(git ls-files "*.go")); test -z "$$unformatted" || { echo "gofmt needed:" $$unformatted; exit 1; }'
+	@$(PART) sh -c '$(GO) vet ./... && $(GO) test ./internal/house || exit; unformatted=$$(gofmt -l $$(git ls-files "*.go")); test -z "$$unformatted" || { echo "gofmt needed:" $$unformatted; exit 1; }'
 
 staticcheck:
 	@$(PART) $(GO) tool staticcheck ./...

@@ -54,6 +54,8 @@ type Part struct {
 type Count struct {
 	Name string
 	Of   Dim
+	// Copied: more devices than there are, a multiple of them, share it, too.
+	Copied bool
 }
 
 // Model is the layer of what belongs to none.

@@ -49,6 +49,9 @@ func TestCuts(t *testing.T) {
 			}
 			for _, p := range a.Tensors(c) {
 				x := p.Cut(c, backend.Tensor{Shape: p.Shape})
+				if ofKeys := p.Role == Key || p.Role == Value; ofKeys != (x.Heads == c.KVHeads) || !ofKeys && x.Heads != 0 {
+					t.Errorf("%s: %s is of %d heads", a.Name, p.Name, x.Heads)
+				}
 				along := 0
 				switch x.Split {
 				case backend.SplitNone:

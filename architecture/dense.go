@@ -18,7 +18,8 @@ var (
 // Several devices share it as Megatron-LM does (arXiv 1909.08053, section 3):
 // heads of attention and inner columns of the MLP are cut, so that the outputs
 // of attention and MLP are sums over what each device has. Norms, the embedding
-// and the biases of those sums are whole.
+// and the biases of those sums are whole. Where there are more devices than KV
+// heads, those whose query heads share one have a copy of it each.
 func dense(a Architecture, headNorms, biases Need) *Architecture {
 	a.Input = []Parameter{
 		{Role: Embedding, Class: ClassEmbedding, Name: "model.embed_tokens.weight", GGUF: "token_embd.weight",
@@ -28,11 +29,11 @@ func dense(a Architecture, headNorms, biases Need) *Architecture {
 		{Name: "attention", Parameters: []Parameter{
 			norm(AttentionNorm, "input_layernorm", "attn_norm", hidden, Required),
 			projection(Query, "self_attn.q_proj", "attn_q", queries, hidden, backend.SplitOutputs),
-			projection(Key, "self_attn.k_proj", "attn_k", keys, hidden, backend.SplitOutputs),
-			projection(Value, "self_attn.v_proj", "attn_v", keys, hidden, backend.SplitOutputs),
+			ofKeys(projection(Key, "self_attn.k_proj", "attn_k", keys, hidden, backend.SplitOutputs)),
+			ofKeys(projection(Value, "self_attn.v_proj", "attn_v", keys, hidden, backend.SplitOutputs)),
 			bias(Query, "self_attn.q_proj", "attn_q", queries, backend.SplitOutputs, biases),
-			bias(Key, "self_attn.k_proj", "attn_k", keys, backend.SplitOutputs, biases),
-			bias(Value, "self_attn.v_proj", "attn_v", keys, backend.SplitOutputs, biases),
+			ofKeys(bias(Key, "self_attn.k_proj", "attn_k", keys, backend.SplitOutputs, biases)),
+			ofKeys(bias(Value, "self_attn.v_proj", "attn_v", keys, backend.SplitOutputs, biases)),
 			norm(QueryNorm, "self_attn.q_norm", "attn_q_norm", headDim, headNorms),
 			norm(KeyNorm, "self_attn.k_norm", "attn_k_norm", headDim, headNorms),
 			projection(Output, "self_attn.o_proj", "attn_output", hidden, queries, backend.SplitInputs),
@@ -53,7 +54,7 @@ func dense(a Architecture, headNorms, biases Need) *Architecture {
 		{Role: Head, Class: ClassHead, Name: "lm_head.weight", GGUF: "output.weight",
 			Shape: []Dim{vocabulary, hidden}, Need: NeededUntied, Split: backend.SplitOutputs},
 	}
-	a.Shared = []Count{{"KV heads", kvHeads}, {"heads", heads}, {"inner columns", denseInner}}
+	a.Shared = []Count{{Name: "KV heads", Of: kvHeads, Copied: true}, {Name: "heads", Of: heads}, {Name: "inner columns", Of: denseInner}}
 	return &a
 }
 
@@ -68,6 +69,12 @@ func norm(role Role, name, gguf string, n Dim, need Need) Parameter {
 
 func bias(role Role, name, gguf string, n Dim, split backend.Split, need Need) Parameter {
 	return Parameter{Role: role, Class: ClassBias, Name: name + ".bias", GGUF: gguf + ".bias", Shape: []Dim{n}, Split: split, Need: need}
+}
+
+// ofKeys is a parameter whose outputs are KV heads.
+func ofKeys(p Parameter) Parameter {
+	p.Heads = kvHeads
+	return p
 }
 
 func hidden(c *Config) int     { return c.HiddenSize }

@@ -59,9 +59,9 @@ func hybridOf(a *Architecture, fused bool) *Architecture {
 		centred(MTPHiddenNorm, "pre_fc_norm_hidden", "nextn.hnorm", hidden),
 		centred(MTPFinalNorm, "norm", "nextn.shared_head_norm", hidden),
 	}})
-	a.Shared = append(a.Shared, Count{"key heads of DeltaNet", keyHeads})
+	a.Shared = append(a.Shared, Count{Name: "key heads of DeltaNet", Of: keyHeads})
 	if a.Mixture() {
-		a.Shared = append(a.Shared, Count{"inner columns of the shared expert", sharedInner})
+		a.Shared = append(a.Shared, Count{Name: "inner columns of the shared expert", Of: sharedInner})
 	}
 	return a
 }

@@ -38,7 +38,7 @@ func mixture(a *Architecture) *Architecture {
 		Parameter{Role: ExpertDown, Class: ClassExpert, Name: "mlp.experts.down_proj", Shape: []Dim{experts, hidden, expertInner}, Need: Optional, Read: ReadChosen, Split: backend.SplitInputs},
 	)
 	a.Layers = append(a.Layers, part)
-	a.Shared = append(a.Shared, Count{"inner columns of an expert", expertInner})
+	a.Shared = append(a.Shared, Count{Name: "inner columns of an expert", Of: expertInner})
 	return a
 }
 

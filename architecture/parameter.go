@@ -23,7 +23,10 @@ type Parameter struct {
 	// the runs of its outputs or inputs that are cut each by itself.
 	Split    backend.Split
 	Sections func(*Config) []int
-	Read     Read
+	// Heads is of how many heads its outputs are where those are what attention keeps:
+	// more devices than heads have copies. nil: it is cut without.
+	Heads Dim
+	Read  Read
 	// Each is how many experts have such a tensor, each its own; nil: it is one
 	// tensor.
 	Each Dim
@@ -159,9 +162,12 @@ func (p *Parameter) tensor(c *Config, part *Part, layer, expert int) Tensor {
 
 // Cut is a tensor of the parameter with how devices share it.
 func (p *Parameter) Cut(c *Config, t backend.Tensor) backend.Tensor {
-	t.Split, t.Sections = p.Split, nil
+	t.Split, t.Sections, t.Heads = p.Split, nil, 0
 	if p.Sections != nil {
 		t.Sections = p.Sections(c)
+	}
+	if p.Heads != nil {
+		t.Heads = p.Heads(c)
 	}
 	return t
 }

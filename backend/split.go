@@ -15,6 +15,24 @@ const (
 	SplitInputs               // each device has some of every output's inputs, and makes a part of the sum
 )
 
+// HeadCopies is how many of n devices, one behind the other, have the same of so many
+// heads: 1 where there is a head for each device, or where n is no multiple of them.
+func HeadCopies(heads, n int) int {
+	if heads > 0 && n > heads && n%heads == 0 {
+		return n / heads
+	}
+	return 1
+}
+
+// Copies is how many of n devices, one behind the other, have the same share of the
+// tensor's outputs.
+func (t Tensor) Copies(n int) int {
+	if t.Split != SplitOutputs {
+		return 1
+	}
+	return HeadCopies(t.Heads, n)
+}
+
 // Outputs is the tensor of outputs (rows) first to first+n-1, without a copy.
 func (t Tensor) Outputs(first, n int) Tensor {
 	part := func(b []byte) []byte {
@@ -22,7 +40,7 @@ func (t Tensor) Outputs(first, n int) Tensor {
 		return b[first*row : (first+n)*row : (first+n)*row]
 	}
 	y := t
-	y.Sections = nil
+	y.Sections, y.Heads = nil, 0
 	y.Shape = append([]int{n}, t.Shape[1:]...)
 	y.Data = part(t.Data)
 	if t.Group != 0 {
@@ -47,8 +65,9 @@ func (t Tensor) sections(length int) ([]int, error) {
 }
 
 // CheckOutputs reports whether a matrix, or a vector, can be cut into n equal shares of
-// its outputs, of each of its Sections.
+// its outputs, of each of its Sections, as many of which are the same as Copies says.
 func (t Tensor) CheckOutputs(n int) error {
+	n /= t.Copies(n)
 	list, err := t.sections(t.Shape[0])
 	for _, run := range list {
 		if run%n != 0 {
@@ -81,6 +100,8 @@ func (t Tensor) CheckInputs(n int) error {
 // OutputShare is share i of n of the outputs: CheckOutputs holds. Where there are
 // Sections it is a copy, which takes its memory from room, if that has enough.
 func (t Tensor) OutputShare(i, n int, room []byte) Tensor {
+	copies := t.Copies(n)
+	i, n = i/copies, n/copies
 	out := t.Shape[0]
 	if t.Sections == nil {
 		return t.Outputs(i*out/n, out/n)
@@ -126,7 +147,7 @@ func (t Tensor) share(shape []int, n int, room []byte, fill func(dst, src []byte
 		return y
 	}
 	y := t
-	y.Sections = nil
+	y.Sections, y.Heads = nil, 0
 	y.Shape = append(shape, t.Shape[len(shape):]...)
 	y.Data = part(t.Data)
 	if t.Group != 0 {

@@ -113,6 +113,49 @@ func TestSplitSections(t *testing.T) {
 	}
 }
 
+// TestSplitHeads: over more devices than heads neighbours have the same one, over fewer
+// each has its own.
+func TestSplitHeads(t *testing.T) {
+	const heads, dim, in = 2, 4, 256
+	r := rand.New(rand.NewPCG(8, 3))
+	whole := vectors.Tensor(r, backend.Q8_0, heads*dim, in, 0)
+	whole.Split, whole.Heads = backend.SplitOutputs, heads
+	row, want := make([]float32, in), make([]float32, in)
+	for n, copies := range map[int]int{1: 1, 2: 1, 4: 2, 8: 4, 6: 3} {
+		if got := whole.Copies(n); got != copies {
+			t.Fatalf("%d devices: %d copies, want %d", n, got, copies)
+		}
+		if err := whole.CheckOutputs(n); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			share := whole.OutputShare(i, n, nil)
+			size := heads * dim * copies / n
+			if err := share.Check(); err != nil || share.Shape[0] != size || share.Heads != 0 {
+				t.Fatalf("share %d of %d: %v of %d heads, %v", i, n, share.Shape, share.Heads, err)
+			}
+			for o := range size {
+				quant.Row(row, &share, o)
+				if quant.Row(want, whole, i/copies*size+o); !slices.Equal(row, want) {
+					t.Errorf("share %d of %d: output %d differs", i, n, o)
+				}
+			}
+		}
+	}
+	whole.Name = "w"
+	if err := whole.CheckOutputs(3); err == nil || err.Error() != "tensor w: 8 outputs do not divide by 3" {
+		t.Errorf("two heads over three: %v", err)
+	}
+	if whole.Split = backend.SplitNone; whole.Copies(4) != 1 {
+		t.Error("what is whole has copies of parts")
+	}
+	for _, c := range [][3]int{{0, 4, 1}, {4, 0, 1}, {4, 2, 1}, {4, 6, 1}, {3, 3, 1}, {1, 5, 5}, {4, 8, 2}} {
+		if got := backend.HeadCopies(c[0], c[1]); got != c[2] {
+			t.Errorf("%d heads over %d devices: %d copies, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 func sections(t *backend.Tensor, runs ...int) backend.Tensor {
 	y := *t
 	y.Sections = runs

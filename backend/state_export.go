@@ -36,6 +36,20 @@ func (p Place) Check(l Layout) error {
 	return nil
 }
 
+// CheckStates refuses what is not the exported states of a place.
+func (l Layout) CheckStates(p Place, data []byte) error {
+	if !l.Recurrent() {
+		return errors.New("no layer has a state")
+	}
+	if err := p.Check(l); err != nil {
+		return err
+	}
+	if want := l.ExportedStates(p); int64(len(data)) != want {
+		return fmt.Errorf("states of %d bytes, want %d", len(data), want)
+	}
+	return nil
+}
+
 // ExportedStates is the size of the exported states of a place: for each layer with a
 // state the matrices as of index From [ValueHeads, KeyDim, ValueDim], of each index from
 // there to End its logged keys [Keys], deltas [Values] and decays [ValueHeads], and the
@@ -43,9 +57,14 @@ func (p Place) Check(l Layout) error {
 // look at: from RawFrom to End. All is f32, little-endian.
 func (l Layout) ExportedStates(p Place) (n int64) {
 	for _, s := range l.States() {
-		n += int64(s.Size()) + int64(p.End-p.From)*int64(s.LogSize()) + int64(p.End-s.RawFrom(p.From))*int64(s.Channels())
+		n += s.Exported(p)
 	}
-	return 4 * n
+	return n
+}
+
+// Exported is what one layer's are of Layout.ExportedStates.
+func (s StateShape) Exported(p Place) int64 {
+	return 4 * (int64(s.Size()) + int64(p.End-p.From)*int64(s.LogSize()) + int64(p.End-s.RawFrom(p.From))*int64(s.Channels()))
 }
 
 // RawFrom is the first row before the convolution that a row at an index looks at.

@@ -164,12 +164,13 @@ type Tensor struct {
 	// Split is how several devices may share the tensor, a bias of one
 	// dimension too.
 	Split Split
-	// Expert says that it is of one of several experts, which are multiplied together: the
-	// weights of a layer's stay of one type.
-	Expert bool
 	// Sections are runs of the outputs, or the inputs, that Split cuts each by
 	// itself: of every run a device has its share. nil: all is one run.
 	Sections []int
+	// Heads is of how many heads the outputs are where SplitOutputs cuts by heads: over
+	// more devices than heads, a multiple of them, neighbours have the same one (Copies).
+	// 0: outputs are no heads, or there are never more devices.
+	Heads int
 }
 
 // Elements is the number of weights; 0 where the shape does not fit an int.

@@ -21,6 +21,19 @@ type Forward interface {
 	Close()
 }
 
+// Preparer is a Forward that has something made for each new size of a pass, a graph of
+// kernels say, which takes longer than the pass.
+type Preparer interface {
+	// Prepared reports whether what was begun last had to wait for that.
+	Prepared() bool
+}
+
+// Prepared is what a Forward says of itself, where it does.
+func Prepared(f Forward) bool {
+	p, ok := f.(Preparer)
+	return ok && p.Prepared()
+}
+
 // Values are what forwards of one Program differ in.
 type Values struct {
 	// Tokens and Positions have one entry a row. Positions are logical and drive

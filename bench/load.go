@@ -16,8 +16,8 @@ import (
 // streamed.
 type Load struct {
 	// URL is where the server is, without /v1; Key is sent where it is not empty,
-	// Model and Mode, too.
-	URL, Key, Model, Mode string
+	// Model, Mode and Draft, too.
+	URL, Key, Model, Mode, Draft string
 	// Window is the window that verified decoding is asked for; 0: the server's choice.
 	Window int
 	// Clients are the numbers of clients that ask in a closed loop, one level each.
@@ -103,7 +103,7 @@ func (l *Load) Run(ctx context.Context, progress func(done, total int, note stri
 	for _, x := range levels {
 		r.total += l.Repetitions * l.requests(x, most)
 	}
-	report := &LoadReport{URL: l.URL, Mode: l.Mode, Window: l.Window, Questions: len(l.Questions), Prompt: l.Prompt, Shared: l.Shared, Schema: len(l.Schema) > 0, SwapEvery: l.SwapEvery, Tokens: l.Tokens, Repetitions: l.Repetitions}
+	report := &LoadReport{URL: l.URL, Mode: l.Mode, Draft: l.Draft, Window: l.Window, Questions: len(l.Questions), Prompt: l.Prompt, Shared: l.Shared, Schema: len(l.Schema) > 0, SwapEvery: l.SwapEvery, Tokens: l.Tokens, Repetitions: l.Repetitions}
 	if len(l.Questions) > 0 {
 		report.Prompt = 0
 	}

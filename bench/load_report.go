@@ -22,6 +22,7 @@ type measuredLevel struct {
 	ttft50, ttft99, gap50, gap99, worstGap  float64 // milliseconds
 	compared, different, cached, asked, bad int
 	errors                                  map[string]int
+	reason                                  string // of the first of them that has one
 }
 
 // finish makes the figures of the answers. A steady run leaves out its beginning and
@@ -39,6 +40,9 @@ func (m *measuredLevel) finish(l *Load, steady bool) {
 		if e := a.error(); e != "" {
 			m.errors[e]++
 			m.bad++
+			if m.reason == "" {
+				m.reason = a.reason
+			}
 		}
 		tokens += a.tokensBetween(from, to)
 		m.cached += a.cached
@@ -98,6 +102,7 @@ type LoadReport struct {
 	Model  string `json:"model,omitempty"`
 	URL    string `json:"url"`
 	Mode   string `json:"mode,omitempty"`
+	Draft  string `json:"draft,omitempty"`
 	Window int    `json:"window,omitempty"`
 	// Questions is how many were asked in turn; 0: random prompts of Prompt tokens.
 	Questions int `json:"questions,omitempty"`
@@ -135,6 +140,8 @@ type LoadLevel struct {
 	Different int            `json:"texts_different"`
 	Cached    int            `json:"cached_tokens"`
 	Errors    map[string]int `json:"errors"`
+	// Reason is what the server, or the system, said of the first of them.
+	Reason string `json:"reason,omitempty"`
 }
 
 func newLoadLevel(name string, runs []measuredLevel) LoadLevel {
@@ -154,6 +161,9 @@ func newLoadLevel(name string, runs []measuredLevel) LoadLevel {
 		y.Cached += m.cached
 		for e, n := range m.errors {
 			y.Errors[e] += n
+		}
+		if y.Reason == "" {
+			y.Reason = m.reason
 		}
 	}
 	y.Throughput = take(func(m *measuredLevel) float64 { return m.throughput })
@@ -177,6 +187,16 @@ func (r *LoadReport) Failed() (n int) {
 	return n
 }
 
+// Reason is what the server, or the system, said of the first of them; "": nothing.
+func (r *LoadReport) Reason() string {
+	for _, l := range r.Levels {
+		if l.Reason != "" {
+			return l.Reason
+		}
+	}
+	return ""
+}
+
 // Different is how many texts were not what one client alone got.
 func (r *LoadReport) Different() (n int) {
 	for _, l := range r.Levels {
@@ -193,6 +213,9 @@ func (r *LoadReport) Table(out io.Writer) error {
 	}
 	if r.Mode != "" {
 		mode = ", mode " + r.Mode
+	}
+	if r.Draft != "" {
+		mode += ", draft " + r.Draft
 	}
 	if r.Window > 0 {
 		mode += fmt.Sprintf(", window %d", r.Window)

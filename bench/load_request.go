@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // answered is what came of a request, as its client saw it.
@@ -21,6 +22,7 @@ type answered struct {
 	text              string
 	status            int
 	fault             string // what was wrong with an answer of status 200; "": nothing
+	reason            string // what the server, or the system, said of it, cut
 	tokens, cached    int
 }
 
@@ -88,6 +90,9 @@ func (r *loadRun) ask(i int, salt string) answered {
 	if r.Mode != "" {
 		body["mode"] = r.Mode
 	}
+	if r.Draft != "" {
+		body["draft"] = r.Draft
+	}
 	data, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // our own types: cannot happen
@@ -137,17 +142,26 @@ func stream(ctx context.Context, c *http.Client, url, key string, body []byte) (
 	a.sent = time.Now()
 	q, err := post(ctx, url, key, body)
 	if err != nil {
-		a.fault = faultNetwork
+		a.fault, a.reason = faultNetwork, cutReason(err.Error())
 		return a
 	}
 	w, err := c.Do(q)
 	if err != nil {
-		a.fault = faultNetwork
+		a.fault, a.reason = faultNetwork, cutReason(err.Error())
 		return a
 	}
 	defer w.Body.Close()
 	a.status = w.StatusCode
 	if a.status != http.StatusOK {
+		var said struct {
+			Error json.RawMessage `json:"error"`
+		}
+		data, _ := io.ReadAll(io.LimitReader(w.Body, 64<<10))
+		if json.Unmarshal(data, &said) == nil && len(said.Error) > 0 {
+			a.reason = errorReason(said.Error)
+		} else {
+			a.reason = cutReason(string(data))
+		}
 		io.Copy(io.Discard, w.Body)
 		return a
 	}
@@ -158,6 +172,26 @@ func stream(ctx context.Context, c *http.Client, url, key string, body []byte) (
 		a.fault = faultEmpty
 	}
 	return a
+}
+
+// errorReason is the message of an API's error object.
+func errorReason(data json.RawMessage) string {
+	var object struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(data, &object) != nil || object.Message == "" {
+		return cutReason(string(data))
+	}
+	return cutReason(object.Message)
+}
+
+// cutReason is a text in one line of at most 200 letters, without what a terminal obeys.
+func cutReason(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if letters := []rune(s); len(letters) > 200 {
+		s = string(letters[:199]) + "…"
+	}
+	return s
 }
 
 var dataPrefix, doneMark = []byte("data:"), []byte("[DONE]")
@@ -192,6 +226,7 @@ func (a *answered) take(payload []byte, text *strings.Builder) (fault string) {
 		return faultForm
 	}
 	if len(e.Error) > 0 && string(e.Error) != "null" {
+		a.reason = errorReason(e.Error)
 		return faultStream
 	}
 	if e.Usage != nil {

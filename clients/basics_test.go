@@ -2,7 +2,12 @@ package clients
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -115,11 +120,44 @@ func TestLeaving(t *testing.T) {
 	if !stream.Next() {
 		t.Fatal(stream.Err())
 	}
-	if !running(t.Context(), servers["binary"], func(n int) bool { return n == 1 }) {
+	soon, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	before := generated(t)
+	if !running(soon, servers["binary"], func(n int) bool { return n == 1 }) {
 		t.Error("it does not run")
 	}
 	leave()
-	if !running(t.Context(), servers["binary"], func(n int) bool { return n == 0 }) {
+	if !running(soon, servers["binary"], func(n int) bool { return n == 0 }) {
 		t.Error("its place is not free")
 	}
+	if n := generated(t) - before; n >= 4000 {
+		t.Errorf("%v tokens were generated: it ran to its end", n)
+	}
+}
+
+// generated is how many tokens the program has generated.
+func generated(t *testing.T) (n float64) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servers["binary"]+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	data, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, "windrow_generation_tokens_total{") {
+			fmt.Sscan(line[strings.LastIndex(line, " "):], &n)
+			return n
+		}
+	}
+	t.Fatalf("%s has no count of tokens", data)
+	return 0
 }

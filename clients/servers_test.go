@@ -163,7 +163,7 @@ func (b *bench) serve(binary string, args ...string) (string, error) {
 
 // ready waits for /ready.
 func ready(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ready", nil)

@@ -78,7 +78,7 @@ func (a *adapter) speaks(c *detailCase) bool {
 
 // try runs a case and says what is wrong with what came; "": nothing.
 func (a *adapter) try(ctx context.Context, c *detailCase, spoiled bool) (wrong string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	began := time.Now()
 	var r *result
@@ -113,6 +113,7 @@ func (a *adapter) leave(ctx context.Context, c *detailCase, spoiled bool) (*resu
 	ended := make(chan error, 1)
 	go func() {
 		_, err := a.send(ctx, c.base(spoiled), c)
+		cancel() // nobody need wait for it to run
 		ended <- err
 	}()
 	if !running(ctx, servers[c.Server], func(n int) bool { return n > 0 }) {
@@ -120,16 +121,22 @@ func (a *adapter) leave(ctx context.Context, c *detailCase, spoiled bool) (*resu
 	}
 	cancel()
 	<-ended
-	free := running(context.Background(), servers[c.Server], func(n int) bool { return n == 0 })
+	patience := time.Minute
+	if spoiled { // then it is not to be free
+		patience = 500 * time.Millisecond
+	}
+	soon, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	free := running(soon, servers[c.Server], func(n int) bool { return n == 0 })
 	if !free {
 		stopSpoiled() // those that the proxy holds on to
 	}
 	return &result{Freed: free}, nil
 }
 
-// running waits for a while until a number of requests run.
+// running waits, for as long as ctx lasts, until a number of requests run.
 func running(ctx context.Context, url string, want func(int) bool) bool {
-	for range 100 {
+	for {
 		var slots struct{ Running int }
 		if err := getJSON(ctx, url+"/slots", &slots); err == nil && want(slots.Running) {
 			return true
@@ -139,7 +146,6 @@ func running(ctx context.Context, url string, want func(int) bool) bool {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return false
 }
 
 // TestDetails runs every case through every client, and compares the table that comes

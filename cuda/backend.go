@@ -72,13 +72,13 @@ type Backend struct {
 	graphs     graphs
 	step       launch.Exchange     // the step block
 	results    launch.Outbox       // row results
+	states     launch.Outbox       // hidden states [rows, width] of a forward whose results bring some
 	host       launch.Outbox       // rows for the host's experts, and what they made
 	left       *driver.Event       // recorded when rows have left for them
 	experts    backend.HostExperts // nil: there are none
 	layers     int                 // whose experts they run
 	running    *forward
-	room       []byte    // for a row of logits on its way, and
-	logits     []float32 // for one that nobody keeps
+	logits     []float32 // room for a row that nobody keeps
 }
 
 // New opens a GPU. Its error is one line that says what is missing: a driver,
@@ -179,6 +179,7 @@ func (b *Backend) Features() backend.Features {
 		PrefillRows:        b.prefillRows(),
 		BatchInvariantRows: invariantRows,
 		PromptRows:         b.promptRows,
+		HiddenRows:         true,
 	}
 	if b.variant {
 		f.Kernels += "-variant"
@@ -235,6 +236,7 @@ func (b *Backend) Close() error {
 	b.arena.Free(d.Context)
 	b.step.Free(d.Context)
 	b.results.Free()
+	b.states.Free()
 	b.host.Free()
 	if b.left != nil {
 		err = errors.Join(err, b.left.Close())

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"windrow/backend"
+	"windrow/conformance/backendtest"
 	"windrow/cuda/emulator"
 	"windrow/cuda/launch"
 	"windrow/cuda/measure"
@@ -43,6 +44,11 @@ func TestForwardBenchmarks(t *testing.T) {
 		config := small(true)
 		config.MaxPositions = 4096
 		firsts(t, synthetic.RandomSource(config, backend.Affine4, 1), Options{Preload: true})
+	})
+	t.Run("draft", func(t *testing.T) {
+		config := *backendtest.Source(t, goldenDir, "qwen3-5-drafts").Config()
+		config.IntermediateSize = 128
+		drafted(t, &config, 40, 1)
 	})
 	t.Run("group exchange", func(t *testing.T) { exchanges(t, openGroup(t, false), 1, 64, 2) })
 }

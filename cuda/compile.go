@@ -45,6 +45,7 @@ type compiler struct {
 	ops    []op // since the last Tap
 	parted int  // operations of f.ops in parts that have ended
 	last   *op  // the operation before, whatever Taps there were
+	hidden op   // what a head's results bring of its rows, where that is wanted
 	err    error
 }
 
@@ -91,6 +92,12 @@ func (c *compiler) add(o *backend.Op) error {
 	switch o.Kind {
 	case backend.OpEmbed:
 		c.embed(&y, c.matrix(o.Weights[0].Weight))
+	case backend.OpInput:
+		c.fromHost(&y, nil, c.f.widths[o.Dst[0]])
+	case backend.OpJoin:
+		if err := c.behindEachOther(&y, o); err != nil {
+			return err
+		}
 	case backend.OpRMSNorm:
 		y.kind, y.norm[0] = opRMSNorm, c.vector(o.Norm).data
 	case backend.OpProject:
@@ -156,10 +163,24 @@ func (c *compiler) embed(y *op, table *matrix) {
 	}
 	y.kind, y.w[0], y.n = opEmbed, launch.Linear{Weight: &table.weight}, 1
 	if table.weight.DType.Quantized() {
-		y.kind, y.first = opEmbedHost, c.f.hostWidth
-		c.f.tables = append(c.f.tables, table)
-		c.f.hostWidth += table.weight.In
+		c.fromHost(y, table, table.weight.In)
 	}
+}
+
+// fromHost takes rows of a table that the host decodes, or, where it is nil, given ones.
+func (c *compiler) fromHost(y *op, table *matrix, width int) {
+	y.kind, y.first = opFromHost, c.f.hostWidth
+	c.f.fromHost = append(c.f.fromHost, hostRows{table, width})
+	c.f.hostWidth += width
+}
+
+// behindEachOther joins buffers.
+func (c *compiler) behindEachOther(y *op, o *backend.Op) error {
+	if most := len(action{}.from); len(o.Src) > most {
+		return &backend.UnsupportedError{Backend: c.b.Name(), What: fmt.Sprintf("%v of %d parts, but of %d at most", o.Kind, len(o.Src), most)}
+	}
+	y.kind = opJoin
+	return nil
 }
 
 // project cuts projections of one input into threes, which a launch takes at most.
@@ -198,11 +219,22 @@ func (c *compiler) tap(x backend.Buffer) {
 
 func (c *compiler) head(y *op, o *backend.Op) {
 	y.kind, y.w[0], y.n, y.norm[0] = opHead, launch.Linear{Weight: c.weight(o.Weights[0].Weight)}, 1, c.vector(o.Norm).data
+	c.hidden = op{kind: opHidden, src: o.Src, eps: o.Eps, norm: y.norm}
+}
+
+// told is a forward's last operations where results bring hidden states.
+func (c *compiler) told(ops []op) []op {
+	n := len(ops) - 1
+	if n < 0 || ops[n].kind != opHead {
+		return nil
+	}
+	return slices.Concat(ops[:n], []op{c.hidden}, ops[n:])
 }
 
 // end is the forward, whose last section has no Tap behind it.
 func (c *compiler) end() *forward {
-	c.f.sections = append(c.f.sections, section{ops: c.ops, shown: -1, first: len(c.f.sections) == 0, last: true})
+	c.f.sections = append(c.f.sections, section{ops: c.ops, told: c.told(c.ops), shown: -1, first: len(c.f.sections) == 0, last: true})
+	c.f.told = c.told(c.f.ops)
 	c.endParts()
 	c.f.now.f, c.f.next.f = c.f, c.f
 	return c.f

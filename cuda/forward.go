@@ -22,25 +22,35 @@ type forward struct {
 	widths    []int     // of buffers
 	states    int       // layers that have one
 	ops       []op      // without a Tap; the head is the last
+	told      []op      // the same with what results bring of hidden states
 	sections  []section // with one, up to each Tap, and the rest
 	parts     []section // without one, where the host runs experts; nil: all is one section
-	tables    []*matrix // of embeddings that are decoded on the host
-	hostWidth int       // floats a row of those
+	fromHost  []hostRows
+	hostWidth int // floats a row of those
 	angles    []*angles
 	owned     []driver.Ptr // lists of experts
 	closed    bool
 	prompted  map[geometry]bool // passes of prompts that have run
 	warmed    map[geometry]bool // in a group: of prefill passes whose kernels are loaded
+	prepared  bool              // what was begun last had no graph
 
 	values  launch.StepValues // of the forward that runs
 	prompts bool              // its rows are to have the bits of prompts' rows
 	want    []backend.Wanted
-	host    []float32 // embedded rows that were decoded on the host
+	hidden  bool      // of some of which the hidden states
+	asked   []int     // of which more than those is wanted; the head runs on them
+	host    []float32 // rows that come from the host
 	now     plan
 	graph   *driver.Graph // of what is to be launched; nil: kernel by kernel
-	head    *action       // of what was launched last
+	head    *action       // of what was launched last; nil: it had none
 	next    plan
 	spans   []backend.Span // of the next forward
+}
+
+// hostRows are rows that come from the host: of a table that it decodes, or given ones.
+type hostRows struct {
+	table *matrix // nil: Values.Input
+	width int
 }
 
 var (
@@ -88,6 +98,9 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 	return err
 }
 
+// Prepared implements backend.Preparer.
+func (f *forward) Prepared() bool { return f.prepared }
+
 // check is what is checked of values before a device is asked for anything.
 func check(ctx context.Context, p *backend.Program, v *backend.Values) error {
 	if err := ctx.Err(); err != nil {
@@ -115,10 +128,10 @@ func (f *forward) set(v *backend.Values, spans []backend.Span) error {
 	f.prompts = v.Prompts && len(v.Tokens) <= f.b.promptRows
 	y.Rows, y.Tokens, y.Positions, y.Spans = len(v.Tokens), v.Tokens, v.Positions, spans
 	f.setWant(v.Want)
-	f.look(v.Tokens)
+	f.look(v)
 	for i, s := range spans {
 		c := s.Storage.(*storage)
-		if err := c.Begin(c, s.Base, s.Rows, true); err != nil {
+		if err := c.Begin(c, s.Base, s.Rows, f.states > 0); err != nil {
 			return fmt.Errorf("cuda: %w", backend.InSpan(i, err))
 		}
 	}
@@ -140,15 +153,19 @@ func (f *forward) forget() {
 	clear(f.spans)
 }
 
-// look decodes the tokens' rows of tables whose embeddings are made on the host.
-func (f *forward) look(tokens []int32) {
-	n := f.hostWidth * len(tokens)
+// look makes the rows that come from the host.
+func (f *forward) look(v *backend.Values) {
+	n := f.hostWidth * len(v.Tokens)
 	f.host = slices.Grow(f.host[:0], n)[:n]
 	to := f.host
-	for _, t := range f.tables {
-		for _, id := range tokens {
-			quant.Row(to[:t.weight.In], &t.tensor, int(id))
-			to = to[t.weight.In:]
+	for _, h := range f.fromHost {
+		if h.table == nil {
+			to = to[copy(to, v.Input):]
+			continue
+		}
+		for _, id := range v.Tokens {
+			quant.Row(to[:h.width], &h.table.tensor, int(id))
+			to = to[h.width:]
 		}
 	}
 }
@@ -170,7 +187,7 @@ func (f *forward) geometry(spans []backend.Span) geometry {
 		z.kv = spans[0].Storage.(*storage).keys
 	}
 	g := f.rounded(z)
-	g.host = 4 * len(f.host)
+	g.host, g.hidden = 4*len(f.host), f.hidden
 	if n := len(v.Want); n > 0 {
 		g.head, g.top = launch.RowBucket(n), v.Top
 	}
@@ -207,14 +224,17 @@ func (f *forward) rounded(z sizes) geometry {
 }
 
 // rest is the section behind all Taps, or all there is without one: without the head
-// where no row is wanted.
+// where it runs on no row.
 func (f *forward) rest(tapped bool) section {
-	s := section{ops: f.ops, shown: -1, first: true, last: true}
+	s := section{ops: f.ops, told: f.told, shown: -1, first: true, last: true}
 	switch {
 	case tapped:
 		s = f.sections[len(f.sections)-1]
 	case f.parts != nil:
 		s = f.parts[len(f.parts)-1]
+	}
+	if f.now.hidden {
+		s.ops = s.told
 	}
 	if f.now.head == 0 && f.program.HeadOp() != nil {
 		s.ops = s.ops[:len(s.ops)-1]

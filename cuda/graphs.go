@@ -18,7 +18,7 @@ type graphs struct {
 type variant struct {
 	f *forward
 	geometry
-	head  *action // what the graph ends with, if the geometry has a head
+	head  *action
 	graph *driver.Graph
 	parts []*driver.Graph // in place of graph, of a forward that has parts
 }
@@ -74,7 +74,7 @@ func (f *forward) capture(y *plan) (*variant, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &variant{f: f, geometry: y.geometry, head: y.lastHead(), graph: graph}
+	v := &variant{f: f, geometry: y.geometry, head: y.headAction(), graph: graph}
 	f.b.graphs.add(v)
 	return v, nil
 }

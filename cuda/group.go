@@ -250,7 +250,6 @@ func (g *Group) Features() backend.Features {
 		f.Description += " and each other's memory"
 	}
 	f.Devices = len(g.shards)
-	f.HiddenRows = false // results come of parts of the vocabulary alone
 	return f
 }
 

@@ -15,7 +15,12 @@ type groupBuffer struct {
 	whole, part []backend.Buffer
 	split       bool  // the parts hold the value
 	runs        []int // of the columns, each cut by itself (backend.Tensor.Sections)
+	copies      int   // GPUs one behind the other that have the same part, as of their weight
 }
+
+// copied reports whether several GPUs have the same part: only attention takes such keys
+// and values.
+func (b *groupBuffer) copied() bool { return b.split && b.copies > 1 }
 
 // cutter rewrites a program into one for each GPU. Which buffers are whole follows from
 // the weights that write them.
@@ -74,6 +79,13 @@ func (c *cutter) cut(o *backend.Op) error {
 	switch o.Kind {
 	case backend.OpEmbed:
 		c.embed(o)
+	case backend.OpInput:
+		c.isWhole(o.Dst[0])
+		for i, p := range c.parts {
+			p.Input(c.on(i, o.Dst[0]))
+		}
+	case backend.OpJoin:
+		c.join(o)
 	case backend.OpRMSNorm:
 		c.rmsNorm(o)
 	case backend.OpProject:
@@ -125,7 +137,7 @@ func (c *cutter) on(i int, b backend.Buffer) backend.Buffer {
 // inParts makes b parts, of that width on GPU i: of each of the runs its share.
 func (c *cutter) inParts(i int, b backend.Buffer, width int, runs []int) backend.Buffer {
 	y := &c.buffers[b]
-	y.split, y.runs = true, runs
+	y.split, y.runs, y.copies = true, runs, 1
 	if y.part[i] < 0 || c.parts[i].Widths[y.part[i]] != width {
 		y.part[i] = c.parts[i].Buffer(width)
 	}
@@ -138,7 +150,9 @@ func (c *cutter) isWhole(b backend.Buffer) { c.buffers[b].split, c.buffers[b].ru
 // target is GPU i's buffer for the outputs of m.
 func (c *cutter) target(i int, b backend.Buffer, m *groupMatrix) backend.Buffer {
 	if m.split == backend.SplitOutputs {
-		return c.inParts(i, b, m.parts[i].weight.Out, m.runs)
+		y := c.inParts(i, b, m.parts[i].weight.Out, m.runs)
+		c.buffers[b].copies = m.copies
+		return y
 	}
 	c.isWhole(b)
 	return c.on(i, b)
@@ -205,6 +219,22 @@ func (c *cutter) embed(o *backend.Op) {
 	}
 }
 
+func (c *cutter) join(o *backend.Op) {
+	for _, b := range o.Src {
+		if !c.whole("join", b) {
+			return
+		}
+	}
+	c.isWhole(o.Dst[0])
+	for i, p := range c.parts {
+		var parts []backend.Buffer
+		for _, b := range o.Src {
+			parts = append(parts, c.on(i, b))
+		}
+		p.Join(c.on(i, o.Dst[0]), parts...)
+	}
+}
+
 func (c *cutter) rmsNorm(o *backend.Op) {
 	w := c.vector(o.Norm)
 	if w == nil || !c.whole("rms norm", o.Src[0]) {
@@ -225,7 +255,7 @@ func (c *cutter) takes(what string, x backend.Buffer, w backend.Linear) bool {
 	case m.split == backend.SplitInputs:
 		c.fail("%s: a weight of cut inputs makes sums, which only ProjectAdd takes", what)
 		return false
-	case bias != nil && (bias.split != m.split || !slices.Equal(bias.runs, m.runs)):
+	case bias != nil && (bias.split != m.split || !slices.Equal(bias.runs, m.runs) || bias.copies != m.copies):
 		c.fail("%s: weight and bias are not cut alike", what)
 		return false
 	}
@@ -271,6 +301,9 @@ func (c *cutter) projectAdd(o *backend.Op) {
 	case !slices.Equal(c.buffers[src].runs, m.runs):
 		c.fail("project: weight [%d, %d], whose inputs are cut in runs of %v, from parts of runs of %v", m.out, m.in, m.runs, c.buffers[src].runs)
 		return
+	case c.buffers[src].copied():
+		c.fail("project: weight [%d, %d] of cut inputs from parts that several GPUs have", m.out, m.in)
+		return
 	case bias != nil && bias.split != backend.SplitNone:
 		c.fail("project: the bias of sums is whole: %d outputs", m.out)
 		return
@@ -286,7 +319,7 @@ func (c *cutter) gatedProject(o *backend.Op) {
 	}
 	gate, gateBias := c.linear(o.Weights[0])
 	up, upBias := c.linear(o.Weights[1])
-	if gate.split != up.split || !slices.Equal(gate.runs, up.runs) {
+	if gate.split != up.split || !slices.Equal(gate.runs, up.runs) || gate.copies != up.copies {
 		c.fail("gated project: gate and up are not cut alike")
 		return
 	}
@@ -296,12 +329,12 @@ func (c *cutter) gatedProject(o *backend.Op) {
 }
 
 // RotateStore norms and rotates the heads that each GPU has, and stores their keys
-// and values.
+// and values: of more GPUs than KV heads several store the same one.
 func (c *cutter) rotateStore(o *backend.Op) {
 	q, k, v := o.Src[0], o.Src[1], o.Src[2]
 	split := c.buffers[k].split
 	for _, b := range o.Src {
-		if c.buffers[b].split != split || c.buffers[b].runs != nil {
+		if c.buffers[b].split != split || c.buffers[b].runs != nil || b == q && c.buffers[b].copied() {
 			c.fail("rotate: queries, keys and values are not cut alike")
 			return
 		}
@@ -314,9 +347,12 @@ func (c *cutter) rotateStore(o *backend.Op) {
 		c.err = foreign("rotation")
 		return
 	}
-	if split && o.Heads.KVHeads%len(c.parts) != 0 {
-		c.fail("rotate: %d kv heads over %d GPUs", o.Heads.KVHeads, len(c.parts))
-		return
+	if kv := o.Heads.KVHeads; split {
+		copies := backend.HeadCopies(kv, len(c.parts))
+		if headsOn(kv, len(c.parts)) == 0 || c.buffers[k].copies != copies || c.buffers[v].copies != copies {
+			c.fail("rotate: %d kv heads over %d GPUs, whose parts are no heads", kv, len(c.parts))
+			return
+		}
 	}
 	for i, p := range c.parts {
 		h := o.Heads
@@ -331,7 +367,7 @@ func (c *cutter) rotateStore(o *backend.Op) {
 			}
 		}
 		if split {
-			h.KVHeads /= len(c.parts)
+			h.KVHeads = headsOn(h.KVHeads, len(c.parts))
 		}
 		p.RotateStore(c.on(i, q), c.on(i, k), c.on(i, v), h, o.Layer)
 	}
@@ -368,7 +404,7 @@ func (c *cutter) beside() {
 // attend is attention of the heads that each GPU has.
 func (c *cutter) attend(o *backend.Op) {
 	dst, q := o.Dst[0], o.Src[0]
-	if c.buffers[q].split != c.f.split {
+	if c.buffers[q].split != c.f.split || c.buffers[q].copied() {
 		c.fail("attend: queries are not cut as keys and values are")
 		return
 	}
@@ -384,11 +420,15 @@ func (c *cutter) attend(o *backend.Op) {
 }
 
 func (c *cutter) tap(o *backend.Op) {
-	if b := &c.buffers[o.Src[0]]; b.split && b.runs != nil {
+	b, step := &c.buffers[o.Src[0]], len(c.parts)
+	if b.split {
+		step = b.copies
+	}
+	if b.split && b.runs != nil {
 		c.fail("tap: a buffer of width %d is in parts of several runs", b.width)
 		return
 	}
-	c.f.cutTaps = append(c.f.cutTaps, c.buffers[o.Src[0]].split)
+	c.f.tapSteps = append(c.f.tapSteps, step)
 	for i, p := range c.parts {
 		p.Tap(c.on(i, o.Src[0]))
 	}
@@ -402,6 +442,9 @@ func (c *cutter) head(o *backend.Op) {
 		return
 	case m.split == backend.SplitInputs:
 		c.fail("results: a head of cut inputs")
+		return
+	case m.copies > 1:
+		c.fail("results: a head whose parts several GPUs have")
 		return
 	}
 	parts, first, count := m.headParts()

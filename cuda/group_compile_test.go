@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -52,6 +53,22 @@ func (c *cutWeights) linear(split backend.Split) backend.Linear {
 	return backend.Linear{Weight: m}
 }
 
+// ofHeads is a weight of so many outputs, which are KV heads, with a bias.
+func (c *cutWeights) ofHeads(heads, out int) (y backend.Linear) {
+	x := vectors.Tensor(c.r, backend.F32, out, cutWidth, 0)
+	x.Split, x.Heads = backend.SplitOutputs, heads
+	bias := vectors.Tensor(c.r, backend.F32, 1, out, 0)
+	bias.Shape, bias.Split, bias.Heads = []int{out}, x.Split, heads
+	var err error
+	if y.Weight, err = c.b.Matrix(*x); err == nil {
+		y.Bias, err = c.b.Vector(*bias)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return y
+}
+
 // biased is linear with a bias.
 func (c *cutWeights) biased(split, bias backend.Split) backend.Linear {
 	y := c.linear(split)
@@ -73,15 +90,29 @@ func (c *cutWeights) list() (*backend.Program, []backend.Buffer) {
 var cutHeads = backend.Heads{KVHeads: 4, HeadDim: 32}
 
 // TestGroupCut compares a layer whose weights are cut in every way with one GPU: what
-// Taps show of buffers in parts and of whole ones, and the results.
+// Taps show of buffers in parts, of some that several GPUs have, and of whole ones, and the
+// results.
 func TestGroupCut(t *testing.T) {
+	for _, devices := range []int{2, 4} {
+		for _, kvHeads := range []int{4, 2, 1} {
+			if devices == 2 && kvHeads == 2 || devices == 4 && kvHeads == 4 || testing.Short() && devices > 2 && kvHeads == 1 {
+				continue // nothing new, or little
+			}
+			t.Run(fmt.Sprintf("%d heads on %d", kvHeads, devices), func(t *testing.T) { groupCut(t, devices, kvHeads) })
+		}
+	}
+}
+
+func groupCut(t *testing.T, devices, kvHeads int) {
 	forward := func(b backend.Backend) (taps [][]float32, out []float32) {
 		c := newCutWeights(t, b)
 		p, x := c.list()
 		heads := cutHeads
-		heads.Rotation = c.turn
+		heads.Rotation, heads.KVHeads = c.turn, kvHeads
+		keys := kvHeads * heads.HeadDim
+		x[2], x[3] = p.Buffer(keys), p.Buffer(keys)
 		p.Tap(x[0])
-		p.Project(x[1:4], x[0], []backend.Linear{c.linear(backend.SplitOutputs), c.biased(backend.SplitOutputs, backend.SplitOutputs), c.linear(backend.SplitOutputs)})
+		p.Project(x[1:4], x[0], []backend.Linear{c.biased(backend.SplitOutputs, backend.SplitOutputs), c.ofHeads(kvHeads, keys), c.ofHeads(kvHeads, keys)})
 		p.Tap(x[2])
 		p.RotateStore(x[1], x[2], x[3], heads, 0)
 		p.Attend(x[4], x[1], 0, 0.1)
@@ -96,7 +127,7 @@ func TestGroupCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		kv, err := b.NewStorage(backend.KeysLayout(1, cutHeads.KVHeads, cutHeads.HeadDim, backend.KVF32, 200))
+		kv, err := b.NewStorage(backend.KeysLayout(1, kvHeads, cutHeads.HeadDim, backend.KVF32, 200))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +152,7 @@ func TestGroupCut(t *testing.T) {
 	}
 	one := openBackend(t, true)
 	defer one.Close()
-	got, out := forward(openGroup(t, true))
+	got, out := forward(openGroupOf(t, true, devices))
 	want, wantOut := forward(one)
 	near := func(what string, got, want []float32) {
 		exact := make([]float64, len(want))
@@ -182,6 +213,57 @@ func TestGroupCutRefusals(t *testing.T) {
 		"1 kv heads over 2 GPUs": func(p *backend.Program, x []backend.Buffer) {
 			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs), c.linear(outputs)})
 			p.RotateStore(x[1], x[2], x[3], c.heads(1), 0)
+		},
+		"1 kv heads over 2 GPUs, whose parts are no heads": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.ofHeads(1, cutWidth), c.linear(outputs)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(1), 0)
+		},
+		"2 kv heads over 2 GPUs, whose parts are no heads": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.ofHeads(1, cutWidth), c.ofHeads(1, cutWidth)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(2), 0)
+		},
+		"rotate: queries, keys and values are not": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:4], x[0], []backend.Linear{c.ofHeads(1, cutWidth), c.ofHeads(1, cutWidth), c.ofHeads(1, cutWidth)})
+			p.RotateStore(x[1], x[2], x[3], c.heads(1), 0)
+		},
+		"attend: queries are not": func(p *backend.Program, x []backend.Buffer) {
+			k, v, heads := p.Buffer(cutWidth/2), p.Buffer(cutWidth/2), c.heads(2)
+			p.Project([]backend.Buffer{x[1], x[2], k, v}, x[0], []backend.Linear{c.linear(outputs), c.ofHeads(1, cutWidth), c.ofHeads(1, cutWidth/2), c.ofHeads(1, cutWidth/2)})
+			heads.KVHeads = 1
+			p.RotateStore(x[1], k, v, heads, 0)
+			p.Attend(x[4], x[2], 0, 1)
+		},
+		"of cut inputs from parts that several GPUs have": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:2], x[0], []backend.Linear{c.ofHeads(1, cutWidth)})
+			p.ProjectAdd(x[0], x[1], c.linear(inputs))
+		},
+		"project: weight and bias are not": func(p *backend.Program, x []backend.Buffer) {
+			w := c.ofHeads(1, cutWidth)
+			w.Bias = c.vector(outputs)
+			p.Project(x[1:2], x[0], []backend.Linear{w})
+		},
+		"gated project: gate and up": func(p *backend.Program, x []backend.Buffer) {
+			p.GatedProject(x[1], x[0], c.linear(outputs), c.ofHeads(1, cutWidth))
+		},
+		"experts: gates and ups are cut": func(p *backend.Program, x []backend.Buffer) {
+			routing := p.Buffer(2)
+			p.Route(routing, x[0], c.grouped(2, 32, none), 1, true)
+			up := c.some(outputs)
+			up[1] = c.ofHeads(1, cutWidth).Weight
+			p.ExpertsAdd(x[1], x[0], routing, &backend.Experts{Gate: c.some(outputs), Up: up, Down: c.some(inputs)})
+		},
+		"delta: what it takes is not": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:3], x[0], []backend.Linear{c.ofHeads(1, cutWidth), c.linear(outputs)})
+			p.Delta(p.Buffer(32), c.delta(2, outputs, x[1], x[2]), 0)
+		},
+		"delta: time steps that are not": func(p *backend.Program, x []backend.Buffer) {
+			p.Project(x[1:3], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs)})
+			d := c.delta(2, outputs, x[1], x[2])
+			d.TimeStep = c.ofHeads(1, 2).Bias
+			p.Delta(p.Buffer(32), d, 0)
+		},
+		"a head whose parts several GPUs have": func(p *backend.Program, x []backend.Buffer) {
+			p.Head(x[0], c.norm, 1e-6, c.ofHeads(1, cutWidth).Weight, backend.NoBars)
 		},
 		"queries are not cut as keys and values are": func(p *backend.Program, x []backend.Buffer) {
 			p.Project(x[1:4], x[0], []backend.Linear{c.linear(outputs), c.linear(outputs), c.linear(outputs)})

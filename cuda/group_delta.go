@@ -11,7 +11,7 @@ import (
 func (c *cutter) delta(o *backend.Op) {
 	d, split := o.Delta, c.buffers[o.Src[0]].split
 	for _, b := range o.Src {
-		if c.buffers[b].split != split {
+		if c.buffers[b].split != split || c.buffers[b].copied() {
 			c.fail("delta: what it takes is not cut alike")
 			return
 		}
@@ -89,7 +89,7 @@ func (c *cutter) alongHeads(what string, x backend.Vector, split bool, runs []in
 	if v == nil {
 		return nil
 	}
-	if split != (v.split == backend.SplitOutputs) || split && !slices.Equal(v.runs, several(runs)) {
+	if split != (v.split == backend.SplitOutputs) || split && !slices.Equal(v.runs, several(runs)) || v.copies > 1 {
 		c.fail("delta: %s that are not cut as heads are", what)
 	}
 	return v
@@ -127,9 +127,18 @@ func shareOfState(s backend.StateShape, split bool, n int) backend.StateShape {
 	return s
 }
 
+// headsOn is how many of the KV heads each of n GPUs has, which may be there several times
+// (backend.HeadCopies); 0: they cannot be shared out.
+func headsOn(kvHeads, n int) int {
+	if kvHeads *= backend.HeadCopies(kvHeads, n); kvHeads%n != 0 {
+		return 0
+	}
+	return kvHeads / n
+}
+
 // shareOf is what one of n GPUs keeps of a layer.
 func shareOf(s backend.LayerStore, n int) backend.LayerStore {
-	s.KVHeads /= n
+	s.KVHeads = headsOn(s.KVHeads, n)
 	s.State = shareOfState(s.State, true, n)
 	return s
 }

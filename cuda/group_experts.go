@@ -73,7 +73,7 @@ func (c *cutter) cutAs(list []backend.Matrix, split backend.Split) bool {
 		switch m := c.matrix(x); {
 		case m == nil:
 			return false
-		case m.split != split || m.runs != nil:
+		case m.split != split || m.runs != nil || m.copies > 1:
 			c.fail("experts: gates and ups are cut by outputs and downs by inputs, all of them, or none is cut")
 			return false
 		}

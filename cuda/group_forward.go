@@ -14,8 +14,8 @@ type groupForward struct {
 	parts   []*forward
 	closed  bool
 
-	stores, split bool   // it stores keys and values, by heads
-	cutTaps       []bool // whose states are in parts
+	stores, split bool  // it stores keys and values, by heads
+	tapSteps      []int // every how manyth GPU shows something else: of what is whole only the first
 
 	// Of the head: how many GPUs' parts count, and the ids that they begin with.
 	heads int
@@ -104,6 +104,9 @@ func (f *groupForward) onAll(step func(*forward) error) error {
 	})
 }
 
+// Prepared implements backend.Preparer.
+func (f *groupForward) Prepared() bool { return f.parts[0].prepared }
+
 // spread makes f.spans the spans on each GPU, of storage by heads or whole.
 func (f *groupForward) spread(spans []backend.Span) error {
 	if f.spans == nil {
@@ -186,7 +189,7 @@ func (f *forward) makeReady(s section) error {
 // show runs the sections up to the last Tap, and shows what they leave: from the first
 // GPU where that is whole, else from all of them.
 func (f *groupForward) show(ctx context.Context, tap func(int, []float32)) error {
-	for k, cut := range f.cutTaps {
+	for k, step := range f.tapSteps {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -196,16 +199,14 @@ func (f *groupForward) show(ctx context.Context, tap func(int, []float32)) error
 		if err := f.onAll((*forward).wait); err != nil {
 			return err
 		}
-		parts := f.parts
-		if !cut {
-			parts = parts[:1]
-		}
 		rows, width := f.parts[0].values.Rows, 0
-		for _, p := range parts {
+		for i := 0; i < len(f.parts); i += step {
+			p := f.parts[i]
 			width += p.widths[p.sections[k].shown]
 		}
 		states, at := make([]float32, rows*width), 0
-		for i, p := range parts {
+		for i := 0; i < len(f.parts); i += step {
+			p := f.parts[i]
 			p.b.device.Context.Enter()
 			part, err := p.shown(k)
 			p.b.device.Context.Leave()

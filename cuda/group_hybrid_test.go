@@ -52,28 +52,33 @@ func TestGroupFamilies(t *testing.T) {
 	for _, c := range []struct {
 		architecture string
 		heads        int
+		kvHeads      int // fewer than GPUs: some of these have the same one
 		tiled        bool
 		dt           backend.DType
 		exact        bool
 		devices      int
 	}{
-		{"qwen3_moe", 2, false, backend.Affine4, false, 2},
-		{"qwen3_next", 4, false, backend.BF16, true, 4},
-		{"qwen3_5_text", 3, true, backend.Q8_0, false, 3},
-		{"qwen3_5_moe_text", 2, true, backend.BF16, true, 2},
-		{"qwen3_5_moe_text", 4, false, backend.Affine4, false, 2},
+		{"qwen3_moe", 2, 2, false, backend.Affine4, false, 2},
+		{"qwen3_next", 4, 4, false, backend.BF16, true, 4},
+		{"qwen3_next", 4, 2, false, backend.Affine4, false, 4},
+		{"qwen3_5_text", 3, 3, true, backend.Q8_0, false, 3},
+		{"qwen3_5_text", 3, 1, true, backend.BF16, true, 3},
+		{"qwen3_5_moe_text", 2, 2, true, backend.BF16, true, 2},
+		{"qwen3_5_moe_text", 4, 4, false, backend.Affine4, false, 2},
 	} {
-		t.Run(fmt.Sprintf("%s tiled=%t %v exact=%t on %d", c.architecture, c.tiled, c.dt, c.exact, c.devices), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s tiled=%t %v exact=%t kv=%d on %d", c.architecture, c.tiled, c.dt, c.exact, c.kvHeads, c.devices), func(t *testing.T) {
 			if testing.Short() && (c.devices > 2 || c.tiled) {
 				t.Skip("more than two GPUs, and tiled heads: leave -short out")
 			}
+			config := family(c.architecture, c.heads, c.tiled)
+			config.KVHeads = c.kvHeads
 			one := openBackend(t, c.exact)
 			defer one.Close()
 			tol := 2e-2
 			if c.exact {
 				tol = 1e-2
 			}
-			groupForwards(t, openGroupOf(t, c.exact, c.devices), one, synthetic.RandomSource(family(c.architecture, c.heads, c.tiled), c.dt, 6), tol)
+			groupForwards(t, openGroupOf(t, c.exact, c.devices), one, synthetic.RandomSource(config, c.dt, 6), tol)
 		})
 	}
 }
@@ -159,14 +164,19 @@ func TestGroupBeside(t *testing.T) {
 }
 
 // TestGroupStates: states over two GPUs take of the budget what they take of one GPU's,
-// go back as far, and make room for each other as there.
+// go back as far, and make room for each other as there; also where both GPUs have the
+// same KV head, which takes what two heads take.
 func TestGroupStates(t *testing.T) {
-	src := synthetic.RandomSource(family("qwen3_5_text", 2, false), backend.BF16, 8)
+	source := func(kvHeads int) checkpoint.Source {
+		c := family("qwen3_5_text", 2, false)
+		c.KVHeads = kvHeads
+		return synthetic.RandomSource(c, backend.BF16, 8)
+	}
 	type trace struct {
 		what        string
 		used, reach int64
 	}
-	walk := func(b backend.Backend) (list []trace) {
+	walk := func(t *testing.T, b backend.Backend, src checkpoint.Source) (list []trace) {
 		m, first := load(t, b, src)
 		defer m.Close()
 		note := func(what string, reach int) {
@@ -222,23 +232,37 @@ func TestGroupStates(t *testing.T) {
 	}
 	one := openBackend(t, false)
 	defer one.Close()
-	want, got := walk(one), walk(openGroup(t, false))
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%s: %d bytes taken, back to %d; on one GPU %d, %d", want[i].what, got[i].used, got[i].reach, want[i].used, want[i].reach)
-		}
+	want := walk(t, one, source(2))
+	for _, kvHeads := range []int{2, 1} {
+		t.Run(fmt.Sprintf("%d KV heads", kvHeads), func(t *testing.T) {
+			got := walk(t, openGroup(t, false), source(kvHeads))
+			for i := range want {
+				if got[i] != want[i] {
+					t.Errorf("%s: %d bytes taken, back to %d; on one GPU %d, %d", want[i].what, got[i].used, got[i].reach, want[i].used, want[i].reach)
+				}
+			}
+		})
 	}
 }
 
 // TestGroupVerified: verified's tokens are ar's, of a hybrid with experts in default
-// arithmetic.
+// arithmetic; also where both GPUs have the same KV head.
 func TestGroupVerified(t *testing.T) {
-	m, err := model.Load(openGroup(t, false), synthetic.RandomSource(family("qwen3_next", 2, false), backend.Affine4, 5), model.Barring(1200, 5))
-	if err != nil {
-		t.Fatal(err)
+	for _, kvHeads := range []int{2, 1} {
+		t.Run(fmt.Sprintf("%d KV heads", kvHeads), func(t *testing.T) {
+			if testing.Short() && kvHeads == 1 {
+				t.Skip("leave -short out")
+			}
+			config := family("qwen3_next", 2, false)
+			config.KVHeads = kvHeads
+			m, err := model.Load(openGroup(t, false), synthetic.RandomSource(config, backend.Affine4, 5), model.Barring(1200, 5))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			verifiedIsAR(t, m)
+		})
 	}
-	defer m.Close()
-	verifiedIsAR(t, m)
 }
 
 // slowTier reports whether tests run that take minutes on the emulator.
@@ -261,7 +285,7 @@ func TestGroupHybrids(t *testing.T) {
 }
 
 // TestGroupWalks: states by heads on two GPUs are what they are on one, whatever was
-// drafted, rejected, gone back from, marked, or forked.
+// drafted, rejected, gone back from, marked, forked, or copied out and in.
 func TestGroupWalks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("leave -short out")
@@ -272,13 +296,19 @@ func TestGroupWalks(t *testing.T) {
 	}
 	for _, exact := range []bool{true, false} {
 		t.Run(fmt.Sprintf("exact=%t", exact), func(t *testing.T) {
-			w := newHybridWalk(t, openGroup(t, exact), backend.KVBF16, 70)
-			w.random(rand.New(rand.NewPCG(7, 9)), steps)
+			backendtest.RunWalk(t, openGroup(t, exact), backendtest.Source(t, goldenDir, hybridModels[0]), backend.KVBF16, rand.New(rand.NewPCG(7, 9)), steps)
 		})
 		if !slowTier() {
 			break
 		}
 	}
+}
+
+// TestGroupCopiesWalk: so they are where both GPUs have the same KV head.
+func TestGroupCopiesWalk(t *testing.T) {
+	config := family("qwen3_5_text", 2, true)
+	config.KVHeads = 1
+	backendtest.RunWalk(t, openGroup(t, false), synthetic.RandomSource(config, backend.BF16, 4), backend.KVBF16, rand.New(rand.NewPCG(7, 8)), 40)
 }
 
 // TestGroupHybridAnswers: a trained hybrid gives the reference's answers, and verified's

@@ -19,13 +19,13 @@ func (m *groupMatrix) headParts() (parts []*matrix, first []int, count int) {
 // results are those of the wanted rows, once the launches are over: each GPU has made
 // statistics and logits of some of the vocabulary, which are joined here, in its order.
 func (f *groupForward) results() ([]backend.Result, error) {
-	want := f.parts[0].want
-	results := make([]backend.Result, 0, len(want))
-	first := f.parts[0].firstRows()
-	if err := f.collect(&results, first); err != nil {
+	p := f.parts[0]
+	results, first := p.bare(), p.firstRows()
+	if err := f.collect(results, first); err != nil {
 		return nil, err
 	}
-	for rows := range slices.Chunk(want[len(first):], headRows) {
+	p.tell(results) // all GPUs have the same
+	for rows := range slices.Chunk(p.asked[len(first):], headRows) {
 		err := f.onAll(func(p *forward) error {
 			if err := p.again(rows); err != nil {
 				return err
@@ -33,7 +33,7 @@ func (f *groupForward) results() ([]backend.Result, error) {
 			return p.wait()
 		})
 		if err == nil {
-			err = f.collect(&results, rows)
+			err = f.collect(results, rows)
 		}
 		if err != nil {
 			return nil, err
@@ -42,14 +42,14 @@ func (f *groupForward) results() ([]backend.Result, error) {
 	return results, nil
 }
 
-// collect appends the results that a launch has brought.
-func (f *groupForward) collect(results *[]backend.Result, rows []backend.Wanted) error {
+// collect fills the results that a launch has brought.
+func (f *groupForward) collect(results []backend.Result, rows []int) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	bars, list := f.program.HeadOp().Bars, make([]launch.Statistics, f.heads)
-	for i := range rows {
-		w := &rows[i]
+	for i, at := range rows {
+		w := &f.parts[0].want[at]
 		for j, p := range f.parts[:f.heads] {
 			s, err := launch.ReadStats(p.b.results.Host.Bytes(), i, p.values.Top)
 			if err != nil {
@@ -68,7 +68,7 @@ func (f *groupForward) collect(results *[]backend.Result, rows []backend.Wanted)
 		if err := w.Finish(&r, logits, bars, launch.MostTop); err != nil {
 			return err
 		}
-		*results = append(*results, r)
+		results[at] = r
 	}
 	return nil
 }

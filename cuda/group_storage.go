@@ -10,9 +10,10 @@ import (
 )
 
 // groupStorage is a sequence's keys, values and states over the GPUs of a group: by heads,
-// or whole on each, which the first forward decides. What is reserved before it is made
-// as heads that can be shared out are. Pages are each GPU's own; states are had and given
-// up on all GPUs at once.
+// or whole on each, which the first forward decides. A KV head lies on several GPUs where
+// they are more than KV heads. What is reserved before it is made as heads that can be
+// shared out are, and what is imported before it is brought to that form. Pages are each
+// GPU's own; states are had and given up on all GPUs at once.
 type groupStorage struct {
 	g        *Group
 	layout   backend.Layout
@@ -20,6 +21,7 @@ type groupStorage struct {
 	states   *groupStates // nil, too, where no layer has some
 	split    bool
 	used     bool // by a forward
+	imported int  // pages before that
 	reserved int
 	open     bool
 }
@@ -32,12 +34,13 @@ func (g *Group) NewStorage(l backend.Layout) (backend.Storage, error) {
 	return &groupStorage{g: g, layout: l, open: true}, nil
 }
 
-// Budget is what all storage is taken from: by heads over all GPUs, whole ones once.
+// Budget is what all storage is taken from: by heads over all GPUs, copies of heads as
+// often as they are there, whole ones once.
 func (g *Group) Budget() *backend.Budget { return &g.budget }
 
 func (c *groupStorage) Layout() backend.Layout { return c.layout }
 
-// Bytes is what it takes on all GPUs by heads, or on each of them.
+// Bytes is what it takes on all GPUs by heads, copies as well, or whole on each of them.
 func (c *groupStorage) Bytes() (n int64) {
 	if c.states != nil {
 		n = c.states.Bytes()
@@ -70,7 +73,7 @@ func (c *groupStorage) divides() error {
 	n := len(c.g.shards)
 	for _, s := range c.layout.Layers {
 		switch {
-		case s.Kind == backend.StoreKeys && s.KVHeads%n != 0:
+		case s.Kind == backend.StoreKeys && headsOn(s.KVHeads, n) == 0:
 			return fmt.Errorf("%d kv heads over %d GPUs", s.KVHeads, n)
 		case s.Kind == backend.StoreState && s.State.KeyHeads%n != 0:
 			return fmt.Errorf("states of %d key heads over %d GPUs", s.State.KeyHeads, n)
@@ -92,11 +95,15 @@ func (c *groupStorage) on(split bool) error {
 			return err
 		}
 	}
+	kept, err := c.takeOut()
+	if err != nil {
+		return err
+	}
 	c.drop()
 	c.make(split)
 	c.used = true
-	if c.reserved == 0 {
-		return nil
+	if err := c.putIn(kept); err != nil || c.reserved == 0 {
+		return err
 	}
 	return c.Reserve(c.reserved)
 }
@@ -146,7 +153,7 @@ func (c *groupStorage) Reserve(tokens int) error {
 		return err
 	}
 	if err := c.withStates().ReserveBy(tokens, c.reservePages); err != nil {
-		if !c.used && c.reserved == 0 {
+		if !c.used && c.reserved == 0 && c.imported == 0 {
 			c.drop()
 		}
 		return err
@@ -208,7 +215,7 @@ func (c *groupStorage) Fork(n, slots int) (backend.Storage, error) {
 		return nil, err
 	}
 	y := &groupStorage{g: c.g, layout: c.layout, split: c.split, used: c.used, open: true}
-	y.layout.Slots = slots
+	y.layout.Slots, y.imported = slots, min(c.imported, (n+backend.PageTokens-1)/backend.PageTokens)
 	if c.states != nil {
 		var err error
 		if y.states, err = c.states.Fork(y.layout, n); err != nil {
@@ -233,7 +240,11 @@ func (c *groupStorage) Export(i int, dst []byte) error {
 
 // Import copies a page, its heads to all GPUs, or all of them to each.
 func (c *groupStorage) Import(i int, src []byte) error {
-	return c.carry(i, src, (*storage).Import, true)
+	err := c.carry(i, src, (*storage).Import, true)
+	if err == nil && !c.used {
+		c.imported = max(c.imported, i+1)
+	}
+	return err
 }
 
 func (c *groupStorage) carry(page int, exported []byte, move func(*storage, int, []byte) error, in bool) error {
@@ -244,10 +255,7 @@ func (c *groupStorage) carry(page int, exported []byte, move func(*storage, int,
 	if len(exported) != k.ExportedPage() {
 		return fmt.Errorf("cuda: a page of %d bytes, want %d", len(exported), k.ExportedPage())
 	}
-	if k.Layers == 0 {
-		return nil
-	}
-	if !c.split {
+	if !c.split || k.Layers == 0 { // pages without keys are empty
 		parts := c.parts
 		if !in {
 			parts = parts[:1]
@@ -260,12 +268,15 @@ func (c *groupStorage) carry(page int, exported []byte, move func(*storage, int,
 		return nil
 	}
 	head := len(exported) / (k.Layers * k.KVHeads) // keys and values of one
-	n := k.KVHeads / len(c.parts)
-	part := make([]byte, len(exported)/len(c.parts))
+	n, copies := headsOn(k.KVHeads, len(c.parts)), backend.HeadCopies(k.KVHeads, len(c.parts))
+	part := make([]byte, k.Layers*n*head)
 	for i, p := range c.parts {
+		if !in && i%copies > 0 {
+			continue // had from the GPU before
+		}
 		gather := func(in bool) {
 			for layer := range k.Layers {
-				whole := exported[(layer*k.KVHeads+i*n)*head:][:n*head]
+				whole := exported[(layer*k.KVHeads+i/copies*n)*head:][:n*head]
 				if mine := part[layer*n*head:][:n*head]; in {
 					copy(mine, whole)
 				} else {

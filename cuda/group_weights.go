@@ -14,6 +14,7 @@ type groupMatrix struct {
 	out, in int
 	split   backend.Split
 	runs    []int // of what is cut, each by itself (backend.Tensor.Sections)
+	copies  int   // GPUs one behind the other that have the same part (backend.Tensor.Copies)
 	parts   []*matrix
 	first   []int // output that a part begins with, where outputs are cut
 	heads   []*matrix
@@ -24,11 +25,12 @@ func (m *groupMatrix) In() int  { return m.in }
 
 // groupVector is a norm weight or a bias over the GPUs of a group.
 type groupVector struct {
-	g     *Group
-	n     int
-	split backend.Split
-	runs  []int
-	parts []*vector
+	g      *Group
+	n      int
+	split  backend.Split
+	runs   []int
+	copies int
+	parts  []*vector
 }
 
 func (v *groupVector) Len() int { return v.n }
@@ -65,14 +67,14 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, runs: t.Sections, parts: make([]*matrix, n)}
+	m := &groupMatrix{g: g, out: t.Shape[0], in: t.Shape[1], split: t.Split, runs: t.Sections, copies: t.Copies(n), parts: make([]*matrix, n)}
 	at := []int(nil)
 	switch {
 	case t.Split == backend.SplitInputs:
 		if err := t.CheckInputs(n); err != nil {
 			return nil, err
 		}
-	case t.Split == backend.SplitOutputs && t.Sections != nil:
+	case t.Split == backend.SplitOutputs && (t.Sections != nil || m.copies > 1):
 		if err := t.CheckOutputs(n); err != nil {
 			return nil, err
 		}
@@ -89,6 +91,8 @@ func (g *Group) Matrix(t backend.Tensor) (backend.Matrix, error) {
 		switch {
 		case at != nil:
 			part = t.Outputs(at[i], at[i+1]-at[i])
+		case m.copies > 1:
+			part = t.OutputShare(i, n, nil)
 		case m.split != backend.SplitNone:
 			room, err := b.gather(t.Bytes() / n)
 			if err != nil {
@@ -140,12 +144,12 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 		return nil, err
 	}
 	n := len(g.shards)
-	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, runs: t.Sections, parts: make([]*vector, n)}
+	v := &groupVector{g: g, n: t.Shape[0], split: t.Split, runs: t.Sections, copies: t.Copies(n), parts: make([]*vector, n)}
 	at := cuts(v.n, n)
-	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil {
-		v.split, v.runs = backend.SplitNone, nil
+	if t.Split == backend.SplitInputs || len(t.Shape) != 1 || at == nil && v.copies == 1 {
+		v.split, v.runs, v.copies = backend.SplitNone, nil, 1
 	}
-	if v.runs != nil {
+	if v.runs != nil || v.copies > 1 {
 		if err := t.CheckOutputs(n); err != nil {
 			return nil, err
 		}
@@ -153,7 +157,7 @@ func (g *Group) Vector(t backend.Tensor) (backend.Vector, error) {
 	err := g.each(func(i int, b *Backend) error {
 		part := t
 		switch {
-		case v.runs != nil:
+		case v.runs != nil || v.copies > 1:
 			part = t.OutputShare(i, n, nil)
 		case v.split == backend.SplitOutputs:
 			part = t.Outputs(at[i], at[i+1]-at[i])

@@ -22,13 +22,13 @@ func scratchOfHead(y *plan, o *op) [3]int {
 	return [3]int{size * y.head * w.In, 4 * y.head * w.Out, partials}
 }
 
-// lastHead is the head that a plan ends with, if its geometry has one.
-func (y *plan) lastHead() *action {
-	if y.head == 0 {
-		return nil
+// headAction is a plan's head, its last operation; nil: no row goes through one.
+func (y *plan) headAction() *action {
+	if n := len(y.actions); n > 0 && y.actions[n-1].kind == opHead {
+		a := y.actions[n-1]
+		return &a
 	}
-	a := y.actions[len(y.actions)-1]
-	return &a
+	return nil
 }
 
 // logits is where a head's are, [wanted rows, vocabulary].
@@ -69,58 +69,107 @@ func (b *Backend) emitHead(y *plan, a *action) {
 	d.RowStats(b.results.Host.Address(), a.logits(), w.Weight.Out, y.head, y.top, b.step.Device, a.scratch[2])
 }
 
-// setWant takes the wanted rows, the first of which go through the head at once. The
-// device finds as many candidates for each of them as any row wants.
+// setWant takes the wanted rows. Those of which more is wanted than hidden states go
+// through the head, the first of them at once. The device finds as many candidates for
+// each of them as any row wants.
 func (f *forward) setWant(want []backend.Wanted) {
 	v := &f.values
-	f.want, v.Want, v.Top = want, v.Want[:0], 1
+	f.want, f.asked, f.hidden, v.Want, v.Top = want, f.asked[:0], false, v.Want[:0], 1
 	if len(want) == 0 {
 		return
 	}
 	head := f.program.HeadOp()
 	vocabulary := head.Weights[0].Weight.Out()
 	for i := range want {
-		v.Top = max(v.Top, want[i].Candidates(min(launch.MostTop, vocabulary)))
+		f.hidden = f.hidden || want[i].Hidden
+		if !want[i].Bare {
+			f.asked = append(f.asked, i)
+			v.Top = max(v.Top, want[i].Candidates(min(launch.MostTop, vocabulary)))
+		}
 	}
 	v.Limit, v.Except = int32(head.Bars.Ids(vocabulary)), head.Bars.Except
 	f.wantRows(f.firstRows())
 }
 
-// firstRows are the wanted ones whose head is in the first launch.
-func (f *forward) firstRows() []backend.Wanted { return f.want[:min(len(f.want), headRows)] }
+// firstRows are those of the wanted rows whose head is in the first launch, by their
+// numbers among these.
+func (f *forward) firstRows() []int { return f.asked[:min(len(f.asked), headRows)] }
 
-func (f *forward) wantRows(rows []backend.Wanted) {
+func (f *forward) wantRows(rows []int) {
 	f.values.Want = f.values.Want[:0]
-	for i := range rows {
-		f.values.Want = append(f.values.Want, rows[i].Row)
+	for _, i := range rows {
+		f.values.Want = append(f.values.Want, f.want[i].Row)
 	}
+}
+
+// bare are results of which nothing is known yet.
+func (f *forward) bare() []backend.Result {
+	results := make([]backend.Result, len(f.want))
+	for i := range results {
+		results[i].Argmax = -1
+	}
+	return results
 }
 
 // results are those of the wanted rows, once the launch is over: the head is run again
 // where they are many.
 func (f *forward) results() ([]backend.Result, error) {
-	results := make([]backend.Result, 0, len(f.want))
-	first := f.firstRows()
-	if err := f.collect(&results, first); err != nil {
+	results, first := f.bare(), f.firstRows()
+	if err := f.collect(results, first); err != nil {
 		return nil, err
 	}
-	for rows := range slices.Chunk(f.want[len(first):], headRows) {
+	f.tell(results)
+	for rows := range slices.Chunk(f.asked[len(first):], headRows) {
 		if err := f.again(rows); err != nil {
 			return nil, err
 		}
 		if err := f.wait(); err != nil {
 			return nil, err
 		}
-		if err := f.collect(&results, rows); err != nil {
+		if err := f.collect(results, rows); err != nil {
 			return nil, err
 		}
 	}
 	return results, nil
 }
 
+// leastStates is for how many rows there is room at once: to grow drops all graphs.
+const leastStates = 512
+
+func prepareHidden(f *forward, y *plan, a *action) (moved bool, err error) {
+	return f.b.states.Grow(f.b.device.Context, 4*max(y.shape.Bucket, leastStates)*a.from[0].width)
+}
+
+// emitHidden has the final norm of all rows written to the host: to copy them from the
+// device took 40 µs a step.
+func (b *Backend) emitHidden(y *plan, a *action) {
+	b.device.RMSNorm(b.states.Host.Address(), 0, a.from[0].f32, a.norm[0], a.from[0].width, y.shape.Bucket, a.eps)
+}
+
+// tell brings the hidden states that are wanted: rows that follow each other go together.
+func (f *forward) tell(results []backend.Result) {
+	if !f.hidden {
+		return
+	}
+	width := f.program.HeadOp().Norm.Len()
+	for first := 0; first < len(f.want); {
+		n := 1
+		for first+n < len(f.want) && f.want[first+n].Row == f.want[first].Row+int32(n) {
+			n++
+		}
+		states := slices.Clone(f.b.states.Host.Floats(4*width*int(f.want[first].Row), n*width))
+		for i := range n {
+			if f.want[first+i].Hidden {
+				results[first+i].Hidden = states[i*width : (i+1)*width : (i+1)*width]
+			}
+		}
+		first += n
+	}
+}
+
 // again launches the head for more rows of a forward that is over; the step block has
 // all else still.
-func (f *forward) again(rows []backend.Wanted) error {
+func (f *forward) again(rows []int) error {
 	b, y := f.b, &f.now
 	f.wantRows(rows)
 	y.head = launch.RowBucket(len(rows))
@@ -133,14 +182,14 @@ func (f *forward) again(rows []backend.Wanted) error {
 	return b.device.Take()
 }
 
-// collect appends the results that a launch has brought.
-func (f *forward) collect(results *[]backend.Result, rows []backend.Wanted) error {
+// collect fills the results that a launch has brought.
+func (f *forward) collect(results []backend.Result, rows []int) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	bars := f.program.HeadOp().Bars
-	for i := range rows {
-		w := &rows[i]
+	for i, at := range rows {
+		w := &f.want[at]
 		stats, err := launch.ReadStats(f.b.results.Host.Bytes(), i, f.values.Top)
 		if err != nil {
 			return err
@@ -156,7 +205,7 @@ func (f *forward) collect(results *[]backend.Result, rows []backend.Wanted) erro
 		if err := w.Finish(&r, logits, bars, launch.MostTop); err != nil {
 			return err
 		}
-		*results = append(*results, r)
+		results[at] = r
 	}
 	return nil
 }
@@ -172,7 +221,5 @@ func (b *Backend) logitsRoom(w *backend.Wanted, vocabulary int) []float32 {
 
 // downloadLogits copies row i of those that the head left.
 func (f *forward) downloadLogits(out []float32, i int) error {
-	b, n := f.b, 4*len(out)
-	b.room = slices.Grow(b.room[:0], n)[:n]
-	return b.device.DownloadBy(b.room, out, f.head.logits()+driver.Ptr(i*n))
+	return f.b.device.DownloadFloats(out, f.head.logits()+driver.Ptr(4*i*len(out)))
 }

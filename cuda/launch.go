@@ -1,10 +1,5 @@
 package cuda
 
-import (
-	"encoding/binary"
-	"math"
-)
-
 // begin launches a section.
 func (f *forward) begin(s section) error {
 	if err := f.settle(s); err != nil {
@@ -27,7 +22,9 @@ func (f *forward) settle(s section) error {
 	if err := f.b.arrive(); err != nil {
 		return err
 	}
-	if f.find(s) {
+	known := f.find(s)
+	f.prepared = !known && s.whole() && (f.now.decode || f.now.prompt)
+	if known {
 		return nil
 	}
 	if err := f.b.fillStacked(); err != nil {
@@ -41,7 +38,7 @@ func (f *forward) settle(s section) error {
 		return err
 	}
 	if s.last {
-		f.head = y.lastHead()
+		f.head = y.headAction()
 	}
 	return f.prepare(y)
 }
@@ -103,10 +100,7 @@ func (f *forward) launch() error {
 	block := b.step.Host.Bytes()
 	if !y.kept {
 		f.values.Write(block, y.shape, b.step.Device)
-		at := y.shape.Bytes()
-		for i, x := range f.host {
-			binary.LittleEndian.PutUint32(block[at+4*i:], math.Float32bits(x))
-		}
+		copy(b.step.Host.Floats(y.shape.Bytes(), len(f.host)), f.host)
 	}
 	if f.graph != nil {
 		b.graphs.last, b.graphs.parts = f.graph, nil

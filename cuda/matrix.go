@@ -53,9 +53,9 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	t = quant.Convert(t, b.exact)
 	// The tensor-core kernels of prefill take outputs by eight.
 	fast := !b.exact && launch.Packable(t) && t.Shape[0]%8 == 0
-	if fast && t.DType == backend.Affine4 && !stored.Expert && quant.ScalesReachHalf(t) {
-		// Kernels take them times 2^129 (kernels/rounded.cuh), but for those of experts. No
-		// published weight is known to be of the kind.
+	if fast && t.DType == backend.Affine4 && quant.ScalesReachHalf(t) {
+		// Kernels take them times 2^129 (kernels/rounded.cuh). No published weight is known to
+		// be of the kind.
 		t = quant.ConvertTo(t, backend.BF16)
 	}
 	b.device.Context.Enter()

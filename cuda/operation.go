@@ -9,14 +9,16 @@ import (
 type opKind uint8
 
 const (
-	opEmbed opKind = iota
-	opEmbedHost
+	opEmbed    opKind = iota
+	opFromHost        // rows that are made on the host, or given
+	opJoin
 	opRMSNorm
 	opProject
 	opProjectAdd
 	opGated
 	opRotate
 	opAttend
+	opHidden // what results bring of hidden states
 	opHead
 	opRoute
 	opExperts
@@ -39,7 +41,7 @@ type op struct {
 	kvHeads    int
 	dim        int                  // of heads
 	angles     *angles              // of opRotate, and of an opAttend that rotates
-	first      int                  // of opEmbedHost: its first float of a row that was decoded on the host
+	first      int                  // of opFromHost: its first float of a row that comes from the host
 	router     *launch.Router       // of opRoute
 	mixture    *launch.Experts      // of opExperts
 	routing    backend.Buffer       // likewise, and of opReturn
@@ -81,13 +83,15 @@ type operation struct {
 // operations are what each kind means.
 var operations = [...]operation{
 	opEmbed:      {emit: (*Backend).emitEmbed},
-	opEmbedHost:  {emit: (*Backend).emitEmbedHost},
+	opFromHost:   {emit: (*Backend).emitFromHost},
+	opJoin:       {writes: asWanted, emit: (*Backend).emitJoin},
 	opRMSNorm:    {writes: asWanted, emit: (*Backend).emitRMSNorm},
 	opProject:    {reads: readsOfWeights, prepare: prepareProject, emit: (*Backend).emitProject},
 	opProjectAdd: {reads: readsOfWeights, prepare: prepareProjectAdd, emit: (*Backend).emitProjectAdd},
 	opGated:      {reads: readsOfWeights, writes: writesOfGated, scratch: scratchOfGated, prepare: prepareProject, emit: (*Backend).emitGated},
 	opRotate:     {writes: asWanted, emit: (*Backend).emitRotate},
 	opAttend:     {reads: readsOfAttend, writes: writesOfAttend, prepare: prepareAttend, emit: (*Backend).emitAttend},
+	opHidden:     {prepare: prepareHidden, emit: (*Backend).emitHidden},
 	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
 	opRoute:      {prepare: prepareRoute, emit: (*Backend).emitRoute},
 	opExperts:    {reads: readsOfExperts, prepare: prepareExperts, emit: (*Backend).emitExperts},
@@ -101,7 +105,7 @@ var operations = [...]operation{
 func asWanted(_ *plan, _ *op, wanted form) form { return wanted }
 
 // emit enqueues actions: the step block, and one or a few kernels an action. A head
-// writes the row results to the host.
+// writes the row results to the host, and before it hidden states may go there.
 func (b *Backend) emit(y *plan, actions []action) {
 	if y.kept {
 		b.device.Apart()
@@ -124,11 +128,20 @@ func (b *Backend) emitEmbed(y *plan, a *action) {
 	b.device.Embed(a.to[0].f32, w.Raw, w.DType, a.to[0].width, b.step.Device, y.shape.Bucket)
 }
 
-// emitEmbedHost takes the rows from behind the step block.
-func (b *Backend) emitEmbedHost(y *plan, a *action) {
+// emitFromHost takes the rows from behind the step block.
+func (b *Backend) emitFromHost(y *plan, a *action) {
 	rows := y.host / (4 * y.f.hostWidth)
 	from := b.step.Device + driver.Ptr(y.shape.Bytes()+4*rows*a.first)
 	b.device.Copy(a.to[0].f32, from, 4*rows*a.to[0].width)
+}
+
+// emitJoin puts rows behind each other.
+func (b *Backend) emitJoin(y *plan, a *action) {
+	at := 0
+	for _, part := range a.from[:len(a.src)] {
+		b.device.PutColumns(a.to[0].f32, a.to[0].bf16, part.f32, part.width, at, a.to[0].width, y.shape.Bucket)
+		at += part.width
+	}
 }
 
 func (b *Backend) emitRMSNorm(y *plan, a *action) {

@@ -53,8 +53,11 @@ func (f *forward) own(which int) backend.Buffer {
 	return backend.Buffer(n + which)
 }
 
-// recurrent is how many layers of a program have a state.
+// recurrent is how many layers have a state, of a program that works on them.
 func recurrent(p *backend.Program) (n int) {
+	if !p.Recurs() {
+		return 0
+	}
 	for _, s := range p.Stores() {
 		if s.Kind == backend.StoreState {
 			n++

@@ -193,9 +193,10 @@ func (f *forward) free() {
 }
 
 // alike are matrices of one form, which one launch takes. Where affine groups are of
-// several lengths, weights of longer ones are taken again in the shortest.
+// several lengths, weights of longer ones are taken again in the shortest; where scales of
+// one are too large for the kernels, which have it in bf16, all are taken so.
 func (c *compiler) alike(list []backend.Matrix) ([]*matrix, error) {
-	all, least := make([]*matrix, len(list)), 0
+	all, least, widened := make([]*matrix, len(list)), 0, false
 	for i, x := range list {
 		m := c.matrix(x)
 		if c.err != nil {
@@ -204,6 +205,19 @@ func (c *compiler) alike(list []backend.Matrix) ([]*matrix, error) {
 		if all[i] = m; i == 0 || m.weight.Group < least {
 			least = m.weight.Group
 		}
+		widened = widened || m.tensor.DType == backend.Affine4 && m.weight.DType == backend.BF16
+	}
+	if widened {
+		for i, m := range all {
+			if m.weight.DType != backend.Affine4 {
+				continue
+			}
+			var err error
+			if all[i], err = m.widened(); err != nil {
+				return nil, err
+			}
+		}
+		least = 0
 	}
 	of := &all[0].weight
 	for i, m := range all {
@@ -222,6 +236,22 @@ func (c *compiler) alike(list []backend.Matrix) ([]*matrix, error) {
 		}
 	}
 	return all, nil
+}
+
+// widened is an affine weight in bf16, beside one whose scales are too large.
+func (m *matrix) widened() (*matrix, error) {
+	if m.tensor.Data == nil {
+		return nil, &backend.UnsupportedError{Backend: m.b.Name(), What: "experts with scales from 1/2 on beside others in a layer over several GPUs"}
+	}
+	if m.other != nil && m.other.weight.DType == backend.BF16 {
+		return m.other, nil
+	}
+	y, err := m.b.Matrix(quant.ConvertTo(m.tensor, backend.BF16))
+	if err != nil {
+		return nil, err
+	}
+	m.other = y.(*matrix)
+	return m.other, nil
 }
 
 // regrouped is an affine weight whose scales and biases are repeated for shorter groups.

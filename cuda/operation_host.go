@@ -71,7 +71,8 @@ func (c *compiler) cut(s section) {
 // endParts is the last part of a forward that has some.
 func (c *compiler) endParts() {
 	if f := c.f; f.parts != nil {
-		f.parts = append(f.parts, section{ops: f.ops[c.parted:], shown: -1, last: true})
+		ops := f.ops[c.parted:]
+		f.parts = append(f.parts, section{ops: ops, told: c.told(ops), shown: -1, last: true})
 	}
 }
 

@@ -106,7 +106,7 @@ func (f *forward) settleParts() (graphs []*driver.Graph, plans [][]action, err e
 		}
 		plans = append(plans, slices.Clone(y.actions))
 	}
-	f.head = y.lastHead()
+	f.head = y.headAction()
 	if !y.decode && !f.met() {
 		// All kernels are loaded before the first one runs: see launch.
 		return nil, plans, b.warm(y, slices.Concat(plans...))

@@ -34,14 +34,16 @@ type geometry struct {
 	chunks int  // of the context, a power of two
 	most   int  // rows of the longest span, rounded up
 	kv     backend.Keys
-	host   int // bytes of embedded rows behind the step block
-	head   int // wanted rows, rounded up; 0: the head does not run
-	top    int // candidates a row
+	host   int  // bytes of embedded rows behind the step block
+	head   int  // rows that the head runs on, rounded up; 0: it does not
+	hidden bool // results bring hidden states
+	top    int  // candidates a row
 }
 
 // section is operations that run without a wait between them.
 type section struct {
 	ops         []op
+	told        []op           // of the last one: in place of them where results bring hidden states
 	shown       backend.Buffer // by the Tap behind them; -1: none
 	leaves      *leaving       // where the host's experts run behind them; nil: they do not
 	beside      bool           // they run while the host's experts do

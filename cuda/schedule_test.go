@@ -3,6 +3,7 @@ package cuda
 import (
 	"testing"
 
+	"windrow/backend"
 	"windrow/conformance/scheduletest"
 	"windrow/cuda/emulator"
 	"windrow/cuda/launch"
@@ -10,7 +11,13 @@ import (
 
 // TestSchedule: what a scheduler promises of answers holds on the device, and where rows
 // of prompts are alike: on compute capability 9.0, and elsewhere by gemm.cu.
-func TestSchedule(t *testing.T) {
+func TestSchedule(t *testing.T) { scheduled(t, scheduletest.Run) }
+
+// TestHybridSessions: conversations with a hybrid are kept on disk, and go on from there.
+func TestHybridSessions(t *testing.T) { scheduled(t, scheduletest.RunHybrid) }
+
+func scheduled(t *testing.T, test func(t *testing.T, b backend.Backend)) {
+	t.Helper()
 	if testing.Short() && !emulator.OnGPU {
 		t.Skip("a scheduler on the emulator: leave -short out")
 	}
@@ -23,7 +30,7 @@ func TestSchedule(t *testing.T) {
 				b.device.UseRoute(launch.RouteOwn)
 				b.setPromptRows()
 			}
-			scheduletest.Run(t, b)
+			test(t, b)
 		})
 	}
 }

@@ -13,9 +13,10 @@ type control interface {
 	drafted(drafts []class)
 	// choose returns how many of the drafts at hand to feed, in order, and how many masks
 	// behind them, at most most. p is what rows cost in a forward that others
-	// share, nil in one of the sequence's own. It may be called again before the
-	// step is made: the last choice is the one.
-	choose(drafts []class, most int, p *Price) (feed, masks int)
+	// share, nil in one of the sequence's own; with a limit, which only matters beside a
+	// price, a step has up to so many rows, whatever they cost. It may be called again
+	// before the step is made: the last choice is the one.
+	choose(drafts []class, most int, p *Price, limit int) (feed, masks int)
 	// observe tells of the step just made.
 	observe(s observation)
 	// chance is how likely a draft stands where those before it do.
@@ -27,6 +28,9 @@ type control interface {
 	// many seconds: behind so many of its forwards, and drafts, which all stand with a
 	// chance.
 	pays(sure float64, forwards, drafts int, seconds float64, p *Price) bool
+	// likely is the chance that one more draft stands, by what is known before it is
+	// proposed, where that is what decides.
+	likely(sure float64, forwards int) (chance float64, decides bool)
 	// proposed tells of a draft that took a drafter's forward, behind so many others.
 	proposed(forwards int, c class, seconds float64)
 	// hope is how many drafts of a drafter's, so many at most, are expected to stand.
@@ -65,7 +69,7 @@ const (
 	leastBlind = .5
 )
 
-func (fixedControl) choose(drafts []class, most int, _ *Price) (int, int) {
+func (fixedControl) choose(drafts []class, most int, _ *Price, _ int) (int, int) {
 	feed := len(drafts)
 	if feed > 0 && !drafts[0].ofMask() {
 		feed = min(feed, mostBlind)
@@ -80,6 +84,8 @@ func (f fixedControl) prefers(others, masks []class) bool {
 func (fixedControl) pays(sure float64, _, drafts int, _ float64, _ *Price) bool {
 	return drafts < mostBlind && sure >= leastBlind
 }
+
+func (fixedControl) likely(float64, int) (float64, bool) { return 0, false }
 
 // expected is how many of the drafts are expected to stand.
 func expected(c control, drafts []class) (n float64) {
@@ -220,7 +226,7 @@ func (r *rates) estimate(expected []float64, share float64, f func(i int, rate f
 			lean = chanceOf(oddsOf(lean) + differs)
 		}
 		rate = (r.yes[i] + lean) / (r.seen[i] + 1)
-		if known {
+		if known && share != 0 {
 			differs = share * (oddsOf(rate) - oddsOf(expected[i]))
 		}
 		f(i, rate)

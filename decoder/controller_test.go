@@ -14,7 +14,7 @@ import (
 func TestRandomControlsEqualAR(t *testing.T) {
 	t.Parallel()
 	var drafts, dropped int
-	for seed := range uint64(1000) {
+	for seed := range uint64(1200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := newToy(t, seed)
 		o := randomOptions(r, Verified, m)
@@ -53,7 +53,7 @@ type randomControl struct {
 	dropped int
 }
 
-func (c *randomControl) choose(drafts []class, most int, _ *Price) (int, int) {
+func (c *randomControl) choose(drafts []class, most int, _ *Price, _ int) (int, int) {
 	feed := c.r.IntN(len(drafts) + 1)
 	c.dropped += len(drafts) - feed
 	return feed, c.r.IntN(most + 1)
@@ -64,6 +64,7 @@ func (c *randomControl) drafted([]class)                              {}
 func (c *randomControl) chance(class) float64                         { return .5 }
 func (c *randomControl) prefers(others, _ []class) bool               { return len(others) > 0 && c.r.IntN(2) == 0 }
 func (c *randomControl) pays(float64, int, int, float64, *Price) bool { return c.r.IntN(4) > 0 }
+func (c *randomControl) likely(float64, int) (float64, bool)          { return 0, false }
 func (c *randomControl) proposed(int, class, float64)                 {}
 func (c *randomControl) hope(int) float64                             { return 2 * c.r.Float64() }
 
@@ -268,7 +269,7 @@ func BenchmarkAdaptiveChoice(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	drafts := []class{}
 	for b.Loop() {
-		feed, masks := v.choose(drafts, maxAdaptive, nil)
+		feed, masks := v.choose(drafts, maxAdaptive, nil, 0)
 		o := observation{drafts: drafts[:feed], accepted: r.IntN(feed + 1), masks: masks}
 		o.tokens = 1 + o.accepted
 		v.observe(o)

@@ -42,6 +42,8 @@ type verifiedControl struct {
 	// than the policy, which knows masks only, expects.
 	pace struct{ tokens, paid float64 }
 	paid float64 // what the last choice costs
+	// steps are the best ones by rows, of the last choice that had a price.
+	steps []step
 }
 
 // trust is the chance that a draft stands, by its class.
@@ -137,15 +139,20 @@ func (v *verifiedControl) hope(most int) (n float64) {
 	return n
 }
 
-func (v *verifiedControl) pays(sure float64, forwards, drafts int, seconds float64, p *Price) bool {
+func (v *verifiedControl) likely(sure float64, forwards int) (chance float64, decides bool) {
 	v.next.each(v.expected.next, func(i int, chance float64) {
 		if i == min(forwards, mostBlind-1) {
 			sure *= chance
 		}
 	})
+	return sure, true
+}
+
+func (v *verifiedControl) pays(sure float64, forwards, drafts int, seconds float64, p *Price) bool {
+	sure, _ = v.likely(sure, forwards)
 	took := seconds / v.second
 	if p != nil {
-		return sure > p.Row+took*max(1, p.Forward)
+		return sure > p.Row+took
 	}
 	rows := 2 + drafts // that token, the drafts, and this one
 	return rows < len(v.cost) && sure > max(v.rate, v.recent())*(took+v.cost[rows]-v.cost[rows-1]) &&
@@ -196,15 +203,7 @@ func (v *verifiedControl) expect(p *Price) {
 	}
 }
 
-func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, masks int) {
-	drafts = drafts[:min(len(drafts), len(v.present.stand)-1)]
-	for i, c := range drafts {
-		v.present.set(i, v.chance(c))
-	}
-	v.found = nil
-	if len(drafts) > 0 && !drafts[0].ofMask() {
-		v.found = v.present.earned[:len(drafts)+1]
-	}
+func (v *verifiedControl) choose(drafts []class, most int, p *Price, limit int) (feed, masks int) {
 	// Without news the chances drift slowly; solving takes some microseconds.
 	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
 		v.known.chances(v.expected.trust, v.expected.promise)
@@ -213,18 +212,31 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 		v.solve(p)
 		v.since = 0
 	}
+	drafts = drafts[:min(len(drafts), len(v.present.stand)-1)]
+	for i, c := range drafts {
+		v.present.set(i, v.chance(c))
+	}
+	v.found = nil
+	if len(drafts) > 0 && !drafts[0].ofMask() {
+		v.found = v.present.earned[:len(drafts)+1]
+	}
 	rate := v.rate
 	if p == nil && len(drafts) > 0 && !drafts[0].ofMask() {
 		rate = max(rate, v.recent())
 	}
 	most = min(most, v.states)
+	if p != nil {
+		v.weigh(len(drafts), most)
+		return v.best(p.Row, limit)
+	}
 	best, free, wanted := math.Inf(-1), math.Inf(-1), 0
+	v.tabulate(rate, len(drafts)+most)
 	for d := 0; d <= len(drafts); d++ {
-		for m := 0; m <= most; m++ {
+		for m := range most + 1 {
 			if m == 1 {
 				continue // mask 0 only holds the causal token's place
 			}
-			q := v.value(v.present, d, m, rate)
+			q := v.value(&v.present, d, m)
 			if q > free {
 				free, wanted = q, m
 			}
@@ -241,4 +253,55 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price) (feed, mask
 	}
 	v.paid = v.at(1 + feed + masks)
 	return feed, masks
+}
+
+// step is a choice of drafts and masks, and what it is worth, rows not counted.
+type step struct {
+	worth       float64
+	feed, masks int
+}
+
+// weigh sets the best step of each number of rows, with up to so many drafts and masks.
+func (v *verifiedControl) weigh(drafts, most int) {
+	v.steps = v.steps[:0]
+	for range 1 + drafts + most {
+		v.steps = append(v.steps, step{worth: math.Inf(-1)})
+	}
+	for m := range most + 1 {
+		if m == 1 {
+			continue // mask 0 only holds the causal token's place
+		}
+		left := surest * v.worth[max(0, m-1)]
+		for d := 0; d <= drafts; d++ {
+			if q := v.present.earned[d] + v.present.stand[d]*left; q > v.steps[d+m].worth {
+				v.steps[d+m] = step{q, d, m}
+			}
+		}
+	}
+}
+
+// best is the best step at a price of a row, or, with a limit, of up to so many rows
+// whatever they cost.
+func (v *verifiedControl) best(price float64, limit int) (feed, masks int) {
+	steps := v.steps
+	if limit > 0 {
+		price, steps = 0, steps[:min(limit, len(steps))]
+	}
+	best, at := math.Inf(-1), 0
+	for i := range steps {
+		if q := steps[i].worth - price*float64(i); q > best {
+			best, at = q, i
+		}
+	}
+	return steps[at].feed, steps[at].masks
+}
+
+// worths appends what the best step of each number of rows is worth, from one row on.
+func (v *verifiedControl) worths(list []float64) []float64 {
+	best := math.Inf(-1)
+	for i := range v.steps {
+		best = max(best, v.steps[i].worth)
+		list = append(list, best)
+	}
+	return list
 }

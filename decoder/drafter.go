@@ -49,6 +49,13 @@ func (k DrafterKind) String() string {
 	return "unknown"
 }
 
+// promptDrafter is a Drafter that reads a prompt while it is computed: what is done of it,
+// from its beginning on.
+type promptDrafter interface {
+	Drafter
+	readPrompt(ctx context.Context, t *turn, done []int32) error
+}
+
 // DraftChoice says who drafts in [Verified].
 type DraftChoice string
 
@@ -75,27 +82,27 @@ func (c DraftChoice) NeedsMask() bool { return c == "" || c == DraftMask }
 // draft is a token, who proposed it, and of what class it is among those whose chances
 // are learned.
 type draft struct {
-	token    int32
-	by       DrafterKind
-	class    class
-	logprobs *Logprobs // once it is known to be right, where somebody asks
+	token int32
+	by    DrafterKind
+	class class
 }
 
 // Proposal takes what a drafter proposes, and puts between it what a constraint forces.
 type Proposal struct {
-	v        *verified
-	by       DrafterKind
-	seconds  float64 // of proposing a token
-	at       Constraint
-	ahead    []int32 // the token that is right by construction, and what is proposed behind it
-	list     []draft
-	sure     float64 // the chance that all of it stands
-	open     bool    // there may be more
-	made     int     // rows that it took to propose, in so many forwards
-	drawn    int     // drafts of forwards
-	most     int     // drafts that are of use; 0: any number
-	always   bool    // they are, whatever is expected of them
-	forwards int
+	v       *verified
+	by      DrafterKind
+	seconds float64 // of a forward that proposes a token, were it the sequence's own
+	took    float64 // by forwards so far: the sequence's part of them
+	at      Constraint
+	ahead   []int32 // the token that is right by construction, and what is proposed behind it
+	list    []draft
+	sure    float64 // the chance that all of it stands
+	open    bool    // there may be more
+	made    int     // rows that it took to propose, in so many forwards
+	drawn   int     // drafts of forwards
+	turn    *turn   // of the forwards of the drafter; nil: they are its own
+	most    int     // drafts that are of use; 0: any number
+	always  bool    // they are, whatever is expected of them
 }
 
 func (v *verified) propose(by DrafterKind, seconds float64) *Proposal {
@@ -119,7 +126,7 @@ func (p *Proposal) settle() {
 		if p.at == nil {
 			break
 		}
-		if !p.at.Advance(p.ahead[j-1]) {
+		if j > 1 && !p.at.Advance(p.ahead[j-1]) { // the first was emitted
 			return
 		}
 		// at stands before the last token of ahead when the next round begins.
@@ -136,8 +143,7 @@ func (p *Proposal) settle() {
 	p.open = true
 }
 
-// full reports whether no more can be fed, or emitted.
-func (p *Proposal) full() bool { return len(p.ahead) >= min(p.v.left, p.v.rows) }
+func (p *Proposal) full() bool { return p.v.full(len(p.ahead)) }
 
 func (p *Proposal) put(d draft) {
 	p.list = append(p.list, d)
@@ -167,7 +173,16 @@ func (p *Proposal) Pays() bool {
 	if !p.open || p.full() || p.most > 0 && len(p.list) >= p.most {
 		return false
 	}
-	return p.always || p.v.control.pays(p.sure, p.drawn, len(p.list), p.seconds, p.v.price)
+	if p.always {
+		return true
+	}
+	if p.turn != nil && p.v.price != nil {
+		if chance, decides := p.v.control.likely(p.sure, p.drawn); decides { // beside the others'
+			p.turn.value, p.turn.unweighed = chance, false
+			return chance > p.v.price.Row
+		}
+	}
+	return p.v.control.pays(p.sure, p.drawn, len(p.list), p.seconds, p.v.price)
 }
 
 // Wants is what a row must bring for Draw.
@@ -184,7 +199,11 @@ func (p *Proposal) Wants() model.Wanted {
 // reports whether there may be one more; rows is how many the forward had.
 func (p *Proposal) Draw(r model.Result, rows int) (more bool, err error) {
 	p.made += rows
-	p.forwards++
+	took := p.seconds
+	if p.turn != nil {
+		took = p.turn.part
+	}
+	p.took += took
 	if !p.open || p.full() {
 		return false, nil
 	}
@@ -197,7 +216,7 @@ func (p *Proposal) Draw(r model.Result, rows int) (more bool, err error) {
 	if p.by == HeadDrafter {
 		c = headClass(p.drawn, r.Entropy)
 	}
-	p.v.control.proposed(p.drawn, c, p.seconds)
+	p.v.control.proposed(p.drawn, c, took)
 	p.drawn++
 	return p.add(token, c), nil
 }

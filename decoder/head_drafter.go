@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"windrow/model"
@@ -27,8 +28,13 @@ type HeadEngine interface {
 }
 
 // headRows is how many hidden states of positions that the head has not seen are kept at
-// most, where nobody has it run. Positions without theirs are fed as zeros.
+// most, where nobody has it run; those of a prompt's last chunk are kept whole until it
+// could have. Positions without theirs are fed as zeros.
 const headRows = 1024
+
+// fedRows is how many states the head is fed at once: a GPU gets them by way of page-locked
+// memory.
+const fedRows = 2048
 
 // headDrafter drafts with the model's own head. What that keeps of the text lies in the
 // sequence's cache, whose permanent tokens it follows: it is fed each position's hidden
@@ -91,7 +97,12 @@ func (d *headDrafter) state(position int, hidden []float32) {
 		d.from, d.states = position, d.states[:0]
 	}
 	d.states = append(d.states, hidden)
-	if n := len(d.states) - headRows; n > 0 {
+	d.keep(max(headRows, d.PrefillRows))
+}
+
+// keep drops all states but the newest.
+func (d *headDrafter) keep(newest int) {
+	if n := len(d.states) - newest; n > 0 {
 		d.from, d.states = d.from+n, append(d.states[:0], d.states[n:]...)
 	}
 }
@@ -106,31 +117,18 @@ func (d *headDrafter) prompted(position int, rows []model.Result) {
 // feed runs positions up to to, which have a token behind them, that the head has not
 // been fed with, and returns what the last row says, as want has it; the last one is run
 // again where it was.
-func (d *headDrafter) feed(ctx context.Context, to int, want *model.Wanted) (row model.Result, rows int, err error) {
+func (d *headDrafter) feed(ctx context.Context, t *turn, to int, want *model.Wanted) (row model.Result, rows int, err error) {
 	from := d.cache.Drafted()
 	if want != nil {
 		from = min(from, to-1)
 	}
 	for from < to {
-		n := min(to-from, d.PrefillRows, d.cache.MaxRows())
-		b := &model.DraftBatch{
-			Tokens: d.text[from+1 : from+1+n], Hidden: make([]float32, n*d.Width), Spans: []model.DraftSpan{{Cache: d.cache, At: from, Rows: n}},
-		}
+		n := d.fed(from, to)
 		learning := d.Chain.learning(d.Width)
-		for i := range n {
-			copy(b.Hidden[i*d.Width:(i+1)*d.Width], d.stateOf(from+i))
-			w := model.Wanted{Row: int32(i), Hidden: true, Bare: true}
-			if last := want != nil && from+i == to-1; last {
-				w = *want
-				w.Row, w.Hidden = int32(i), true
-			} else if !learning {
-				continue
-			}
-			b.Want = append(b.Want, w)
-		}
-		results, err := d.Engine.Draft(ctx, b)
-		if err == nil && len(results) != len(b.Want) {
-			err = fmt.Errorf("the head for drafts gave %d results, want %d", len(results), len(b.Want))
+		f := &headForward{engine: d.Engine, row: d.HeadDrafts.Seconds, n: n, make: func() *model.DraftBatch { return d.pairs(from, n, learning, to, want) }}
+		results, err := t.forward(ctx, f)
+		if err == nil && len(results) != f.wanted() {
+			err = fmt.Errorf("the head for drafts gave %d results, want %d", len(results), f.wanted())
 		}
 		if err == nil {
 			err = d.cache.KeepDrafts(max(d.cache.Drafted(), from+n))
@@ -139,7 +137,7 @@ func (d *headDrafter) feed(ctx context.Context, to int, want *model.Wanted) (row
 			return row, rows, err
 		}
 		for i, r := range results {
-			at := from + int(b.Want[i].Row)
+			at := from + int(f.batch.Want[i].Row)
 			if state := d.stateOf(at); learning && state != nil && d.output != nil && d.at == at-1 {
 				d.Chain.learn(d.output, state)
 			}
@@ -147,6 +145,9 @@ func (d *headDrafter) feed(ctx context.Context, to int, want *model.Wanted) (row
 			if d.stateOf(at) == nil {
 				d.output = nil // of zeros
 			}
+		}
+		if learning && t != nil {
+			t.costs.Learned()
 		}
 		rows += n
 		from += n
@@ -158,6 +159,37 @@ func (d *headDrafter) feed(ctx context.Context, to int, want *model.Wanted) (row
 	return row, rows, nil
 }
 
+// unread is how many positions the first forward of a proposal feeds.
+func (d *headDrafter) unread() int {
+	base := len(d.text) - 1
+	return d.fed(min(d.cache.Drafted(), base-1), base)
+}
+
+// fed is how many of the positions from one on to another are fed at once.
+func (d *headDrafter) fed(from, to int) int {
+	return min(to-from, d.PrefillRows, fedRows, d.cache.MaxRows())
+}
+
+// pairs are n positions from one on with the tokens behind them; of the one before to the
+// row is wanted as want says, where that is not nil, of others the head's output, to learn.
+func (d *headDrafter) pairs(from, n int, learning bool, to int, want *model.Wanted) *model.DraftBatch {
+	b := &model.DraftBatch{
+		Tokens: d.text[from+1 : from+1+n], Hidden: make([]float32, n*d.Width), Spans: []model.DraftSpan{{Cache: d.cache, At: from, Rows: n}},
+	}
+	for i := range n {
+		copy(b.Hidden[i*d.Width:(i+1)*d.Width], d.stateOf(from+i))
+		w := model.Wanted{Row: int32(i), Hidden: true, Bare: true}
+		if last := want != nil && from+i == to-1; last {
+			w = *want
+			w.Row, w.Hidden = int32(i), true
+		} else if !learning {
+			continue
+		}
+		b.Want = append(b.Want, w)
+	}
+	return b
+}
+
 // stateOf is the hidden state of a position; nil: it is not known.
 func (d *headDrafter) stateOf(position int) []float32 {
 	if i := position - d.from; i >= 0 && i < len(d.states) {
@@ -166,32 +198,41 @@ func (d *headDrafter) stateOf(position int) []float32 {
 	return nil
 }
 
-// follow feeds what there is of a prompt that is being computed, where that is much.
-func (d *headDrafter) follow(ctx context.Context) error {
+// readPrompt implements promptDrafter: it feeds what there is of a prompt, where that is
+// much.
+func (d *headDrafter) readPrompt(ctx context.Context, t *turn, _ []int32) error {
 	to := min(d.cache.Base(), len(d.text)-1)
 	if to-d.cache.Drafted() < min(d.PrefillRows, headRows)/2 || d.stateOf(to-1) == nil {
 		return nil
 	}
-	_, _, err := d.feed(ctx, to, nil)
+	_, _, err := d.feed(ctx, t, to, nil)
 	return err
 }
 
 // Propose implements Drafter.
-func (d *headDrafter) Propose(ctx context.Context, p *Proposal) error {
+func (d *headDrafter) Propose(ctx context.Context, p *Proposal) (err error) {
 	base := len(d.text) - 1
 	// A text that goes on in a cache without the last state is drafted for from the next
 	// step on.
 	if base != d.cache.Base() || d.stateOf(base-1) == nil || !p.Pays() {
+		d.keep(headRows)
 		return nil
 	}
 	d.behind, d.drafted, d.mapped = len(d.text), nil, d.Chain.choose(d.Width)
+	defer func() {
+		if err == nil || errors.Is(err, errEnough) {
+			d.drafted = p.Ahead()
+		}
+	}()
 	want := p.Wants()
-	row, rows, err := d.feed(ctx, base, &want)
+	var row model.Result
+	var rows int
+	row, rows, err = d.feed(ctx, p.turn, base, &want)
 	for at := base; err == nil; {
 		feed := p.Ahead()[at-base:] // forced ones, and the newest draft
 		for _, token := range feed {
 			want := p.Wants()
-			if row, err = d.next(ctx, at, token, row.Hidden, want); err != nil {
+			if row, err = d.next(ctx, p.turn, at, token, row.Hidden, want); err != nil {
 				return err
 			}
 			rows, at = rows+1, at+1
@@ -202,20 +243,20 @@ func (d *headDrafter) Propose(ctx context.Context, p *Proposal) error {
 		}
 		rows = 0
 	}
-	d.drafted = p.Ahead()
 	return err
 }
 
 // next feeds a token that is proposed at a position's end, behind what the head gave for
 // the one before.
-func (d *headDrafter) next(ctx context.Context, at int, token int32, output []float32, want model.Wanted) (model.Result, error) {
+func (d *headDrafter) next(ctx context.Context, t *turn, at int, token int32, output []float32, want model.Wanted) (model.Result, error) {
 	if d.mapped {
 		output = d.Chain.mapped(output)
 	}
 	want.Row, want.Hidden = 0, true
-	results, err := d.Engine.Draft(ctx, &model.DraftBatch{
+	b := &model.DraftBatch{
 		Tokens: []int32{token}, Hidden: output, Spans: []model.DraftSpan{{Cache: d.cache, At: at, Rows: 1}}, Want: []model.Wanted{want},
-	})
+	}
+	results, err := t.forward(ctx, &headForward{engine: d.Engine, row: d.HeadDrafts.Seconds, n: 1, batch: b})
 	if err == nil && len(results) != 1 {
 		err = fmt.Errorf("the head for drafts gave %d results of a row", len(results))
 	}

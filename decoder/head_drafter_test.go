@@ -64,6 +64,9 @@ func (h *head) Draft(_ context.Context, b *model.DraftBatch) ([]model.Result, er
 	if len(b.Spans) != 1 || b.Spans[0].Cache != h.cache || b.Spans[0].Rows != len(b.Tokens) || len(b.Hidden) != headWidth*len(b.Tokens) {
 		h.t.Fatalf("drafts: %+v", b)
 	}
+	if len(b.Tokens) > fedRows {
+		h.t.Fatalf("%d pairs at once", len(b.Tokens))
+	}
 	base, at := h.cache.Base(), b.Spans[0].At
 	if h.cache.Drafted() < min(at, base) {
 		h.t.Fatalf("pairs from %d on, the head has %d", at, h.cache.Drafted())
@@ -265,6 +268,48 @@ func TestHeadBesideCached(t *testing.T) {
 	}
 	if h.fed < h.cache.Drafted() {
 		t.Errorf("%d pairs were fed, the head is said to have %d", h.fed, h.cache.Drafted())
+	}
+}
+
+// TestHeadLongPrompt: a prompt that goes in a chunk of thousands of rows is fed whole, each
+// pair with its state, some of them at a time.
+func TestHeadLongPrompt(t *testing.T) {
+	m := newToy(t, 5)
+	r := rand.New(rand.NewPCG(1, 1))
+	prompt := make([]int32, 2*fedRows+900)
+	for i := range prompt {
+		prompt[i] = int32(r.IntN(15))
+	}
+	o := toyOptions(Verified, m)
+	o.Draft, o.Vocabulary.MaskID, o.PrefillRows, o.MaxTokens = DraftMTP, -1, 2*fedRows, 9
+	ar := o
+	ar.Mode, ar.Draft = AR, ""
+	want := generate(t, m, prompt, ar, Hooks{})
+	h := &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), r: r}
+	o.Head = &HeadDrafts{Engine: h, Width: headWidth, PrefillRows: o.PrefillRows}
+	if sum, _ := h.generate(prompt, o, r, false); !slices.Equal(sum.Tokens, want.Tokens) {
+		t.Errorf("verified %v\nar       %v", sum.Tokens, want.Tokens)
+	}
+	if h.fed < len(prompt)-1 {
+		t.Errorf("%d pairs of a prompt of %d tokens were fed with their states", h.fed, len(prompt))
+	}
+}
+
+// TestHeadLeftAlone: of a long prompt's states no more than headRows wait where nobody
+// drafts.
+func TestHeadLeftAlone(t *testing.T) {
+	const prompt = 3 * headRows
+	d := newHeadDrafter(HeadDrafts{Width: headWidth, PrefillRows: prompt}, make([]int32, prompt+1))
+	d.cache = model.NewCountingCache(prompt + 1) // the sequence stands elsewhere: there is no proposal
+	d.prompted(0, make([]model.Result, prompt))
+	if len(d.states) != prompt {
+		t.Errorf("%d states of a chunk of %d are kept", len(d.states), prompt)
+	}
+	if err := d.Propose(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.states) != headRows || d.from != prompt-headRows {
+		t.Errorf("%d states from %d on wait, want the newest %d", len(d.states), d.from, headRows)
 	}
 }
 

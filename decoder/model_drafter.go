@@ -60,8 +60,17 @@ func (d *modelDrafter) Propose(ctx context.Context, p *Proposal) error {
 		return err
 	}
 	d.held = d.held[:reached]
+	// A text that it has not read is read a chunk a step, so that nobody waits for it.
+	if n := d.chunk(); len(d.text)-reached > n {
+		if p.turn != nil {
+			p.turn.unweighed = true
+		}
+		_, err := d.feed(ctx, p.turn, d.text[reached:reached+n], nil)
+		return err
+	}
 	for feed := append(d.text[reached:len(d.text):len(d.text)], p.Ahead()...); ; {
-		row, err := d.feed(ctx, feed, p.Wants())
+		want := p.Wants()
+		row, err := d.feed(ctx, p.turn, feed, &want)
 		if err != nil {
 			return err
 		}
@@ -75,19 +84,40 @@ func (d *modelDrafter) Propose(ctx context.Context, p *Proposal) error {
 	}
 }
 
-// feed runs tokens, and returns what the last row says.
-func (d *modelDrafter) feed(ctx context.Context, tokens []int32, want model.Wanted) (model.Result, error) {
+// unread is how many tokens it has not been fed with, the newest among them.
+func (d *modelDrafter) unread() int { return min(max(1, len(d.text)-len(d.held)), d.chunk()) }
+
+// chunk is how many rows are fed at once.
+func (d *modelDrafter) chunk() int { return min(d.PrefillRows, d.Cache.MaxRows()) }
+
+// readPrompt implements promptDrafter: a chunk, or more where the smaller model has fewer
+// rows than the one whose prompt it is.
+func (d *modelDrafter) readPrompt(ctx context.Context, t *turn, done []int32) error {
+	if len(d.text) > 0 || len(done) > d.Cache.Capacity() {
+		return nil // what is run again was read
+	}
+	n := min(len(done)-len(d.held), max(d.chunk(), defaultPrefillRows))
+	if n <= 0 {
+		return nil
+	}
+	_, err := d.feed(ctx, t, done[len(d.held):len(d.held)+n], nil)
+	return err
+}
+
+// feed runs tokens, and returns what the last row says, where that is wanted.
+func (d *modelDrafter) feed(ctx context.Context, t *turn, tokens []int32, want *model.Wanted) (model.Result, error) {
 	for {
-		n := min(len(tokens), d.PrefillRows, d.Cache.MaxRows())
+		n := min(len(tokens), d.chunk())
 		b := &model.Batch{Tokens: tokens[:n], Spans: []model.Span{{Cache: d.Cache, Rows: n}}}
 		for i := range n {
 			b.Positions = append(b.Positions, int32(len(d.held)+i))
 		}
-		if n == len(tokens) {
-			want.Row = int32(n - 1)
-			b.Want = []model.Wanted{want}
+		if n == len(tokens) && want != nil {
+			w := *want
+			w.Row = int32(n - 1)
+			b.Want = []model.Wanted{w}
 		}
-		results, err := d.Engine.Forward(ctx, b)
+		results, err := t.forward(ctx, &modelForward{d.Engine, d.ModelDrafts.Seconds, b})
 		if err == nil {
 			err = d.Cache.Commit(n)
 		}
@@ -97,6 +127,9 @@ func (d *modelDrafter) feed(ctx context.Context, tokens []int32, want model.Want
 		d.held = append(d.held, tokens[:n]...)
 		if tokens = tokens[n:]; len(tokens) > 0 {
 			continue
+		}
+		if want == nil {
+			return model.Result{}, nil
 		}
 		if len(results) != 1 || results[0].Argmax < 0 {
 			return model.Result{}, fmt.Errorf("the smaller model gave %d results of a row, want one with a token", len(results))

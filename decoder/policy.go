@@ -1,5 +1,7 @@
 package decoder
 
+import "math"
+
 // policy is how many of the drafts at hand a step feeds, and how many masks, by the
 // number of drafts: what brings the most tokens for what rows cost, if each draft
 // stands with a typical chance.
@@ -13,7 +15,9 @@ type policy struct {
 	rate    float64   // g
 	feed    []int     // by drafts at hand
 	masks   []int
-	matrix  [][]float64
+	lines   []line
+	paidBy  []float64 // by rows; see tabulate
+	left    []float64 // by masks
 	states  int       // 0 to states-1 drafts at hand, up to states masks
 	cost    []float64 // c(rows)/c(1)
 	price   *Price    // nil: rows cost time
@@ -37,14 +41,10 @@ func (p *prospect) set(i int, chance float64) {
 // newPolicy is one of up to k drafts; cost has the rows of two windows, and may be nil
 // where there is always a price.
 func newPolicy(k int, cost []float64) policy {
-	p := policy{
+	return policy{
 		typical: newProspect(k), worth: make([]float64, k+1), feed: make([]int, k+1), masks: make([]int, k+1),
-		matrix: make([][]float64, k+1), states: k + 1, cost: cost,
+		lines: make([]line, k+1), paidBy: make([]float64, 2*k+3), left: make([]float64, k+2), states: k + 1, cost: cost,
 	}
-	for i := range p.matrix {
-		p.matrix[i] = make([]float64, k+2)
-	}
-	return p
 }
 
 // solve finds the policy for a price, nil for a forward of the sequence's own, from the
@@ -75,19 +75,32 @@ func (p *policy) at(rows int) float64 {
 	return p.cost[rows]
 }
 
-// value is the worth of an action under the solution.
-func (p *policy) value(x prospect, d, m int, rate float64) float64 {
-	return x.earned[d] - rate*p.at(1+d+m) + x.stand[d]*surest*p.worth[max(0, m-1)]
+// value is the worth of an action under the solution, by what tabulate has set.
+func (p *policy) value(x *prospect, d, m int) float64 {
+	return x.earned[d] - p.paidBy[1+d+m] + x.stand[d]*p.left[m]
+}
+
+// tabulate sets what rows cost at a rate, up to a row and so many beside it, and what masks
+// are worth that leave drafts behind them, by their number.
+func (p *policy) tabulate(rate float64, most int) {
+	p.paidBy = p.paidBy[:0]
+	for rows := range 2 + most {
+		p.paidBy = append(p.paidBy, rate*p.at(rows))
+	}
+	for m := range p.left {
+		p.left[m] = surest * p.worth[max(0, m-1)]
+	}
 }
 
 // improve sets the policy that is best against the present worths.
 func (p *policy) improve() (changed bool) {
 	const tolerance = 1e-9 // of a token: differences of rounding are none
-	best, feed, masks := 0.0, 0, 0
+	p.tabulate(p.rate, 2*p.states-1)
+	best, feed, masks := math.Inf(-1), 0, 0
 	for k := range p.states {
-		current := p.value(p.typical, p.feed[k], p.masks[k], p.rate)
+		current := p.value(&p.typical, p.feed[k], p.masks[k])
 		for m := range p.states + 1 {
-			if q := p.value(p.typical, k, m, p.rate); (k == 0 && m == 0) || q > best {
+			if q := p.value(&p.typical, k, m); q > best {
 				best, feed, masks = q, k, m
 			}
 		}
@@ -102,65 +115,82 @@ func (p *policy) improve() (changed bool) {
 //
 //	h(k) + g·c(1+d+m) - S(d)·h(m-1) = T(d),   d and m of k,   h(0) = 0
 //
-// by elimination, g in the place of h(0). From every k, no drafts are left sooner or
-// later (surest), so there is one solution. With a price the reward of a step is
-// T(d) - price·rows; what it brings on average is then in the place of g.
+// From every k, no drafts are left sooner or later (surest), so there is one solution.
+// With a price the reward of a step is T(d) - price·rows; what it brings on average is
+// then in the place of g.
 func (p *policy) evaluate() {
 	if p.price == nil {
-		p.rate = p.eliminate(p.at, func(d, _ int) float64 { return p.typical.earned[d] })
+		p.rate = p.follow(p.at, func(d, _ int) float64 { return p.typical.earned[d] })
 		return
 	}
 	p.rate = 1
-	p.eliminate(always1, func(d, m int) float64 { return p.typical.earned[d] - p.at(1+d+m) })
+	p.follow(always1, func(d, m int) float64 { return p.typical.earned[d] - p.at(1+d+m) })
 }
 
 func always1(int) float64 { return 1 }
 
 // average is what a step has of something on average under the policy. It leaves no
 // worths behind.
-func (p *policy) average(of func(d, m int) float64) float64 { return p.eliminate(always1, of) }
+func (p *policy) average(of func(d, m int) float64) float64 { return p.follow(always1, of) }
 
-// eliminate solves h(k) + g·time(rows) - S(d)·h(m-1) = reward(d, m) for g and h, which
-// becomes the worth.
-func (p *policy) eliminate(time func(rows int) float64, reward func(d, m int) float64) (g float64) {
-	n := p.states
-	for k, row := range p.matrix[:n] {
-		clear(row)
+// follow solves h(k) + g·time(rows) - S(d)·h(m-1) = reward(d, m) for g and h, which
+// becomes the worth. From each k one other leads on, so there is nothing to eliminate:
+// along the way from k, h = u - g·v, up to h(0) = 0, or back to where it has been.
+func (p *policy) follow(time func(rows int) float64, reward func(d, m int) float64) (g float64) {
+	for k := range p.states {
 		d, m := p.feed[k], p.masks[k]
-		if k > 0 {
-			row[k] = 1
-		}
+		x := line{u: reward(d, m), v: time(1 + d + m)}
 		if m > 1 {
-			row[m-1] -= p.typical.stand[d] * surest
+			x.next, x.keep = m-1, p.typical.stand[d]*surest
 		}
-		row[0], row[n] = time(1+d+m), reward(d, m)
+		p.lines[k] = x
 	}
-	x := p.matrix
-	for i := range n {
-		pivot := i
-		for r := i + 1; r < n; r++ {
-			if abs(x[r][i]) > abs(x[pivot][i]) {
-				pivot = r
-			}
-		}
-		x[i], x[pivot] = x[pivot], x[i]
-		for r := i + 1; r < n; r++ {
-			if f := x[r][i] / x[i][i]; f != 0 {
-				for c := i; c <= n; c++ {
-					x[r][c] -= f * x[i][c]
-				}
-			}
-		}
+	for k := 1; k < p.states; k++ {
+		p.settle(k)
 	}
-	for i := n - 1; i >= 0; i-- {
-		h := x[i][n]
-		for c := i + 1; c < n; c++ {
-			h -= x[i][c] * p.worth[c]
-		}
-		p.worth[i] = h / x[i][i]
+	x := p.lines[0]
+	y := p.lines[x.next]
+	g = (x.u + x.keep*y.u) / (x.v + x.keep*y.v)
+	p.worth[0] = 0
+	for k := 1; k < p.states; k++ {
+		p.worth[k] = p.lines[k].u - g*p.lines[k].v
 	}
-	g, p.worth[0] = p.worth[0], 0
 	return g
+}
+
+// line is h(k) = u - g·v + keep·h(next); settled, without the last.
+type line struct {
+	u, v, keep float64
+	next       int
+	from       int // k from which the way leads here, while it is followed
+	seen       bool
+}
+
+// settle makes h(k) known in g, and those on the way from it.
+func (p *policy) settle(k int) {
+	from, at := 0, k
+	for at != 0 && p.lines[at].keep != 0 && !p.lines[at].seen {
+		x := &p.lines[at]
+		x.seen, x.from = true, from
+		from, at = at, x.next
+	}
+	if at != 0 && p.lines[at].keep != 0 { // the way leads back to where it has been
+		x := p.lines[at]
+		for next := x.next; next != at; next = p.lines[next].next {
+			y := &p.lines[next]
+			x.u, x.v, x.keep = x.u+x.keep*y.u, x.v+x.keep*y.v, x.keep*y.keep
+		}
+		p.lines[at].u, p.lines[at].v, p.lines[at].keep = x.u/(1-x.keep), x.v/(1-x.keep), 0
+	}
+	for ; from != 0; from = p.lines[from].from {
+		if x := &p.lines[from]; x.keep != 0 {
+			y := &p.lines[x.next]
+			if x.next != 0 {
+				x.u, x.v = x.u+x.keep*y.u, x.v+x.keep*y.v
+			}
+			x.keep = 0
+		}
+	}
 }
 
 func abs(x float64) float64 { return max(x, -x) }

@@ -32,16 +32,22 @@ func TestPricesChangeNoText(t *testing.T) {
 			t.Fatal(err)
 		}
 		for !s.Done() {
+			most := 0
 			if s.Elastic() && r.IntN(4) > 0 {
 				s.Share(&Price{Row: r.Float64() * 1.2, Masks: r.IntN(20)})
+				most = max(0, r.IntN(30)-10)
 			} else {
 				s.Share(nil)
 			}
 			for range r.IntN(2) {
-				s.Plan(new(model.Batch), 0) // never run
+				s.Plan(new(model.Batch), r.IntN(5)) // never run
+				s.Worths(nil)
 			}
 			b := new(model.Batch)
-			s.Plan(b, 0)
+			s.Plan(b, most)
+			if most > 0 && len(b.Tokens) > most {
+				t.Fatalf("seed %d: %d rows of %d", seed, len(b.Tokens), most)
+			}
 			results, err := m.Forward(context.Background(), b)
 			if err != nil {
 				t.Fatal(err)
@@ -58,6 +64,69 @@ func TestPricesChangeNoText(t *testing.T) {
 	}
 	if masks < 1000 {
 		t.Fatalf("%d masks fed: nothing is shown", masks)
+	}
+}
+
+// TestWorths: what rows are worth to a sequence grows with them; at a price it feeds as many
+// as are worth the most beyond that, and of so many at most those that it said.
+func TestWorths(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		m := newToy(t, seed)
+		o := toyOptions(Verified, m)
+		o.MaxTokens, o.Window, o.Experience = 60, 16, NewExperience()
+		o.Cost = costs(t, CostPoint{1, 1}, CostPoint{16, 1.5})
+		prompt := randomPrompt(r)
+		m.keys, m.forwards, m.maxRows = nil, 0, 0
+		s, err := NewSequence(model.NewCountingCache(len(prompt)+o.MaxTokens), prompt, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !s.Done() {
+			if s.Share(nil); len(s.Worths(nil)) > 0 {
+				t.Fatal("worths without a price")
+			}
+			p := &Price{Row: r.Float64(), Masks: 16}
+			s.Share(p)
+			w := s.Worths([]float64{7})[1:]
+			if (len(w) > 0) != s.Elastic() {
+				t.Fatalf("seed %d: %v", seed, w)
+			}
+			rows := func(most int) int {
+				b := new(model.Batch)
+				s.Plan(b, most)
+				return len(b.Tokens)
+			}
+			if len(w) > 0 {
+				asked++
+				if !slices.IsSorted(w) {
+					t.Fatalf("seed %d: %v", seed, w)
+				}
+				at := rows(0)
+				for i := range w {
+					if w[i]-p.Row*float64(i) > w[at-1]-p.Row*float64(at-1)+1e-9 {
+						t.Fatalf("seed %d: %d rows at %v, worth %v", seed, at, p.Row, w)
+					}
+					if n := rows(1 + i); n > 1+i || w[n-1] != w[i] {
+						t.Fatalf("seed %d: %d rows of %d, worth %v", seed, n, 1+i, w)
+					}
+				}
+			}
+			b := new(model.Batch)
+			s.Plan(b, r.IntN(1+len(w)))
+			results, err := m.Forward(context.Background(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Absorb(results); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if asked < 500 {
+		t.Fatalf("asked %d times: nothing is shown", asked)
 	}
 }
 

@@ -214,9 +214,9 @@ func TestSampledVerifiedHasARsDistribution(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := &toy{t: t, vocab: 9, mask: 7, seed: uint64(40 + i), agree: 0.6, scale: 0.6}
+			m := &toy{t: t, vocab: 8, mask: 6, seed: uint64(40 + i), agree: 0.6, scale: 0.6}
 			o := toyOptions(Verified, m)
-			o.Window, o.MaxTokens, o.Sampling, o.EntropyThreshold, o.StopIDs = 3, 3, c.s, &c.tau, c.stops
+			o.Window, o.MaxTokens, o.Sampling, o.EntropyThreshold, o.StopIDs = 4, 4, c.s, &c.tau, c.stops
 			probs := exact(t, m, prompt, o)
 			if z := chiSquared(sample(t, m, prompt, o, n, nil), n, probs); math.Abs(z) > 4 {
 				t.Errorf("verified is %.1f standard deviations from ar over %d outputs", z, len(probs))

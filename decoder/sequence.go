@@ -214,8 +214,10 @@ func (s *Sequence) Summary() Summary {
 
 // Plan appends one span to b: the next chunk of the prompt, of at most that many
 // rows (0: as many as the options and the cache allow), or the rows of the next
-// step, which is never cut. It adds what the sequence wants of its rows to
-// b.Want. A sequence that is done appends nothing.
+// step. Only an elastic sequence that has a price lets most cut that: it feeds what is
+// worth the most of so many rows, whatever the price (0: what is worth the price). It
+// adds what the sequence wants of its rows to b.Want. A sequence that is done appends
+// nothing.
 func (s *Sequence) Plan(b *model.Batch, most int) {
 	if s.Done() {
 		return
@@ -225,6 +227,9 @@ func (s *Sequence) Plan(b *model.Batch, most int) {
 		s.planPrompt(b, most)
 	} else {
 		s.rows.reset(int32(s.cache.Base()), s.o.Vocabulary.MaskID, s.sampler.needsLogits(), b)
+		if v, ok := s.stepper.(*verified); ok {
+			v.limit = most
+		}
 		s.stepper.plan(&s.rows)
 	}
 	b.Spans = append(b.Spans, model.Span{
@@ -297,6 +302,24 @@ func (s *Sequence) Share(p *Price) {
 	if v, ok := s.stepper.(*verified); ok {
 		v.price = p
 	}
+}
+
+// Worths appends to list what the next step of an elastic sequence that has a price is
+// worth in tokens by its rows, from 1 up to the most that it could feed: what it brings
+// itself, and what the drafts that it makes are worth later. It appends nothing where the
+// price alone decides: drafts that a constraint forces are not weighed against others.
+func (s *Sequence) Worths(list []float64) []float64 {
+	v, ok := s.stepper.(*verified)
+	if !ok || v.price == nil || s.Prefilling() || s.Done() {
+		return list
+	}
+	c, ok := v.control.(*verifiedControl)
+	drafts := classes(v.fill[1:])
+	if !ok || len(drafts) < len(v.fill)-1 {
+		return list
+	}
+	c.choose(drafts, v.most(len(v.fill)), v.price, 0)
+	return c.worths(list)
 }
 
 // Wanted is how many results the last Plan asked for.
@@ -415,21 +438,44 @@ func (s *Sequence) charge(by *Drafters) {
 // as ctx lasts; where there is no such drafter, or nothing to draft, it does nothing.
 // After an error it may be called again, or the step be planned without it.
 func (s *Sequence) Draft(ctx context.Context) error {
-	v, ok := s.stepper.(*verified)
-	if !ok || s.Done() {
+	return s.draft(ctx, nil)
+}
+
+// draft is Draft, whose forwards are run in turn with others' where t is not nil.
+func (s *Sequence) draft(ctx context.Context, t *turn) (err error) {
+	if !s.Drafts() {
 		return nil
 	}
-	draft := v.draft
+	v := s.stepper.(*verified)
 	if s.Prefilling() {
-		if v.head == nil {
-			return nil
+		if t != nil {
+			t.unweighed = true
 		}
-		draft = v.head.follow
+		err = v.beside.(promptDrafter).readPrompt(ctx, t, s.prompt[:min(s.cache.Base(), len(s.prompt))])
+	} else {
+		err = v.draft(ctx, t)
 	}
-	if err := draft(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("draft at %d: %w", s.cache.Base(), err)
 	}
 	return nil
+}
+
+// HasDrafter reports whether a drafter stands beside the sequence that runs forwards of
+// its own.
+func (s *Sequence) HasDrafter() bool {
+	v, ok := s.stepper.(*verified)
+	return ok && v.beside != nil
+}
+
+// Drafts reports whether Draft may run forwards for the next step.
+func (s *Sequence) Drafts() bool {
+	v, ok := s.stepper.(*verified)
+	if !ok || v.beside == nil || s.Done() {
+		return false
+	}
+	_, reads := v.beside.(promptDrafter)
+	return !s.Prefilling() && v.undrafted || s.Prefilling() && reads
 }
 
 // Close frees what drafters hold. It need not be called of a sequence without one that

@@ -37,13 +37,26 @@ func (e *instant) Forward(_ context.Context, b *model.Batch) ([]model.Result, er
 // BenchmarkSteps is the decoder's own time of a forward: planning it, and taking what it
 // says.
 func BenchmarkSteps(b *testing.B) {
-	for _, mode := range []Mode{AR, WeDLM, Verified} {
-		b.Run(fmt.Sprintf("mode=%v", mode), func(b *testing.B) {
+	flat, err := NewCostModel([]CostPoint{{1, 1}, {256, 1.5}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		mode Mode
+		cost *CostModel
+	}{{AR, nil}, {WeDLM, nil}, {Verified, nil}, {Verified, flat}} {
+		b.Run(fmt.Sprintf("mode=%v/auto=%v", c.mode, c.cost != nil), func(b *testing.B) {
 			e := &instant{}
 			o := DefaultOptions()
-			o.Mode, o.Window, o.MaxTokens = mode, 16, 200
+			o.Mode, o.Window, o.MaxTokens, o.Cost = c.mode, 16, 200, c.cost
 			o.Vocabulary = Vocabulary{Size: 100, MaskID: 99}
+			if c.cost != nil {
+				o.Draft = DraftAuto
+			}
 			prompt := make([]int32, 100)
+			for i := range prompt {
+				prompt[i] = int32(mix(uint64(i)) % 5000)
+			}
 			for b.Loop() {
 				capacity, _ := CacheSize(len(prompt), o)
 				if _, err := Generate(b.Context(), e, model.NewCountingCache(capacity), prompt, o, nil, Hooks{}); err != nil {

@@ -1,5 +1,10 @@
 package decoder
 
+import (
+	"math/bits"
+	"slices"
+)
+
 // suffixes is the suffix automaton of a text that grows token by token (Blumer,
 // Blumer, Haussler, Ehrenfeucht, Chen, Seiferas, Theoretical Computer Science 40, 1985):
 // at most 2n states and 3n edges for n tokens, some 150 bytes a token. A token more
@@ -30,6 +35,24 @@ func newSuffixes() *suffixes {
 	return &suffixes{states: []suffixState{{link: -1, end: -1}}, table: make([]int32, 64)}
 }
 
+// grow makes room for a text of so many tokens, of which a few repeat themselves.
+func (s *suffixes) grow(tokens int) {
+	s.text = slices.Grow(s.text, tokens)
+	s.states = slices.Grow(s.states, tokens+tokens/2)
+	s.edges = slices.Grow(s.edges, 2*tokens)
+	s.rehash(1 << bits.Len(uint(2*tokens)))
+}
+
+// rehash makes the table of at least so many buckets, a power of two.
+func (s *suffixes) rehash(buckets int) {
+	s.table = make([]int32, max(buckets, len(s.table)))
+	for i := range s.edges {
+		e := &s.edges[i]
+		b := s.bucket(e.state, e.token)
+		e.chain, s.table[b] = s.table[b], int32(i+1)
+	}
+}
+
 func (s *suffixes) bucket(state, token int32) int {
 	return int(scramble(uint64(uint32(state))<<32|uint64(uint32(token))) & uint64(len(s.table)-1))
 }
@@ -47,12 +70,7 @@ func (s *suffixes) edge(state, token int32) *suffixEdge {
 
 func (s *suffixes) connect(state, token, to int32) {
 	if len(s.edges) >= len(s.table) {
-		s.table = make([]int32, 2*len(s.table))
-		for i := range s.edges {
-			e := &s.edges[i]
-			b := s.bucket(e.state, e.token)
-			e.chain, s.table[b] = s.table[b], int32(i+1)
-		}
+		s.rehash(2 * len(s.table))
 	}
 	b, n := s.bucket(state, token), int32(len(s.edges)+1)
 	s.edges = append(s.edges, suffixEdge{state, token, to, s.states[state].first, s.table[b]})

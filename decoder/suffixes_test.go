@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"windrow/internal/testhelp"
 )
 
 // longestEarlier is how long the longest suffix of text[:n] is that occurs in text at a
@@ -95,11 +97,12 @@ func TestHistoryGrows(t *testing.T) {
 		"repeated": func(i int) int32 { return int32(mix(uint64(i%997)) % 50_000) },
 	} {
 		const n = 60_000
-		h, start := newHistory(1<<15), time.Now()
-		for i := range n {
-			h.extend(next(i))
-		}
-		each := time.Since(start) / n
+		h := newHistory(1 << 15)
+		each := testhelp.Took(func() {
+			for i := range n {
+				h.extend(next(i))
+			}
+		}) / n
 		t.Logf("%s: %v a token, %d states, %d edges", name, each, len(h.now.states), len(h.now.edges))
 		if each > 20*time.Microsecond { // some 0.2 µs on a quiet machine
 			t.Errorf("%s: %v a token", name, each)

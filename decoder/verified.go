@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
@@ -11,13 +12,16 @@ import (
 // verified lets the window draft and the same weights check: the output is
 // ar's, token for token.
 //
-//	start: prefill gives g, the causal token after the prompt. fill = [g]
+//	start: prefill gives g, the causal token after the prompt. emit g. fill = [g]
 //	step:  rows = fill, then min(W, what max tokens leaves) masks
 //	       p_r = the causal distribution of row r
-//	       ok = 1; while draft fill[ok] is what is drawn from p_{ok-1}: ok++
+//	       ok = 1; while draft fill[ok] is what is drawn from p_{ok-1}: emit it, ok++
 //	       commit fill[0..ok)
-//	       fill' = [a], a drawn from p_{ok-1}
+//	       emit a, drawn from p_{ok-1}. fill' = [a]
 //	       if nothing was rejected: append drafts of masks 1, 2, … while H_j + λ·j < τ
+//
+// As in ar a token is emitted as soon as it is known, one forward before its keys and
+// values are permanent, and the last one is never fed.
 //
 // Other drafters may draft in the masks' place, behind a rejection too: what followed the
 // same tokens before (lookup), or what a smaller model says. The masks then follow their
@@ -44,11 +48,12 @@ type verified struct {
 	stops   []int32
 	control control
 	price   *Price  // nil: the forward is the sequence's own
-	fill    []draft // fill[0] is right by construction
+	limit   int     // rows of a step that has a price, at most; 0: by the price
+	fill    []draft // fill[0] is right by construction, and emitted
 	// fed is how many of fill are fed in the planned forward, and masks how many
 	// masks follow them.
 	fed, masks int
-	left       int // tokens that may still be emitted: never fewer than fill
+	left       int // tokens that may still be fed, all but the last: never fewer than fill
 	rows       int // of a step, at most
 	forcing    forcing
 	// prompt is what drafters are told at the start. lookup drafts in absorb, as it runs
@@ -67,12 +72,12 @@ type verified struct {
 
 // newVerified begins one whose steps have some rows at most.
 func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, error) {
-	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens, rows: rows, forcing: forcing{reach: mostReach}, prompt: prompt}
+	v := &verified{s: s, rule: newFillRule(o), stops: o.StopIDs, control: fixedControl{}, left: o.MaxTokens - 1, rows: rows, forcing: forcing{reach: mostReach}, prompt: prompt}
 	if o.Draft == DraftNone {
 		v.forcing.reach = 0
 	}
 	if o.Draft == DraftLookup || o.Draft == DraftAuto && (o.Cost != nil || o.Vocabulary.MaskID < 0) {
-		v.lookup = newLookup()
+		v.lookup = newLookup(prompt, o.MaxTokens)
 	}
 	if o.Draft == DraftModel {
 		d, err := o.NewDrafter()
@@ -118,15 +123,20 @@ func newVerified(o Options, s *sampler, prompt []int32, rows int) (*verified, er
 
 func (v *verified) needsPrompt() bool { return true }
 
-func (v *verified) start(last model.Result, allowed choices, _ emitter) error {
+func (v *verified) start(last model.Result, allowed choices, emit emitter) error {
 	p, err := v.s.distribution(last, nil, allowed)
 	if err != nil {
 		return err
 	}
 	first := v.s.draw(p, 0)
-	v.fill = []draft{{token: first, logprobs: v.s.logprobs(last, first)}}
+	v.fill = []draft{{token: first}}
+	if !emit(first, v.s.logprobs(last, first)) {
+		return nil
+	}
+	if v.beside != nil { // lookup has read it
+		v.beside.Follow(v.prompt, nil)
+	}
 	for _, d := range v.drafters() {
-		d.Follow(v.prompt, nil)
 		d.Follow([]int32{first}, []model.Result{last})
 	}
 	masked, err := v.ofMasks(nil)
@@ -156,7 +166,7 @@ func (v *verified) close() {
 
 // choose decides what the next forward feeds.
 func (v *verified) choose() {
-	feed, masks := v.control.choose(classes(v.fill[1:]), v.most(len(v.fill)), v.price)
+	feed, masks := v.control.choose(classes(v.fill[1:]), v.most(len(v.fill)), v.price, v.limit)
 	through := through(v.fill, feed)
 	v.fed = v.forcing.worth(v.fill, through, v.price)
 	v.masks = min(masks, v.most(v.fed))
@@ -173,6 +183,9 @@ func (v *verified) most(filled int) int {
 	return min(v.window, v.left-filled, v.rows-filled)
 }
 
+// full reports whether no more than n tokens can be fed.
+func (v *verified) full(n int) bool { return n >= min(v.left, v.rows) }
+
 func (v *verified) stop(token int32) bool { return slices.Contains(v.stops, token) }
 
 func (v *verified) plan(r *rows) {
@@ -184,7 +197,7 @@ func (v *verified) plan(r *rows) {
 	}
 	for i, d := range v.fill[:v.fed] {
 		r.add(i, Slot{Token: d.token, Filled: true}, true)
-		ended := at != nil && (v.stop(d.token) || !at.Advance(d.token))
+		ended := at != nil && i > 0 && (v.stop(d.token) || !at.Advance(d.token))
 		r.batch.Want[len(r.batch.Want)-1].Hidden = v.head != nil
 		if at != nil {
 			r.allow(v.s, at.Clone(), ended)
@@ -208,41 +221,48 @@ func (v *verified) absorb(results []model.Result, emit emitter) (out outcome, er
 	for {
 		out.accepted = out.commit
 		out.commit++ // right by construction, or accepted below
-		if right := checked[out.commit-1]; !emit(right.token, right.logprobs) {
-			return out, nil
-		}
 		// Row commit-1 saw prompt and emitted tokens only: it is ar's row.
 		p, err := v.s.distribution(results[out.commit-1], nil, allowedOf(v.allowed, out.commit-1))
 		if err != nil {
 			return out, err
 		}
 		next := v.s.draw(p, 0)
-		likely := v.s.logprobs(results[out.commit-1], next)
+		more := emit(next, v.s.logprobs(results[out.commit-1], next))
 		all := out.commit == len(checked)
-		if all || checked[out.commit].token != next {
-			v.left -= out.commit
-			v.fill = []draft{{token: next, logprobs: likely}}
-			v.forcing.observe(checked[1:], out.accepted)
-			drafted := mask[:0]
-			if all {
-				out.entropy = entropies(mask)
-				drafted = mask
+		if !all && checked[out.commit].token == next {
+			if !more {
+				out.accepted = out.commit
+				out.commit++
+				return out, nil
 			}
-			masked, err := v.ofMasks(drafted)
-			v.control.observe(seen(checked[1:], out.accepted, len(mask), out.commit))
-			v.control.drafted(classes(masked))
-			for _, d := range v.drafters() {
-				d.Follow(certain(checked[1:out.commit], next), results[:out.commit])
-			}
-			if err == nil {
-				err = v.take(masked)
-			}
-			for i, d := range v.fill {
-				out.filled = append(out.filled, Fill{i, d.token})
-			}
-			return out, err
+			continue
 		}
-		checked[out.commit].logprobs = likely
+		v.left -= out.commit
+		v.fill = []draft{{token: next}}
+		v.forcing.observe(checked[1:], out.accepted)
+		v.control.observe(seen(checked[1:], out.accepted, len(mask), out.commit))
+		if all {
+			out.entropy = entropies(mask)
+		}
+		if !more {
+			return out, nil
+		}
+		drafted := mask[:0]
+		if all {
+			drafted = mask
+		}
+		masked, err := v.ofMasks(drafted)
+		v.control.drafted(classes(masked))
+		for _, d := range v.drafters() {
+			d.Follow(certain(checked[1:out.commit], next), results[:out.commit])
+		}
+		if err == nil {
+			err = v.take(masked)
+		}
+		for i, d := range v.fill {
+			out.filled = append(out.filled, Fill{i, d.token})
+		}
+		return out, err
 	}
 }
 
@@ -296,7 +316,7 @@ func (v *verified) take(masked []draft) error {
 }
 
 // draft has the drafter that runs forwards draft for the next plan, once.
-func (v *verified) draft(ctx context.Context) error {
+func (v *verified) draft(ctx context.Context, t *turn) error {
 	if !v.undrafted {
 		return nil
 	}
@@ -311,11 +331,18 @@ func (v *verified) draft(ctx context.Context) error {
 			return nil
 		}
 	}
-	p := v.propose(v.beside.Kind(), v.beside.Seconds())
-	p.most, p.always = v.atMost, v.always
+	seconds := v.beside.Seconds()
+	if t != nil {
+		seconds, t.unweighed = t.costs.Seconds(1, seconds), true
+	}
+	p := v.propose(v.beside.Kind(), seconds)
+	p.turn, p.most, p.always = t, v.atMost, v.always
 	err := v.beside.Propose(ctx, p)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	v.made += p.made
-	v.seconds += p.seconds * float64(p.forwards)
+	v.seconds += p.took
 	if err != nil {
 		return err
 	}
@@ -376,9 +403,9 @@ func (o Options) maskRate() float64 {
 	return p.rate
 }
 
-// drawDraft is what a drafter's row says for the place j behind the next token, where
-// ahead stands before it. Under a constraint, which stands there, too, that is one which
-// is allowed; false where none is known.
+// drawDraft is what a drafter's row says for the place j behind the newest emitted token,
+// where that and what is proposed, ahead, stand before it. Under a constraint, which stands
+// there, too, that is one which is allowed; false where none is known.
 func (v *verified) drawDraft(row model.Result, ahead []int32, at Constraint, j int) (token int32, ok bool, err error) {
 	var allowed choices
 	if at != nil {
@@ -391,9 +418,9 @@ func (v *verified) drawDraft(row model.Result, ahead []int32, at Constraint, j i
 			return 0, false, nil // the checked row will say so
 		}
 	}
-	q, err := v.s.distribution(row, ahead, allowed)
+	q, err := v.s.distribution(row, ahead[1:], allowed)
 	if err != nil {
 		return 0, false, err
 	}
-	return v.s.draw(q, j), true, nil
+	return v.s.draw(q, j-1), true, nil
 }

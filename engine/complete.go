@@ -117,6 +117,9 @@ func (e *Engine) Check(o decoder.Options) error {
 	if o.Draft == decoder.DraftMTP && o.Mode == decoder.Verified && o.Head == nil {
 		return e.lacksHead()
 	}
+	if o.Draft == decoder.DraftModel && o.Mode == decoder.Verified && o.NewDrafter == nil {
+		return &decoder.OptionError{Option: "draft", Got: string(o.Draft), Want: "another: no smaller model was opened beside this one"}
+	}
 	if o.LacksMask() {
 		return &ModeError{Model: e.name, Mode: o.Mode}
 	}

@@ -115,7 +115,8 @@ func (e *Engine) measureCost(ctx context.Context, limit time.Duration) (*decoder
 }
 
 // costKey names what c(rows) depends on besides the program: device, kernels,
-// threads, arithmetic and the shapes and formats of the weights, not their values.
+// threads, arithmetic, the shapes and formats of the weights, not their values, and how
+// many of its experts a mixture chooses for a row.
 func (e *Engine) costKey() string {
 	f, c := e.Features(), e.source.Config()
 	h := sha256.New()
@@ -124,9 +125,13 @@ func (e *Engine) costKey() string {
 			fmt.Fprintln(h, name, t.DType, t.Shape, t.Group)
 		}
 	}
-	return fmt.Sprintf("%s: %s, %s, %d threads, exact %t, KV %s; layers %d, heads %d/%d of %d, hidden %d/%d, vocabulary %d, weights %x",
+	key := fmt.Sprintf("%s: %s, %s, %d threads, exact %t, KV %s; layers %d, heads %d/%d of %d, hidden %d/%d, vocabulary %d, weights %x",
 		e.BackendName(), f.Description, f.Kernels, f.Threads, f.Exact, e.options.KV,
 		c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.HiddenSize, c.IntermediateSize, c.VocabSize, h.Sum(nil)[:8])
+	if x := c.Experts; x != nil {
+		key += fmt.Sprintf(", %d of %d experts, renormalised %t", x.PerToken, x.Count, x.Renormalise)
+	}
+	return key
 }
 
 // rowCost is c(rows) of an open model, once it is known. It is read and written by

@@ -139,6 +139,11 @@ func (e *Engine) Close() {
 		return
 	}
 	e.closing.Do(func() {
+		// A measurement that runs keeps what it finds before all is over; none begins.
+		if e.rowCost.take(context.Background()) == nil {
+			e.rowCost.closed = true
+			e.rowCost.give()
+		}
 		e.keep(0)
 		if e.device != nil {
 			e.device.close()

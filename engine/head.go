@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type HeadError struct {
 
 func (e *HeadError) Error() string {
 	if e.Backend != "" {
-		return fmt.Sprintf("draft mtp: backend %s does not run heads for drafts yet, which the CPU does", e.Backend)
+		return fmt.Sprintf("draft mtp: backend %s does not run heads for drafts", e.Backend)
 	}
 	return fmt.Sprintf("draft mtp: %s has no head for drafts", e.Model)
 }
@@ -106,11 +107,12 @@ func (e *Engine) measureHead(ctx context.Context) {
 		Tokens: make([]int32, rows), Hidden: make([]float32, rows*e.Config().HiddenSize),
 		Spans: []model.DraftSpan{{Cache: c, Rows: rows}}, Want: []model.Wanted{{Row: rows - 1, Hidden: true}},
 	}
-	for i := range b.Hidden {
-		b.Hidden[i] = float32(i%7) - 3
-	}
+	random := rand.New(rand.NewPCG(rounds, rows))
 	var times []time.Duration
 	for i := range rounds {
+		for j := range b.Hidden { // rows that differ: a mixture's choose experts of their own
+			b.Hidden[j] = float32(random.NormFloat64())
+		}
 		for r := range rows {
 			b.Tokens[r] = int32((i*389 + r*97) % e.Config().VocabSize)
 		}

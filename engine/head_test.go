@@ -157,6 +157,9 @@ func TestHeadChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.FreeCache(c)
+	if e.KVExportedPage() != c.PageBytes() {
+		t.Errorf("%d bytes an exported page, a cache's has %d", e.KVExportedPage(), c.PageBytes())
+	}
 	prompt := headPrompts(t, e, 1)[0]
 	sum, err := decoder.Generate(t.Context(), e, c, prompt, o, nil, decoder.Hooks{})
 	if err != nil {

@@ -27,8 +27,8 @@ func openHybrid(t *testing.T, o engine.Options) *engine.Engine {
 // TestHybridOverGPUs: GPUs that cannot share a hybrid are refused before they are looked
 // for.
 func TestHybridOverGPUs(t *testing.T) {
-	_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: engine.CUDA, GPUs: 4})
-	if want := "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"; err == nil || !strings.HasSuffix(err.Error(), want) {
+	_, err := engine.Open(t.Context(), hybridFolder, engine.Options{Backend: engine.CUDA, GPUs: 8})
+	if want := "8 GPUs cannot share this model: 4 heads do not divide by 8; it runs on 1, 2, 4"; err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -18,7 +18,7 @@ func TestMixtureOverGPUs(t *testing.T) {
 	}
 	defer src.Close()
 	_, err = engine.OpenSource(t.Context(), "mixture", src, engine.Options{Backend: engine.CUDA, GPUs: 3})
-	if want := "mixture: 3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2"; err == nil || err.Error() != want {
+	if want := "mixture: 3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2, 4"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	var option *decoder.OptionError

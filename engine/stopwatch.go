@@ -65,7 +65,7 @@ func (s *Stopwatch) Step(ctx context.Context, rows, context int) (seconds float6
 			return err
 		}
 		b := batch(wantAll, span{s.contexts[context], s.prompt(rows)})
-		seconds, err = s.repeat(func() error { return s.forward(ctx, b) })
+		seconds, err = s.repeat(func() error { return s.fresh(ctx, b) })
 		return err
 	})
 }
@@ -87,16 +87,16 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 		if err := s.forward(ctx, b); err != nil {
 			return err
 		}
-		seconds, err = s.repeat(func() error { return s.forward(ctx, b) })
+		seconds, err = s.repeat(func() error { return s.fresh(ctx, b) })
 		return err
 	})
 }
 
 // StepBytes is what a one-row step at a context reads: the weights, the states of
-// recurrent layers, and the keys and values of all tokens.
+// recurrent layers, and the keys and values of all tokens, on all devices.
 func (s *Stopwatch) StepBytes(context int) int64 {
 	c := s.engine.Config()
-	return s.engine.model.WeightBytes(s.engine.source) + c.StateBytes() + int64(context)*c.KVBytesPerToken(s.engine.options.KV)
+	return s.engine.model.WeightBytes(s.engine.source) + c.StateBytes() + int64(context)*c.KVBytesPerToken(s.engine.options.KV)*int64(s.engine.model.KVCopies())
 }
 
 // alone runs a measurement in one turn.
@@ -138,7 +138,7 @@ func (s *Stopwatch) once(ctx context.Context, rows, context int, warm bool) (tim
 		}
 	}
 	start := time.Now()
-	err = s.forward(ctx, b)
+	err = s.fresh(ctx, b)
 	return time.Since(start), err
 }
 
@@ -220,13 +220,28 @@ func (s *Stopwatch) fill(ctx context.Context, c *model.Cache, n int) error {
 // chunk is how many rows of a prompt one forward carries.
 func (s *Stopwatch) chunk() int { return s.engine.Features().PrefillRows }
 
-// prompt is n random ids: a forward's time does not depend on them.
+// prompt is n random ids. Which they are does not matter to a dense model's time; in a
+// mixture they decide how many experts a forward reads, and which.
 func (s *Stopwatch) prompt(n int) []int32 {
 	ids := make([]int32, n)
+	s.draw(ids)
+	return ids
+}
+
+func (s *Stopwatch) draw(ids []int32) {
 	for i := range ids {
 		ids[i] = s.random.Int32N(int32(s.engine.Config().VocabSize))
 	}
-	return ids
+}
+
+// fresh is a forward of a batch that may have run before. A mixture has new ids in it: the
+// experts that the old ones chose may still lie in the processor's caches, and are one draw
+// of how many a forward reads.
+func (s *Stopwatch) fresh(ctx context.Context, b *model.Batch) error {
+	if s.engine.Config().Experts != nil {
+		s.draw(b.Tokens)
+	}
+	return s.forward(ctx, b)
 }
 
 func (s *Stopwatch) forward(ctx context.Context, b *model.Batch) error {

@@ -152,6 +152,9 @@ func (e *Engine) KVPageBytes() int64 {
 	return backend.PageTokens * e.model.KVBytesPerToken(e.options.KV)
 }
 
+// KVExportedPage is the size of the exported page, which has each KV head once.
+func (e *Engine) KVExportedPage() int { return int(e.KVPageBytes()) / e.model.KVCopies() }
+
 // KVRoom is how many bytes keys and values may well take on this device: most of what a
 // GPU has free, a quarter of the host's memory. 0: nobody knows.
 func (e *Engine) KVRoom(ctx context.Context) int64 {

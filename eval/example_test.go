@@ -83,7 +83,7 @@ func ExampleRunGSM8K() {
 	}
 	// Output:
 	// ar                        3 of 3 correct, 136 tokens in 133 forwards
-	// verified W16 τ0.4 λ0.02   3 of 3 correct, 136 tokens in 13 forwards
+	// verified W16 τ0.4 λ0.02   3 of 3 correct, 136 tokens in 12 forwards
 }
 
 func ExampleAnswer() {

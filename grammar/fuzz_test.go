@@ -8,15 +8,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"windrow/internal/testhelp"
 )
 
 // fuzzed checks what holds of any text: an error is one line and of a kind,
 // compiling ends in time, what is generated is accepted and a mask is what its
 // tokens are one by one.
 func fuzzed(t *testing.T, v *Vocabulary, compile func(Options) (*Grammar, error), check func(text string) bool) {
-	start := time.Now()
-	g, err := compile(Options{Limits: Limits{Nodes: 20_000}})
-	if took := time.Since(start); took > 5*time.Second {
+	var g *Grammar
+	var err error
+	if took := testhelp.Took(func() { g, err = compile(Options{Limits: Limits{Nodes: 20_000}}) }); took > 5*time.Second {
 		t.Fatalf("compiling took %v", took)
 	}
 	if err != nil {

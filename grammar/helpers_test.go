@@ -196,8 +196,6 @@ func sameMask(t *testing.T, m Matcher, v *Vocabulary, after string) {
 
 func validUTF8(s string) bool { return utf8.ValidString(s) }
 
-var farFuture = time.Now().Add(time.Hour)
-
 // repeatsKey reports whether an object of a text has a member twice: the
 // oracle's map keeps one of them.
 func repeatsKey(text string) bool {

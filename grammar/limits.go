@@ -3,6 +3,8 @@ package grammar
 import (
 	"fmt"
 	"time"
+
+	"windrow/internal/threadtime"
 )
 
 // Limits bound a compilation. Zero means the default.
@@ -10,7 +12,7 @@ type Limits struct {
 	Bytes int           // of the text: 64 KiB
 	Depth int           // of subschemas or of brackets inside each other: 32
 	Nodes int           // of the automaton: 100,000
-	Time  time.Duration // of the compilation: 250 ms
+	Time  time.Duration // of a processor's that the compilation takes: 250 ms
 }
 
 // Options are how a text is compiled.
@@ -43,14 +45,16 @@ func (l Limits) withDefaults() Limits {
 // budget is what is left of the limits of one compilation.
 type budget struct {
 	Limits
-	until time.Time
+	meter *threadtime.Meter // nil: as long as it takes
 	ticks uint
 	what  string // names the text in messages
 }
 
-// tick counts a piece of work of about a microsecond, and looks at the clock now and then.
+// tick counts a piece of work of a microsecond or more, and looks now and then at the time
+// that was taken: what the processor did for others in between does not count, so that a
+// busy machine refuses nothing that an idle one takes.
 func (b *budget) tick() {
-	if b.ticks++; b.ticks%256 == 0 && time.Now().After(b.until) {
+	if b.ticks++; b.ticks%256 == 0 && b.meter != nil && b.meter.Passed() > b.Time {
 		stop(ErrLimit, b.what, fmt.Sprintf("takes longer than %v to compile: a smaller one is needed", b.Time))
 	}
 }
@@ -74,8 +78,10 @@ func compile(what string, l Limits, build func(*builder)) (g *Grammar, err error
 			g, err = nil, b.err
 		}
 	}()
+	meter := threadtime.Start()
+	defer meter.Stop()
 	b := &builder{
-		budget:    budget{Limits: l, until: time.Now().Add(l.Time), what: what},
+		budget:    budget{Limits: l, meter: meter, what: what},
 		templates: make(map[string]*template),
 		placed:    make(map[placed]int32),
 		strings:   make(map[string]int32),

@@ -104,7 +104,7 @@ func testSchema(t *testing.T, v *Vocabulary, schema string, o Options, seed uint
 		t.Errorf("%s: only %d texts were generated", schema, texts)
 	}
 	if !o.Compact {
-		b := &builder{budget: budget{Limits: Limits{}.withDefaults(), until: farFuture}}
+		b := &builder{budget: budget{Limits: Limits{}.withDefaults()}}
 		w := &writer{oracle: oracle, r: r, root: b.readJSON([]byte(schema)), text: schema}
 		written := 0
 		for range 600 {

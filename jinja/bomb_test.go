@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"windrow/internal/testhelp"
 )
 
 // bombs are templates that would use up memory, time or the stack.
@@ -53,30 +55,44 @@ func bombs() []string {
 }
 
 // TestBombs: each bomb is refused in one line, in time, in memory, and the
-// stack holds.
+// stack holds. A machine that does other work is asked up to three times: what
+// takes too long takes it each time.
 func TestBombs(t *testing.T) {
 	const most = 190 << 20
 	for _, source := range bombs() {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		start := time.Now()
-		template, err := Compile(source)
-		if err == nil {
-			_, err = template.Render(context.Background(), map[string]any{"messages": []any{}}, Limits{})
+		var took time.Duration
+		for range 3 {
+			if took = explode(t, source, most); took <= 3*time.Second {
+				break
+			}
 		}
-		took := time.Since(start)
-		runtime.ReadMemStats(&after)
-		if err == nil {
-			t.Errorf("%.100q was rendered", source)
-		}
-		checkError(t, source, err)
 		if took > 3*time.Second {
 			t.Errorf("%.100q took %v", source, took)
 		}
-		if used := after.TotalAlloc - before.TotalAlloc; used > most {
-			t.Errorf("%.100q allocated %d MB", source, used>>20)
-		}
 	}
+}
+
+// explode renders a bomb, checks how it is refused, and tells the time it took.
+func explode(t *testing.T, source string, most uint64) time.Duration {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var err error
+	took := testhelp.Took(func() {
+		var template *Template
+		if template, err = Compile(source); err == nil {
+			_, err = template.Render(context.Background(), map[string]any{"messages": []any{}}, Limits{})
+		}
+	})
+	runtime.ReadMemStats(&after)
+	if err == nil {
+		t.Errorf("%.100q was rendered", source)
+	}
+	checkError(t, source, err)
+	if used := after.TotalAlloc - before.TotalAlloc; used > most {
+		t.Errorf("%.100q allocated %d MB", source, used>>20)
+	}
+	return took
 }
 
 // TestCancel: a rendering ends soon after its context.
@@ -87,11 +103,11 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	if _, err = template.Render(ctx, nil, Limits{Time: time.Hour, Steps: 1 << 60}); !errors.Is(err, context.DeadlineExceeded) {
+	took := testhelp.Took(func() { _, err = template.Render(ctx, nil, Limits{Time: time.Hour, Steps: 1 << 60}) })
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took > time.Second {
 		t.Errorf("took %v", took)
 	}
 }

@@ -272,15 +272,17 @@ func urlencodeFilter(ev *evaluator, v value, c *call) value {
 func (ev *evaluator) urlQuote(v value, safe string) string {
 	s := ev.str(v)
 	ev.text(4 * len(s))
-	var b strings.Builder
+	const digits = "0123456789ABCDEF"
+	safe += "_.-~"
+	b := make([]byte, 0, len(s))
 	for i := range len(s) {
-		if c := s[i]; c < 0x80 && (isDecimal(c) || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("_.-~"+safe, c) >= 0) {
-			b.WriteByte(c)
+		if c := s[i]; isDecimal(c) || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte(safe, c) >= 0 {
+			b = append(b, c)
 		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
+			b = append(b, '%', digits[c>>4], digits[c&15])
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 func xmlattrFilter(ev *evaluator, v value, c *call) value {

@@ -130,7 +130,7 @@ func TestNotifier(t *testing.T) {
 	}
 	n := NewNotifier()
 	for what, say := range map[string]func(){"READY=1\nSTATUS=a model": func() { n.Ready("a model") }, "STOPPING=1": n.Stopping, "RELOADING=1": n.Reloading} {
-		if say(); hear(10*time.Second) != what {
+		if say(); hear(time.Minute) != what {
 			t.Errorf("not heard: %q", what)
 		}
 	}
@@ -141,7 +141,7 @@ func TestNotifier(t *testing.T) {
 		switch well {
 		case true:
 			for range 3 {
-				if got := hear(10 * time.Second); got != "WATCHDOG=1" {
+				if got := hear(time.Minute); got != "WATCHDOG=1" {
 					t.Errorf("heard %q", got)
 				}
 			}

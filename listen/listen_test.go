@@ -288,7 +288,7 @@ func TestOwnerConnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	if data, err := io.ReadAll(c); err != nil || string(data) != "hello" {
 		t.Errorf("%q %v", data, err)
 	}

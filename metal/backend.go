@@ -99,7 +99,7 @@ const (
 func (b *Backend) Features() backend.Features {
 	f := backend.Features{
 		Description: fmt.Sprintf("%s, family Apple%d, macOS %s; not yet run on hardware", b.info.Name, b.info.Family, b.info.System),
-		Kernels:     "metal-bf16", PrefillRows: promptRows, PromptRows: promptRows, BatchInvariantRows: invariantRows, KVF16: true,
+		Kernels:     "metal-bf16", PrefillRows: promptRows, PromptRows: promptRows, BatchInvariantRows: invariantRows, KVF16: true, HiddenRows: true,
 	}
 	if b.exact {
 		f.Kernels, f.Exact = "metal-f32", true

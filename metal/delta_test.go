@@ -1,6 +1,8 @@
 package metal
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"windrow/backend"
@@ -20,6 +22,26 @@ func TestDelta(t *testing.T) {
 				t.Skip("the suite in exact arithmetic on the emulator: leave -short out")
 			}
 			backendtest.RunDelta(t, golden, func(t *testing.T) backend.Backend { return openBackend(t, exact) })
+		})
+	}
+}
+
+// TestHybridWalks: whatever was drafted and rejected, gone back from, marked, forked, run of
+// other text, or copied out and in, a row of a decode forward has the same bits.
+func TestHybridWalks(t *testing.T) {
+	steps := 120
+	if testing.Short() {
+		steps = 30
+	}
+	for _, c := range []struct {
+		exact bool
+		kv    backend.KVType
+	}{{true, backend.KVF32}, {false, backend.KVBF16}, {false, backend.KVInt8}} {
+		t.Run(fmt.Sprintf("exact=%t, kv %v", c.exact, c.kv), func(t *testing.T) {
+			if testing.Short() && c.kv != backend.KVBF16 {
+				t.Skip("other keys and values than bf16: leave -short out")
+			}
+			backendtest.RunWalk(t, openBackend(t, c.exact), backendtest.Source(t, goldenDir, "qwen3-5-text-tiny"), c.kv, rand.New(rand.NewPCG(3, 9)), steps)
 		})
 	}
 }

@@ -35,17 +35,31 @@ func (f *forward) addHead(o *backend.Op) error {
 type headRun struct {
 	states, logits, partials, out view
 
-	taken   int // wanted rows whose results are known
-	encoded int // those after them that the GPU is at
-	top     int // candidates that it finds of each
+	want    []int // places in run.want of which logits are taken
+	taken   int   // those whose results are known
+	encoded int   // those after them that the GPU is at
+	top     int   // candidates that it finds of each
+	// told are the places of rows whose hidden states are wanted, [told, width] in f32, and
+	// telling says that the GPU is at them.
+	told    []int
+	hidden  view
+	telling bool
 }
 
 // takeHead takes memory for a chunk of the wanted rows.
 func (r *run) takeHead() error {
-	h, b := r.f.head, r.f.b
-	n, top := min(len(r.want), headRows), 1
-	for _, w := range r.want {
-		top = max(top, w.Candidates(min(mostTop, h.out)))
+	h, b, y := r.f.head, r.f.b, &r.head
+	for i, w := range r.want {
+		if !w.Bare {
+			y.want = append(y.want, i)
+		}
+		if w.Hidden {
+			y.told = append(y.told, i)
+		}
+	}
+	n, top := min(len(y.want), headRows), 1
+	for _, i := range y.want {
+		top = max(top, r.want[i].Candidates(min(mostTop, h.out)))
 	}
 	normed := elemF32
 	if b.operand(h.linear) == asBF16 {
@@ -56,43 +70,74 @@ func (r *run) takeHead() error {
 		bytes int
 		elem  elem
 	}{
-		{&r.head.states, n * h.in * normed.size(), normed}, {&r.head.logits, 4 * n * h.out, elemF32},
-		{&r.head.partials, partialBytes(n, h.out, top), elemBytes}, {&r.head.out, n * resultBytes(top), elemBytes},
+		{&y.states, n * h.in * normed.size(), normed}, {&y.logits, 4 * n * h.out, elemF32},
+		{&y.partials, partialBytes(n, h.out, top), elemBytes}, {&y.out, n * resultBytes(top), elemBytes},
+		{&y.hidden, 4 * len(y.told) * h.in, elemF32},
 	} {
+		if p.bytes == 0 {
+			continue
+		}
 		var err error
 		if *p.to, err = b.arena.take(b.memory, p.bytes, p.elem); err != nil {
 			return err
 		}
 	}
-	r.results = make([]backend.Result, 0, len(r.want))
+	r.results = make([]backend.Result, 0, len(y.want))
 	return nil
 }
 
 // encodeHead norms the next wanted rows of x, multiplies them with the head, and
-// takes the statistics of each row's logits.
+// takes the statistics of each row's logits; before the first of them the states of
+// those whose are wanted.
 func (r *run) encodeHead(e encoder, h *head, x view) {
 	y := &r.head
-	chunk := r.want[y.taken:min(len(r.want), y.taken+headRows)]
-	n := len(chunk)
-	y.encoded, y.top = n, 1
-	for _, w := range chunk {
-		y.top = max(y.top, w.Candidates(min(mostTop, h.out)))
+	if y.taken == 0 && len(y.told) > 0 {
+		y.telling = true
+		rmsNormWanted(e, y.hidden, x, h.norm, r.told, len(y.told), h.in, h.eps)
 	}
-	// Rows of the head are those of decode forwards wherever there are few.
-	decode := r.decode || r.prompts || n <= invariantRows
-	rmsNormWanted(e, y.states, x, h.norm, r.wanted.at(4*y.taken), n, h.in, h.eps)
-	project(e, []view{y.logits}, y.states, n, []linear{h.linear}, decode)
-	rowResults(e, y.out, y.partials, y.logits, n, h.out, int(h.bars.Limit), int(h.bars.Except), y.top)
-	if y.taken+n == len(r.want) {
+	chunk := y.want[y.taken:min(len(y.want), y.taken+headRows)]
+	n := len(chunk)
+	if y.encoded = n; n > 0 {
+		y.top = 1
+		for _, i := range chunk {
+			y.top = max(y.top, r.want[i].Candidates(min(mostTop, h.out)))
+		}
+		// Rows of the head are those of decode forwards wherever there are few.
+		decode := r.decode || r.prompts || n <= invariantRows
+		rmsNormWanted(e, y.states, x, h.norm, r.wanted.at(4*y.taken), n, h.in, h.eps)
+		project(e, []view{y.logits}, y.states, n, []linear{h.linear}, decode)
+		rowResults(e, y.out, y.partials, y.logits, n, h.out, int(h.bars.Limit), int(h.bars.Except), y.top)
+	}
+	if y.taken+n == len(y.want) {
 		r.next++
 	}
+}
+
+// tell joins the results of rows and the states of those whose are wanted.
+func (r *run) tell() {
+	y, width := &r.head, r.f.head.in
+	all := make([]backend.Result, 0, len(r.want))
+	states := make([]float32, len(y.told)*width)
+	floats(states, r.f.b.memory.bytes(y.hidden, 4*len(states)))
+	logits := r.results
+	for _, w := range r.want {
+		result := backend.Result{Argmax: -1}
+		if !w.Bare {
+			result, logits = logits[0], logits[1:]
+		}
+		if w.Hidden {
+			result.Hidden, states = states[:width:width], states[width:]
+		}
+		all = append(all, result)
+	}
+	r.results = all
 }
 
 // collectHead takes the results that the GPU has made.
 func (r *run) collectHead() error {
 	y, h, memory := &r.head, r.f.head, r.f.b.memory
 	n := y.encoded
-	chunk := r.want[y.taken : y.taken+n]
+	chunk := y.want[y.taken : y.taken+n]
 	y.taken, y.encoded = y.taken+n, 0
 	data := memory.bytes(y.out, n*resultBytes(y.top))
 	if data == nil { // only costs are counted
@@ -104,7 +149,7 @@ func (r *run) collectHead() error {
 		return err
 	}
 	for i := range results {
-		w := &chunk[i]
+		w := &r.want[chunk[i]]
 		var z []float32
 		if w.NeedsLogits(&results[i], mostTop) {
 			z = make([]float32, h.out)

@@ -68,6 +68,9 @@ var faults = []fault{
 		to: "thread_index + (held + 1) * threads; i < runs", by: "rms norm"},
 	{file: "rows", what: "writes a run past the row", from: "if (i < runs) store4", to: "if (i <= runs) store4", by: "rms norm"},
 	{file: "rows", what: "the row itself in place of the wanted one", from: "ulong(want[row])", to: "ulong(row)", by: "rms norm of wanted rows"},
+	{file: "rows", what: "columns begin at the first one", from: "p.width + p.first", to: "p.width", by: "columns"},
+	{file: "rows", what: "rows of a part have the stride of all", from: "ulong(row) * p.part", to: "ulong(row) * p.width", by: "columns"},
+	{file: "rows", what: "a part's last run is left out", from: "(p.part + 3) / 4", to: "p.part / 4", by: "columns"},
 	{file: "rows", what: "the last run is always whole", from: "p.wide != 0 && 4 * i + 4 <= p.n", to: "p.wide != 0", by: "convert", often: true},
 
 	// rotate.metal

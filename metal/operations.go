@@ -57,6 +57,12 @@ func (f *forward) translate(o *backend.Op) error {
 	case backend.OpTap:
 		f.add(o, op{src: o.Src, reads: asF32})
 		return nil
+	case backend.OpInput:
+		f.input(o)
+		return nil
+	case backend.OpJoin:
+		f.join(o)
+		return nil
 	case backend.OpHead:
 		return f.addHead(o)
 	}
@@ -122,6 +128,24 @@ func (f *forward) embed(o *backend.Op) error {
 		embedRows(e, dst[0], t, r.tokens, r.rows)
 	}})
 	return nil
+}
+
+// input is rows that the host gives: it writes them where they are read from.
+func (f *forward) input(o *backend.Op) {
+	f.add(o, op{dst: o.Dst, writes: asF32, encode: func(encoder, *run, []view, []view) {}})
+}
+
+// join puts rows beside each other, a dispatch a part.
+func (f *forward) join(o *backend.Op) {
+	width := f.widths[o.Dst[0]]
+	f.add(o, op{dst: o.Dst, src: o.Src, reads: asF32, writes: asF32 | asBF16, encode: func(e encoder, r *run, dst, src []view) {
+		first := 0
+		for i, b := range o.Src {
+			part := f.widths[b]
+			putColumns(e, dst[0], src[i], r.rows, width, first, part)
+			first += part
+		}
+	}})
 }
 
 func (f *forward) rmsNorm(o *backend.Op) error {

@@ -84,6 +84,22 @@ func normCost(dst view, rows, width int) cost {
 	return cost{read: 4*n + 4*int64(width), written: n * int64(dst.elem.size()), flops: 4 * n}
 }
 
+// columnsParams is rows.metal's ColumnsParams.
+type columnsParams struct{ width, first, part, wide uint32 }
+
+// putColumns sets columns first to first+part-1 of dst, f32 or bf16 [rows, width], to src,
+// f32 [rows, part].
+func putColumns(e encoder, dst, src view, rows, width, first, part int) {
+	p := columnsParams{uint32(width), uint32(first), uint32(part), wide(width|first|part, dst, src)}
+	n := int64(rows) * int64(part)
+	e.dispatch(dispatch{
+		file: "rows", kernel: "put_columns_" + dst.elem.name(),
+		args:   []arg{bind(dst), bind(src), params(&p)},
+		groups: size3{rows, 1, 1}, threads: size3{threadsOfRow(part), 1, 1},
+		cost: cost{read: 4 * n, written: n * int64(dst.elem.size())},
+	})
+}
+
 // convertParams is rows.metal's ConvertParams.
 type convertParams struct{ n, wide uint32 }
 

@@ -12,6 +12,7 @@ func init() {
 	registerSelfTest("rms norm", checkRMSNorm)
 	registerSelfTest("rms norm of wanted rows", checkRMSNormWanted)
 	registerSelfTest("convert", checkConvert)
+	registerSelfTest("columns", checkColumns)
 }
 
 // rowWidths are around runs of 4, simdgroups and threadgroups; 9000 does not
@@ -110,6 +111,44 @@ func checkRMSNormWanted(d *device) error {
 			return nil
 		}); err != nil {
 			return fmt.Errorf("width %d: %w", width, err)
+		}
+	}
+	return nil
+}
+
+func checkColumns(d *device) error {
+	const rows = 3
+	r := rand.New(rand.NewPCG(5, 1))
+	for _, parts := range [][]int{{1, 2}, {8, 8}, {5, 64, 3}, {256, 128}, {4, 3000}} {
+		width := 0
+		for _, n := range parts {
+			width += n
+		}
+		if err := withBed(d, func(b *bed) error {
+			whole, half := b.empty(rows*width, elemF32), b.empty(rows*width, elemBF16)
+			want := make([]float32, rows*width)
+			first := 0
+			for _, n := range parts {
+				x := vectors.Normals(r, rows*n)
+				px := b.floats(x)
+				b.run(func(e encoder) {
+					putColumns(e, whole, px, rows, width, first, n)
+					putColumns(e, half, px, rows, width, first, n)
+				})
+				for i := range rows {
+					copy(want[i*width+first:], x[i*n:(i+1)*n])
+				}
+				first += n
+			}
+			if err := vectors.Equal(b.read(whole, rows*width), want); err != nil {
+				return err
+			}
+			if err := vectors.Equal(b.read(half, rows*width), rounded(want, elemBF16)); err != nil {
+				return fmt.Errorf("bf16: %w", err)
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("columns %v: %w", parts, err)
 		}
 	}
 	return nil

@@ -23,8 +23,8 @@ type run struct {
 	// Scratch of attention and of gated DeltaNet, one for all layers.
 	scratch, deltaScratch view
 	stated                []int // layers with states that were submitted last
-	// What the host says: of each row, and the wanted rows.
-	tokens, positions, wanted view
+	// What the host says: of each row, the wanted rows, and those whose states are.
+	tokens, positions, wanted, told view
 
 	dst, src []view // of the step that is being encoded
 	next     int    // the step to encode next
@@ -64,7 +64,21 @@ func (r *run) begin(f *forward, v *backend.Values) error {
 	if err := r.takePlaces(); err != nil {
 		return err
 	}
+	r.give(v.Input)
 	return r.say(v)
+}
+
+// give writes rows that the host gives where operations read them.
+func (r *run) give(rows []float32) {
+	for _, s := range r.plan.steps {
+		if s.op == nil || s.op.kind != backend.OpInput {
+			continue
+		}
+		data := r.f.b.memory.bytes(r.places[s.dst[0]], 4*len(rows))
+		for i := 0; 4*i < len(data); i++ { // none where only costs are counted
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(rows[i]))
+		}
+	}
 }
 
 // takeSpans makes room in the storage of spans.
@@ -79,7 +93,7 @@ func (r *run) takeSpans(spans []backend.Span) error {
 		r.spans = append(r.spans, span{storage: c, base: s.Base, first: s.First, rows: s.Rows})
 	}
 	for i, s := range r.spans {
-		if err := s.storage.Begin(s.storage, s.base, s.rows, true); err != nil {
+		if err := s.storage.Begin(s.storage, s.base, s.rows, len(r.f.states) > 0); err != nil {
 			return fmt.Errorf("metal: %w", backend.InSpan(i, err))
 		}
 	}
@@ -130,11 +144,7 @@ func (r *run) say(v *backend.Values) error {
 	b := r.f.b
 	b.staged = b.staged[:0]
 	tokens, positions := b.stage(v.Tokens), b.stage(v.Positions)
-	rows := make([]int32, len(v.Want))
-	for i, w := range v.Want {
-		rows[i] = w.Row
-	}
-	wanted := b.stage(rows)
+	wanted, told := b.stage(rowsOf(v.Want, r.head.want)), b.stage(rowsOf(v.Want, r.head.told))
 	tables := make([]int, len(r.spans))
 	for i, s := range r.spans {
 		tables[i] = b.stage(s.storage.table(s.base + s.rows))
@@ -147,11 +157,20 @@ func (r *run) say(v *backend.Values) error {
 		v.elem = elemU32
 		return v
 	}
-	r.tokens, r.positions, r.wanted = at(tokens), at(positions), at(wanted)
+	r.tokens, r.positions, r.wanted, r.told = at(tokens), at(positions), at(wanted), at(told)
 	for i := range r.spans {
 		r.spans[i].table = at(tables[i])
 	}
 	return nil
+}
+
+// rowsOf are the rows of what is wanted at some places.
+func rowsOf(want []backend.Wanted, places []int) []int32 {
+	rows := make([]int32, len(places))
+	for i, p := range places {
+		rows[i] = want[p].Row
+	}
+	return rows
 }
 
 // stage appends what the host says, and returns its offset.
@@ -240,10 +259,16 @@ func (r *run) ended() bool { return r.next == len(r.plan.steps) }
 
 // collect takes what the GPU made for the host.
 func (r *run) collect() error {
-	if r.head.encoded > 0 {
-		if err := r.collectHead(); err != nil {
-			return err
+	if y := &r.head; y.encoded > 0 || y.telling {
+		if y.encoded > 0 {
+			if err := r.collectHead(); err != nil {
+				return err
+			}
 		}
+		if y.taken == len(y.want) && (len(y.told) > 0 || len(y.want) < len(r.want)) {
+			r.tell()
+		}
+		y.telling = false
 	}
 	for ; !r.ended(); r.next++ {
 		s := &r.plan.steps[r.next]

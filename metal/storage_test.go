@@ -296,3 +296,43 @@ func TestLayersWithoutKeys(t *testing.T) {
 		t.Error("layers without keys change what those with keys compute or store")
 	}
 }
+
+// States that no buffer takes are refused, and leave no trace; where a backend only
+// counts, copies count too.
+func TestStatesCopiedWithoutDevice(t *testing.T) {
+	l := backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: backend.StateShape{KeyHeads: 1, ValueHeads: 2, KeyDim: 4, ValueDim: 3, Conv: 2}}}, Slots: 10, LogRows: 2}
+	p := backend.Place{From: 3, End: 5}
+	in, out := make([]byte, l.ExportedStates(p)), make([]byte, l.ExportedStates(p))
+	for i := range in {
+		in[i] = byte(1 + i*7%250)
+	}
+	m := newHostMemory(int(l.StateBytes()) - 1)
+	for host, b := range map[bool]*Backend{true: overMemory(m, Options{}), false: NewDry(false).Backend} {
+		made, err := b.NewStorage(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := made.(*storage)
+		if lacks := (*backend.MemoryError)(nil); host {
+			if err := c.ImportStates(p, in); !errors.As(err, &lacks) || c.Bytes() != 0 || len(m.buffers) != 0 || len(c.Places(9)) != 0 {
+				t.Errorf("states larger than a buffer take %d bytes, error %v", c.Bytes(), err)
+			}
+			m.most++
+		}
+		if err := c.ImportStates(p, in); err != nil {
+			t.Fatal(err)
+		}
+		if used, _ := b.Budget().Used(); used != l.StateBytes() || len(c.Places(9)) != 1 {
+			t.Errorf("%d bytes are taken of states of %d", used, l.StateBytes())
+		}
+		if err := c.ExportStates(p, out); err != nil || host && !bytes.Equal(in, out) {
+			t.Errorf("states are other bytes, error %v", err)
+		}
+		if err := b.Close(); err != nil || len(m.buffers) != 0 {
+			t.Errorf("%d buffers are left, error %v", len(m.buffers), err)
+		}
+		if err := c.ExportStates(p, out); !errors.Is(err, backend.ErrNoPlace) {
+			t.Errorf("states of a closed backend: %v", err)
+		}
+	}
+}

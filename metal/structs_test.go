@@ -19,6 +19,7 @@ func everyDispatch() recorder {
 	types := []elem{elemF32, elemBF16}
 	for _, dst := range types {
 		rmsNorm(&r, v(dst), v(elemF32), v(elemF32), 2, 64, 1e-6)
+		putColumns(&r, v(dst), v(elemF32), 2, 192, 64, 128)
 		rmsNormWanted(&r, v(dst), v(elemF32), v(elemF32), v(elemU32), 2, 64, 1e-6)
 		gateRows(&r, v(dst), v(elemF32), v(elemF32), 100)
 	}

@@ -22,6 +22,9 @@ type Batch struct {
 	// index 0 after the embedding, i after layer i; the last after the final
 	// norm. It costs a synchronisation a layer: for validation only.
 	Hidden func(index int, states []float32)
+	// Prepared is set by a forward that had to have something made for its sizes first: it
+	// took longer than the next one of them will.
+	Prepared bool
 
 	deferred []func()
 }

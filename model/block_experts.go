@@ -118,12 +118,12 @@ func (l *loader) made(t backend.Tensor) backend.Tensor {
 	if t.Make == nil || l.err != nil {
 		return t
 	}
-	split, sections := t.Split, t.Sections
+	split, sections, heads := t.Split, t.Sections, t.Heads
 	t, err := t.Make(l.ctx)
 	if err != nil {
 		l.fail(err)
 	}
-	t.Split, t.Sections = split, sections
+	t.Split, t.Sections, t.Heads = split, sections, heads
 	return t
 }
 
@@ -135,7 +135,6 @@ func (l *loader) onHost() bool {
 
 // expert hands a matrix of an expert to who runs it.
 func (l *loader) expert(t backend.Tensor) backend.Matrix {
-	t.Expert = true
 	if !l.onHost() || l.err != nil {
 		return l.part(t)
 	}

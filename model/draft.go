@@ -99,10 +99,13 @@ func (m *Model) narrow(ctx context.Context) error {
 	}
 	matrix, err := m.backend.Matrix(inFourBits(t))
 	if err != nil {
-		return err
+		return nil // a device without room for a copy multiplies with the head itself
 	}
 	p := d.list(m, matrix)
 	p.Beside(m.stores[:m.config.Layers])
+	if b, ok := m.backend.(backend.Previewer); ok {
+		b.Preview(p)
+	}
 	forward, err := m.backend.Compile(p)
 	if err != nil {
 		return err
@@ -117,7 +120,7 @@ func (m *Model) narrow(ctx context.Context) error {
 func inFourBits(t backend.Tensor) backend.Tensor {
 	const group, block = 64, 256
 	out, in := t.Shape[0], t.Shape[1]
-	y := backend.Tensor{Name: t.Name + " in 4 bits", DType: backend.Affine4, Shape: []int{out, in}, Group: group}.Allocated()
+	y := backend.Tensor{Name: t.Name + " in 4 bits", DType: backend.Affine4, Shape: []int{out, in}, Group: group, Split: t.Split}.Allocated()
 	data, scales := len(y.Data)/out, len(y.Scales)/out
 	next := make(chan int)
 	var wait sync.WaitGroup
@@ -153,6 +156,8 @@ type DraftBatch struct {
 	Hidden []float32
 	// Spans partition the rows, in order.
 	Spans []DraftSpan
+	// Prepared is that of a Batch.
+	Prepared bool
 	// Want says of which rows results are needed, ascending, and what of them: row r says
 	// what comes behind Tokens[r].
 	Want []Wanted
@@ -196,6 +201,7 @@ func (m *Model) Draft(ctx context.Context, b *DraftBatch) ([]Result, error) {
 	if err := d.forward.Start(ctx, v); err != nil {
 		return nil, err
 	}
+	b.Prepared = backend.Prepared(d.forward)
 	return d.forward.Wait()
 }
 

@@ -229,6 +229,12 @@ var (
 // asMLX is the form of MLX's folders: whole norms, kernels turned, stacked experts, and no
 // head for drafts.
 func (f *form) asMLX(t *testing.T) {
+	f.asMLXWithDrafts(t)
+	f.withoutDrafts()
+}
+
+// asMLXWithDrafts is the form of those that keep the head, under its names.
+func (f *form) asMLXWithDrafts(t *testing.T) {
 	f.wholeNorms(t)
 	f.each("conv1d.weight", func(name string) {
 		r := f.tensors[name]
@@ -238,7 +244,6 @@ func (f *form) asMLX(t *testing.T) {
 	f.each("A_log", func(name string) { f.asFloats(t, name, func(x float64) float64 { return x }) })
 	f.apart()
 	f.stacked(stackExperts)
-	f.withoutDrafts()
 }
 
 func (f *form) withoutDrafts() {

@@ -10,6 +10,8 @@ import (
 
 	"windrow/backend"
 	"windrow/checkpoint"
+	"windrow/conformance/backendtest"
+	"windrow/model"
 	"windrow/quant"
 )
 
@@ -112,6 +114,87 @@ func TestTiledValueHeads(t *testing.T) {
 		if e := distance(logitsOf(t, f.open(t), true), want); e < 0.1 {
 			t.Errorf("%s: heads in another order make a relative difference of %.2g only", model, e)
 		}
+	}
+}
+
+// TestDraftHeadForms: the head for drafts has a reference's logits in each form that files
+// have it in.
+func TestDraftHeadForms(t *testing.T) {
+	wrapped := func(modelType, head string) func(f *form) checkpoint.Source {
+		return func(f *form) checkpoint.Source {
+			f.asMLXWithDrafts(t)
+			f.wrapped(modelType, "language_model.model.", head)
+			return f.open(t)
+		}
+	}
+	gguf := func(architecture string, edit ...func(f *form)) func(f *form) checkpoint.Source {
+		return func(f *form) checkpoint.Source {
+			f.tiled()
+			f.apart()
+			for _, e := range edit {
+				e(f)
+			}
+			return f.gguf(t, architecture)
+		}
+	}
+	mlx := func(f *form) checkpoint.Source {
+		f.asMLXWithDrafts(t)
+		return f.open(t)
+	}
+	forms := map[string]map[string]func(f *form) checkpoint.Source{
+		"qwen3-5-drafts": {
+			"gguf": gguf("qwen35"), "gguf, all in f32": gguf("qwen35", func(f *form) { f.inF32(t) }),
+			"mlx": mlx, "mlx, wrapped": wrapped("qwen3_5", "language_model.lm_head.weight"),
+		},
+		"qwen3-5-moe-tiny": {
+			"apart": func(f *form) checkpoint.Source {
+				f.apart()
+				return f.open(t)
+			},
+			"gguf": gguf("qwen35moe", func(f *form) { f.stacked(stackExperts) }),
+			"gguf, gates and ups together": gguf("qwen35moe", func(f *form) {
+				f.stacked(map[string][]string{"experts.gate_up_proj": {"gate_proj", "up_proj"}, "switch_mlp.down_proj.weight": {"down_proj"}})
+			}),
+			"mlx": mlx, "mlx, wrapped": wrapped("qwen3_5_moe", ""),
+		},
+	}
+	b := exactCPU(t)
+	for name, list := range forms {
+		for _, what := range slices.Sorted(maps.Keys(list)) {
+			src := list[what](goldenForm(t, name))
+			if n := src.Config().MTPLayers; n != 1 {
+				t.Errorf("%s, %s: %d layers for drafts", name, what, n)
+				continue
+			}
+			relative, equal, rows := backendtest.HeadLogits(t, goldenFolder, src, b, name, 1000, nil, model.DraftHead(0))
+			if !(relative <= 5e-6) || equal != rows {
+				t.Errorf("%s, %s: relative norm %.3g, argmax equal in %d of %d rows", name, what, relative, equal, rows)
+			}
+		}
+	}
+}
+
+// TestSparseStep: each second layer has experts where a config says decoder_sparse_step 2:
+// the bits of one that lists the dense layers.
+func TestSparseStep(t *testing.T) {
+	logits := func(step int, dense ...int) []float32 {
+		f := goldenForm(t, "qwen3-next-long") // whose layer 2 is dense
+		for _, part := range []string{"gate_proj.weight", "up_proj.weight", "down_proj.weight"} {
+			r := f.tensors["model.layers.2.mlp."+part]
+			r.Name = "model.layers.0.mlp." + part
+			f.tensors[r.Name] = r
+		}
+		maps.DeleteFunc(f.tensors, func(name string, _ checkpoint.RawTensor) bool {
+			return strings.HasPrefix(name, "model.layers.0.mlp.experts.") && (step > 1 || slices.Contains(dense, 0))
+		})
+		f.config["decoder_sparse_step"], f.config["mlp_only_layers"] = step, dense
+		return logitsOf(t, f.open(t), true)
+	}
+	want := logits(1, 0, 2)
+	sameBits(t, "every second layer", logits(2), want)
+	sameBits(t, "every second layer, and one that is dense all the same", logits(2, 0), want)
+	if e := distance(logits(1, 2), want); e < 1e-3 {
+		t.Errorf("with experts in the first layer, too, a relative difference of %.2g only", e)
 	}
 }
 

@@ -35,6 +35,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) ([]Result, error) {
 	if err := m.forward.Start(ctx, v); err != nil {
 		return nil, err
 	}
+	b.Prepared = backend.Prepared(m.forward)
 	results, err := m.forward.Wait()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,6 +211,67 @@ func TestGivenShares(t *testing.T) {
 	}
 }
 
+// TestCopiedHeads: over more devices than KV heads a backend is given keys and values that
+// several have, which are counted on each of them.
+func TestCopiedHeads(t *testing.T) {
+	c := small("qwen2") // with biases
+	src := synthetic.RandomSource(c, backend.F32, 1)
+	copiedHeads(t, c, src)
+	copiedHeads(t, c, lazy{src})
+}
+
+// lazy is a source whose tensors are in another form until they are made.
+type lazy struct{ checkpoint.Source }
+
+func (s lazy) Tensor(name string) (backend.Tensor, bool) {
+	t, ok := s.Source.Tensor(name)
+	y := t
+	y.Data, y.Make = nil, func(context.Context) (backend.Tensor, error) { return t, nil }
+	return y, ok
+}
+
+func copiedHeads(t *testing.T, c *checkpoint.Config, src checkpoint.Source) {
+	t.Helper()
+	b := spying(t, 4)
+	m, err := model.Load(b, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var weights, read int64 // on each
+	for _, x := range *b.given {
+		copied := strings.Contains(x.Name, "k_proj") || strings.Contains(x.Name, "v_proj")
+		if want := map[bool]int{true: 2, false: 1}[copied]; x.Copies(4) != want {
+			t.Errorf("%s is given in %d copies, want %d", x.Name, x.Copies(4), want)
+		}
+		parts := 4
+		switch {
+		case copied:
+			parts = 2
+		case x.Split == backend.SplitNone:
+			parts = 1
+		}
+		if x.Split != backend.SplitNone && x.Split != backend.SplitInputs {
+			if err := x.CheckOutputs(4); err != nil {
+				t.Error(err)
+			}
+		}
+		if weights += int64(x.Bytes() / parts); !strings.Contains(x.Name, "embed_tokens") {
+			read += int64(x.Bytes() / parts)
+		}
+	}
+	kv := c.KVBytesPerToken(backend.KVBF16)
+	if got, want := model.ShareOf(src, 4), (model.Share{GPUs: 4, WeightBytes: weights, ReadBytes: read, KVBytesPerToken: kv / 2}); got != want {
+		t.Errorf("each of four has %+v, want %+v", got, want)
+	}
+	if got := model.DeviceBytes(src, 4, true); got != weights {
+		t.Errorf("%d bytes on each of four, want %d", got, weights)
+	}
+	if got := m.KVBytesPerToken(backend.KVBF16); got != 2*kv || m.KVCopies() != 2 {
+		t.Errorf("a token takes %d bytes of all four, in %d copies, want %d in 2", got, m.KVCopies(), 2*kv)
+	}
+}
+
 // A tied model reads its embedding, and no head that is stored beside it.
 func TestWeightBytesTied(t *testing.T) {
 	config := small("qwen3")
@@ -236,7 +298,11 @@ func TestDevicesRefused(t *testing.T) {
 		want    string
 	}{
 		{2, func(*checkpoint.Config) {}, ""},
-		{4, func(*checkpoint.Config) {}, "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"},
+		{4, func(*checkpoint.Config) {}, ""},
+		{4, func(c *checkpoint.Config) { c.KVHeads = 1 }, ""},
+		{4, func(c *checkpoint.Config) { c.Heads = 6 }, "4 GPUs cannot share this model: 6 heads do not divide by 4; it runs on 1, 2, 6"},
+		{6, func(c *checkpoint.Config) { c.Heads, c.KVHeads = 12, 4 }, "6 GPUs cannot share this model: 4 KV heads do not divide by 6; it runs on 1, 2, 4, 12"},
+		{3, func(*checkpoint.Config) {}, "3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2, 4"},
 		{3, func(c *checkpoint.Config) { c.KVHeads, c.Heads = 3, 3; c.IntermediateSize = 64 }, "3 GPUs cannot share this model: 64 inner columns do not divide by 3; it runs on 1"},
 	} {
 		c := small("qwen3")

@@ -122,10 +122,15 @@ func (m *Model) Config() *checkpoint.Config { return m.config }
 // Backend is the backend that holds the weights.
 func (m *Model) Backend() backend.Backend { return m.backend }
 
-// KVBytesPerToken is what one token's keys and values take, those of a head for drafts
-// that was loaded among them.
+// KVBytesPerToken is what one token's keys and values take of the backend's memory, those
+// of a head for drafts that was loaded among them: of several devices, on all of them.
 func (m *Model) KVBytesPerToken(t backend.KVType) int64 {
-	return backend.Layout{Layers: m.stores, DType: t}.BytesPerToken()
+	return backend.Layout{Layers: m.stores, DType: t}.BytesPerToken() * int64(m.KVCopies())
+}
+
+// KVCopies is on how many devices each KV head lies.
+func (m *Model) KVCopies() int {
+	return backend.HeadCopies(m.config.KVHeads, m.backend.Features().Devices)
 }
 
 // WeightBytes is how many bytes of weights a forward of one row reads: of several

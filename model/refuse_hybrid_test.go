@@ -70,7 +70,7 @@ func TestRefusesHybrids(t *testing.T) {
 		devices int
 		want    string
 	}{
-		{"qwen3-next-tiny", 4, "4 GPUs cannot share this model: 2 KV heads do not divide by 4; it runs on 1, 2"},
+		{"qwen3-next-tiny", 4, "4 GPUs cannot share this model: 2 key heads of DeltaNet do not divide by 4; it runs on 1, 2"},
 		{"qwen3-5-text-tiny", 3, "3 GPUs cannot share this model: 2 KV heads do not divide by 3; it runs on 1, 2"},
 	} {
 		_, err = model.Load(spying(t, tc.devices), goldenForm(t, tc.model).open(t))

@@ -10,8 +10,9 @@ import (
 	"windrow/quant"
 )
 
-// CheckDevices reports whether n devices can share a model: whole heads, and
-// whole groups or blocks of what is cut by inputs.
+// CheckDevices reports whether n devices can share a model: whole heads, of keys and
+// values also the same ones on several devices, and whole groups or blocks of what is cut
+// by inputs.
 func CheckDevices(src checkpoint.Source, n int) error {
 	if n <= 1 {
 		return nil
@@ -21,7 +22,7 @@ func CheckDevices(src checkpoint.Source, n int) error {
 		return nil
 	}
 	var fits []string
-	for k := 1; k <= src.Config().KVHeads; k++ {
+	for k := 1; k <= src.Config().Heads; k++ {
 		if sharedBy(src, k) == nil {
 			fits = append(fits, fmt.Sprint(k))
 		}
@@ -33,7 +34,8 @@ func CheckDevices(src checkpoint.Source, n int) error {
 func sharedBy(src checkpoint.Source, n int) error {
 	c := src.Config()
 	for _, d := range architecture.Of(c).Shared {
-		if count := d.Of(c); count%n != 0 {
+		count := d.Of(c)
+		if copied := d.Copied && backend.HeadCopies(count, n) > 1; count%n != 0 && !copied {
 			return fmt.Errorf("%d %s do not divide by %d", count, d.Name, n)
 		}
 	}
@@ -52,7 +54,8 @@ func DeviceBytes(src checkpoint.Source, n int, exact bool) (bytes int64) {
 	eachTensor(src, func(_ *architecture.Tensor, t backend.Tensor) {
 		whole := int64(quant.ConvertedBytes(t, exact))
 		if t.Split != backend.SplitNone {
-			whole = (whole + int64(n) - 1) / int64(n)
+			shares := int64(n / t.Copies(n))
+			whole = (whole + shares - 1) / shares
 		}
 		bytes += whole
 	})
@@ -119,7 +122,7 @@ func eachTensor(src checkpoint.Source, f func(p *architecture.Tensor, t backend.
 		if p, known := table.Find(c, name); known {
 			f(&p, p.Cut(c, t))
 		} else {
-			t.Split, t.Sections = backend.SplitNone, nil
+			t.Split, t.Sections, t.Heads = backend.SplitNone, nil, 0
 			f(nil, t)
 		}
 	}
@@ -139,11 +142,11 @@ type Share struct {
 // ShareOf is what each of n GPUs has, which can share the model (CheckDevices).
 func ShareOf(src checkpoint.Source, n int) Share {
 	c := src.Config()
-	y := Share{GPUs: n, StateBytes: c.StateBytes() / int64(n), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(n)}
+	y := Share{GPUs: n, StateBytes: c.StateBytes() / int64(n), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(n/backend.HeadCopies(c.KVHeads, n))}
 	eachTensor(src, func(p *architecture.Tensor, t backend.Tensor) {
 		parts := int64(1)
 		if t.Split != backend.SplitNone {
-			parts = int64(n)
+			parts = int64(n / t.Copies(n))
 		}
 		y.WeightBytes += int64(t.Bytes()) / parts
 		if p != nil {

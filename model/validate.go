@@ -2,7 +2,9 @@ package model
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"strings"
 
@@ -34,6 +36,8 @@ type Deviation struct {
 	// ArgmaxEqual counts the rows of logits whose argmax agrees, of Rows.
 	ArgmaxEqual int `json:"argmax_equal,omitempty"`
 	Rows        int `json:"rows"`
+	// Bits is a hash of what we computed, to the bit.
+	Bits uint64 `json:"-"`
 }
 
 // ValidateOptions say how golden entries are recomputed.
@@ -44,6 +48,9 @@ type ValidateOptions struct {
 	// PerToken runs each prompt a second time, one row a forward: the kernels of
 	// decoding then have to agree with those of prefill.
 	PerToken bool
+	// Show, where set, is called with each entry's values, ours and the golden ones,
+	// [rows × width] both.
+	Show func(d Deviation, ours, golden []float32)
 }
 
 // Validate recomputes every entry of a golden file and reports how far off
@@ -106,7 +113,7 @@ func (v *validator) compare(entry, label string, ours []float32, width int) erro
 	if len(want) != len(ours) {
 		return fmt.Errorf("golden file: entry %s has shape %v, this model gives %d × %d", entry, t.Shape, len(ours)/width, width)
 	}
-	d := Deviation{Entry: label, Rows: len(ours) / width}
+	d := Deviation{Entry: label, Rows: len(ours) / width, Bits: bits(ours)}
 	var diff2, norm2 float64
 	for i, w := range want {
 		e := math.Abs(float64(ours[i]) - float64(w))
@@ -124,7 +131,20 @@ func (v *validator) compare(entry, label string, ours []float32, width int) erro
 		}
 	}
 	v.out = append(v.out, d)
+	if v.o.Show != nil {
+		v.o.Show(d, ours, want)
+	}
 	return nil
+}
+
+// bits is a hash of numbers, to the bit.
+func bits(x []float32) uint64 {
+	h, word := fnv.New64a(), make([]byte, 4)
+	for _, v := range x {
+		binary.LittleEndian.PutUint32(word, math.Float32bits(v))
+		h.Write(word)
+	}
+	return h.Sum64()
 }
 
 func argmax(x []float32) (best int) {
@@ -154,7 +174,9 @@ func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how st
 	hidden := map[int][]float32{}
 	for from := 0; from < len(ids); from += chunk {
 		b := sequence(cache, ids[from:min(from+chunk, len(ids))], nil)
-		b.Hidden = func(i int, states []float32) { hidden[i] = append(hidden[i], states...) }
+		if v.shown(prefix) { // else forwards run as they do without, where operations may be joined
+			b.Hidden = func(i int, states []float32) { hidden[i] = append(hidden[i], states...) }
+		}
 		if logits, err = v.forward(ctx, b, logits); err != nil {
 			return err
 		}
@@ -171,6 +193,16 @@ func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how st
 		}
 	}
 	return v.compare(prefix+"logits", prefix+"logits"+how, logits, v.m.config.VocabSize)
+}
+
+// shown reports whether a prompt has golden hidden states.
+func (v *validator) shown(prefix string) bool {
+	for i := range v.m.config.Layers + 1 {
+		if _, ok := v.golden.Lookup(fmt.Sprintf("%shidden.%d", prefix, i)); ok {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *validator) window(ctx context.Context, prefix string) error {

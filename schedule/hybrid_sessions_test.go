@@ -148,6 +148,48 @@ func TestHybridHitIsMiss(t *testing.T) {
 	}
 }
 
+// TestHybridPlaces: where bits depend on how prompts are cut, a conversation with a hybrid
+// goes on from the last of its places that is a chunk's end, if later ones are none.
+func TestHybridPlaces(t *testing.T) {
+	const chunk, marked = 512, 2048
+	e := openHybrid(t)
+	x, _ := in(t, e, coarse, chunk)
+	kept := store(t, x, t.TempDir(), func(line string) { t.Error(line) })
+	prompt := make([]int32, marked+52)
+	for i := range prompt {
+		prompt[i] = int32(i * 37 % 4000)
+	}
+	request := func(prompt []int32) (q schedule.Request) {
+		t.Helper()
+		o, err := e.Complete(decoder.Options{Mode: decoder.AR, MaxTokens: 40}, len(prompt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schedule.Request{Prompt: prompt, Options: o}
+	}
+	ask := func(q schedule.Request) answer {
+		t.Helper()
+		s := schedule.New(x, schedule.Options{Chunk: chunk, Sessions: kept})
+		defer s.Close()
+		a, err := follow(t, submit(t, e, s, q))
+		if err == nil && q.Session != "" {
+			_, err = s.SaveSession(t.Context(), "", q.Session)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first := request(prompt)
+	first.Session = "talk"
+	next := request(slices.Concat(prompt, ask(first).ids, prompt[:chunk]))
+	got := ask(next)
+	compare(t, "the next turn", got, aloneIn(t, e, chunk, []schedule.Request{next})[0])
+	if n := got.sum.Stats.CachedTokens; n != marked {
+		t.Errorf("the next turn: %d tokens were there, want the %d whose states were kept at a chunk's end", n, marked)
+	}
+}
+
 // TestHybridsToDisk: where memory is short, conversations with a hybrid go to disk and
 // come back, marks that go in the meantime or not; each gets what it gets alone.
 func TestHybridsToDisk(t *testing.T) {
@@ -168,7 +210,7 @@ func TestHybridsToDisk(t *testing.T) {
 	each := c.Bytes()
 	e.FreeCache(c)
 	kept := store(t, e, t.TempDir(), func(line string) { t.Error(line) })
-	s := start(t, e, schedule.Options{Sessions: kept, KVMemory: 2 * each, Sequences: 2, Slack: -1, StepTime: time.Millisecond})
+	s := startTimed(t, e, schedule.Options{Sessions: kept, KVMemory: 2 * each, Sequences: 2, Slack: -1, StepTime: time.Millisecond})
 	defer e.Budget().Limit(0)
 	for turn := range 4 {
 		for i := range many {

@@ -103,6 +103,9 @@ func (s *Scheduler) end(j *job, err error) {
 	if tokens := s.keep(j); j.request.Session != "" && s.disk.store != nil && len(tokens) > 0 && (!j.seal || sum.FinishReason == decoder.FinishLength) {
 		s.saveLater(&save{Session: session.Session{Owner: j.request.Owner, Name: j.request.Session, Salt: j.request.Salt, Tokens: tokens}})
 	}
+	if j.sequence != nil {
+		j.sequence.Close()
+	}
 	timings := j.measured()
 	sum.Stats.PrefillSeconds, sum.Stats.DecodeSeconds = timings.Prefill.Seconds(), timings.Decode.Seconds()
 	if i := slices.Index(s.running, j); i >= 0 {
@@ -257,7 +260,7 @@ func (s *Scheduler) roomToGoOn(c *model.Cache) error {
 	if limit == 0 {
 		return nil
 	}
-	need := int64(max(s.o.Slack, 0)) * int64(len(s.running)) * int64(c.PageBytes())
+	need := int64(max(s.o.Slack, 0)) * int64(len(s.running)) * s.engine.KVPageBytes()
 	if limit-used < need {
 		return &backend.MemoryError{Span: -1, Bytes: need, Free: limit - used, Limit: limit}
 	}
@@ -268,11 +271,7 @@ func (s *Scheduler) roomToGoOn(c *model.Cache) error {
 func (s *Scheduler) pass(ctx context.Context) bool {
 	for {
 		list := s.choose()
-		for _, c := range list {
-			// A head for drafts has forwards of its own. Who lacks the memory for one, or whose
-			// request has ended, goes on without.
-			_ = c.job.sequence.Draft(c.job.ctx)
-		}
+		drafting := s.draft(ctx, list)
 		b, in, prompts := s.plan(list)
 		if len(in) == 0 {
 			return false
@@ -288,7 +287,7 @@ func (s *Scheduler) pass(ctx context.Context) bool {
 				j.rows = b.Spans[i].Rows
 			}
 			tokens := s.absorb(in, results, Pass{took, len(b.Tokens), len(in)})
-			s.shares.took(tokens, took.Seconds())
+			s.shares.took(tokens, took.Seconds(), drafting, b.Prepared)
 			s.booked(prompts, len(b.Tokens), took)
 			return true
 		}
@@ -314,10 +313,17 @@ func (s *Scheduler) pass(ctx context.Context) bool {
 // prompts. Those who choose their rows do it last, by what the others feed.
 func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int) {
 	b = new(model.Batch)
-	s.shares.begin()
+	reading := 0
+	for _, j := range s.running {
+		if j.sequence.Prefilling() {
+			reading++
+		}
+	}
+	s.shares.begin(reading)
 	for _, c := range list {
 		if c.job.sequence.Elastic() {
-			s.shares.elastic(&c.job.request.Options)
+			s.shares.elastic(&c.job.request.Options, c.job.sequence)
+			s.shares.drafts(c.job.sequence)
 			continue
 		}
 		before := len(b.Tokens)
@@ -331,13 +337,18 @@ func (s *Scheduler) plan(list []chosen) (b *model.Batch, in []*job, prompts int)
 			prompts += rows
 		}
 		s.shares.fixed(rows, c.job.sequence.Prefilling())
+		s.shares.drafts(c.job.sequence)
 	}
 	s.shares.settle()
 	for _, c := range list {
-		if c.job.sequence.Elastic() {
-			s.shares.plan(c.job, b)
+		if c.job.sequence.Elastic() && !s.shares.weigh(c.job) {
+			s.shares.plan(c.job, b, 0)
 			in = append(in, c.job)
 		}
+	}
+	for _, p := range s.shares.divide() {
+		s.shares.plan(p.job, b, p.rows)
+		in = append(in, p.job)
 	}
 	return b, in, prompts
 }

@@ -305,7 +305,7 @@ func TestCancelStorm(t *testing.T) {
 	if used, _ := e.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}

@@ -90,12 +90,9 @@ func idle(e Engine, o Options, now func() time.Time) *Scheduler {
 // Submit queues a request. Its context ends it, at any time.
 //
 // Errors: *FullError, ErrDraining, ErrClosed, or those of decoder.NewSequence for
-// options that cannot be; decoder.DraftModel is one.
+// options that cannot be.
 func (s *Scheduler) Submit(ctx context.Context, r Request) (*Stream, error) {
 	s.cut(&r.Options)
-	if r.Options.Draft == decoder.DraftModel {
-		return nil, &decoder.OptionError{Option: "draft", Got: string(r.Options.Draft), Want: "auto, mask, lookup, mtp or none: a smaller model drafts for one generation at a time"}
-	}
 	if err := r.Options.Validate(); err != nil {
 		return nil, err
 	}

@@ -258,7 +258,7 @@ func (s *Scheduler) came(bytes int64, asked time.Time) {
 
 // paysOf reports whether it will pay to have a prefix on disk.
 func (s *Scheduler) paysOf(x *prefix) bool {
-	bytes := int64(len(x.tokens)) * s.engine.KVPageBytes() / backend.PageTokens
+	bytes := int64(len(x.tokens)) * int64(x.cache.PageBytes()) / backend.PageTokens
 	if places := x.cache.Places(); len(places) > 0 {
 		bytes += int64(x.cache.StatesBytes(places[len(places)-1]))
 	}
@@ -321,16 +321,21 @@ func (s *Scheduler) restore(ctx context.Context, j *job) bool {
 	return true
 }
 
-// hit is what the store has of some tokens, of which at least one is to be run.
+// hit is what the store has of some tokens, of which at least one is to be run. States go
+// back to few places, of which the last ones may have none where a prompt may be cut.
 func (s *Scheduler) hit(salt string, tokens []int32) *session.Hit {
 	if !s.disk.store.States() {
 		return s.disk.store.Find(salt, tokens)
 	}
-	h := s.disk.store.Find(salt, tokens[:len(tokens)-1])
-	if h == nil || !h.Cut(h.Tokens/s.step()*s.step()) {
-		return nil
+	for n := len(tokens) - 1; ; {
+		h := s.disk.store.Find(salt, tokens[:n/s.step()*s.step()])
+		if h == nil {
+			return nil
+		}
+		if n = h.Tokens / s.step() * s.step(); h.Cut(n) {
+			return h
+		}
 	}
-	return h
 }
 
 // roomFor makes a cache for so many tokens, that begins with the whole pages of what is

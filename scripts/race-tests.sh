@@ -10,9 +10,11 @@ if ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
 fi
 export CGO_ENABLED=1
 race() { $PARTS gotest "$GO" test -json -vet=off -race -short -timeout 20m "$@"; }
-# Schemas are walked by one goroutine: minutes under the detector, for nothing. So are the decoder's
+# What one goroutine does alone takes minutes under the detector, for nothing: schemas, what a
+# clock simulates, beginnings beside a list, one answer after the other. So are the decoder's
 # sequences, and forwards but for drafts': what a forward shares among threads is cpu's.
-race -skip '^TestRandomSchemas$' ./checkpoint ./convert ./engine ./eval ./hub/... ./listen ./schedule ./server ./session ./tokenizer
+race -skip '^Test(RandomSchemas|Explosions|ForcedText|Constraint|HeadDrafts|EchoLogprobs|Logprobs|ToolChoice|ThinkingBudget)$' ./checkpoint ./convert ./engine ./eval ./hub/... ./listen ./server ./session ./tokenizer
+race -skip 'UnderLoad|AgainstList|PromptLogprobs|HitIsMiss|SharedBeginnings' ./schedule
 race -run 'Draft' ./model
 race -run 'Concurrent|Flush|Rollback' ./grammar
 race -run 'Pool|Race|Concurrent|Pass' ./cpu

@@ -451,11 +451,7 @@ func TestAnthropicErrors(t *testing.T) {
 func TestAnthropicPing(t *testing.T) {
 	s := &script{wait: make(chan struct{}), pieces: []string{"x"}}
 	h := serving(t, s, Options{KeepAlive: 20 * time.Millisecond})
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		close(s.wait)
-	}()
-	_, data := ask(t, h, "POST", "/v1/messages", "{"+anthropicHello+`,"stream":true}`)
+	data := askPinged(t, h, s, "/v1/messages", "{"+anthropicHello+`,"stream":true}`, "event: ping\n", 2)
 	if !strings.HasPrefix(string(data), "event: ping\ndata: {\"type\":\"ping\"}\n\n") {
 		t.Errorf("%q", data)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"windrow/internal/testhelp"
 	"windrow/schedule"
 )
 
@@ -143,9 +144,9 @@ func TestWrongTypes(t *testing.T) {
 		h := New(fake(t, &script{pieces: []string{"x"}}), Options{})
 		send := func(body string) (int, []byte) {
 			w := httptest.NewRecorder()
-			began := time.Now()
-			h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(body)))
-			if d := time.Since(began); d > 5*time.Second {
+			if d := testhelp.Took(func() {
+				h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(body)))
+			}); d > 5*time.Second {
 				t.Errorf("%.80s took %v", body, d)
 			}
 			return w.Code, w.Body.Bytes()
@@ -226,9 +227,9 @@ func TestExplosions(t *testing.T) {
 	}
 	for what, body := range bodies {
 		w := httptest.NewRecorder()
-		began := time.Now()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"hello"}],"max_tokens":4,`+body+"}")))
-		took := time.Since(began)
+		took := testhelp.Took(func() {
+			h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"hello"}],"max_tokens":4,`+body+"}")))
+		})
 		v := object(t, w.Body.Bytes())
 		param, _ := at(v, "error", "param").(string)
 		message, _ := at(v, "error", "message").(string)

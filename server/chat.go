@@ -159,7 +159,7 @@ func (s *Server) render(r *http.Request, model *Model, q *chatRequest, form answ
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if e := errorOf(err); err != nil && e.status == http.StatusInternalServerError {
+	if err != nil && errorOf(err).status == http.StatusInternalServerError {
 		return nil, badValue("messages", "%v", err) // what the template says of them
 	}
 	return ids, err

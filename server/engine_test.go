@@ -119,6 +119,18 @@ func TestDraftersTold(t *testing.T) {
 	}
 }
 
+// TestDraftersRefused: who cannot draft for a model is said.
+func TestDraftersRefused(t *testing.T) {
+	h := httptest.NewServer(New(open(t), Options{}))
+	defer h.Close()
+	for draft, want := range map[string]string{"model": "no smaller model", "mtp": "no head for drafts", "model:small": "started with"} {
+		w, data := ask(t, h, "POST", "/v1/completions", `{"prompt":"1","draft":"`+draft+`"}`)
+		if v := object(t, data); w.StatusCode != 400 || at(v, "error", "param") != "draft" || !strings.Contains(string(data), want) {
+			t.Errorf("%s: %d %s, want %q", draft, w.StatusCode, data, want)
+		}
+	}
+}
+
 // TestServe: a server ends when its context does; who runs is served to the end, who
 // comes later is not; then nobody is left.
 func TestServe(t *testing.T) {
@@ -175,7 +187,7 @@ func TestServeImpatiently(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 }
@@ -209,7 +221,7 @@ func TestConnections(t *testing.T) {
 		t.Errorf("the second got %q", line)
 	}
 	first.Close()
-	second.SetReadDeadline(time.Now().Add(5 * time.Second))
+	second.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := r.ReadString('\n'); err != nil {
 		t.Errorf("the second, after the first went: %v", err)
 	}

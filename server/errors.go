@@ -90,6 +90,7 @@ func errorOf(err error) *apiError {
 		api      *apiError
 		tooLong  *engine.ContextError
 		mode     *engine.ModeError
+		head     *engine.HeadError
 		bias     *engine.BiasError
 		template *engine.TemplateError
 		option   *decoder.OptionError
@@ -109,6 +110,8 @@ func errorOf(err error) *apiError {
 		return e
 	case errors.As(err, &mode):
 		return badValue("mode", "%v", mode)
+	case errors.As(err, &head):
+		return badValue("draft", "%v", head)
 	case errors.As(err, &bias):
 		return badValue("logit_bias", "%v", bias)
 	case errors.As(err, &option):

@@ -208,6 +208,37 @@ func ask(t testing.TB, h *httptest.Server, method, path, body string, header ...
 	return w, data
 }
 
+// askPinged sends a request whose generation waits until so many pings have come, and returns
+// the reply's body.
+func askPinged(t testing.TB, h *httptest.Server, s *script, path, body, ping string, times int) []byte {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, "POST", h.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := h.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	var data []byte
+	var b [4096]byte
+	for waits := true; err != io.EOF; {
+		var n int
+		if n, err = w.Body.Read(b[:]); err != nil && err != io.EOF {
+			t.Fatalf("%v after %q", err, data)
+		}
+		if data = append(data, b[:n]...); waits && bytes.Count(data, []byte(ping)) >= times {
+			close(s.wait)
+			waits = false
+		}
+	}
+	keep(t, "POST", path, body, w.StatusCode, w.Header, data)
+	return data
+}
+
 // object reads a reply as JSON.
 func object(t testing.TB, data []byte) (v map[string]any) {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -41,7 +40,9 @@ type fields struct {
 func readFields(w http.ResponseWriter, r *http.Request) (*fields, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTime)) // where there are none, there is nobody to wait for
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), 1<<16)) + bytes.MinRead) // what is said may be a lie
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
@@ -51,7 +52,7 @@ func readFields(w http.ResponseWriter, r *http.Request) (*fields, error) {
 	}
 	// A deadline that passes later would end the request as if its client had gone.
 	control.SetReadDeadline(time.Time{})
-	return parseFields(data)
+	return parseFields(body.Bytes())
 }
 
 func parseFields(data []byte) (*fields, error) {
@@ -64,36 +65,29 @@ func parseFields(data []byte) (*fields, error) {
 	if depth(data) > maxDepth {
 		return nil, bad("is nested more than %d deep", maxDepth)
 	}
-	f := &fields{taken: map[string]bool{}}
-	if err := json.Unmarshal(data, &f.members); err != nil {
+	if !json.Valid(data) {
 		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return nil, bad("is no JSON: byte %d: %v", syntax.Offset, syntax)
-		}
+		errors.As(json.Unmarshal(data, new(any)), &syntax)
+		return nil, bad("is no JSON: byte %d: %v", syntax.Offset, syntax)
+	}
+	all, ok := members(data)
+	if !ok {
 		return nil, bad("is no JSON object")
 	}
-	if f.members == nil {
-		return nil, bad("is no JSON object")
-	}
-	return f, nil
+	return &fields{taken: map[string]bool{}, members: all}, nil
 }
 
 // depth is how deep brackets are nested in a JSON text.
 func depth(data []byte) (most int) {
-	now, quoted, escaped := 0, false, false
-	for _, b := range data {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted && b == '\\':
-			escaped = true
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '{', b == '[':
+	now := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			i = textEnd(data, i)
+		case '{', '[':
 			now++
 			most = max(most, now)
-		case b == '}', b == ']':
+		case '}', ']':
 			now--
 		}
 	}
@@ -129,8 +123,11 @@ func (f *fields) join(sub *fields) {
 
 // raw is a member's text; nil where it is absent.
 func (f *fields) raw(name string) json.RawMessage {
+	raw, there := f.members[name]
+	if !there {
+		return nil
+	}
 	f.taken[name] = true
-	raw := f.members[name]
 	if string(raw) == "null" {
 		return nil
 	}

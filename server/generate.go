@@ -103,7 +103,10 @@ func (r *run) start(ctx context.Context) (err error) {
 			o.StopIDs = nil
 		}
 		parsing := r.parsing
-		parsing.NewID = answer.IDs(string(binary.LittleEndian.AppendUint64(promptKey(prompt), o.Sampling.Seed)))
+		newID := sync.OnceValue(func() func(int) string { // few answers call a tool
+			return answer.IDs(string(binary.LittleEndian.AppendUint64(promptKey(prompt), o.Sampling.Seed)))
+		})
+		parsing.NewID = func(index int) string { return newID()(index) }
 		parser, err := answer.New(parsing)
 		if err != nil {
 			return badValue("tools", "%v", err)
@@ -117,7 +120,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		}
 		c := &choice{index: i, stream: stream, parser: parser, mode: o.Mode, stops: o.StopIDs, silent: r.params.silent}
 		if r.params.steps {
-			c.film = &film{tokenizer: r.model.Tokenizer, mode: o.Mode}
+			c.film = &film{tokenizer: r.model.Tokenizer, mode: o.Mode, prompt: len(prompt)}
 		}
 		r.choices = append(r.choices, c)
 	}

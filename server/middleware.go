@@ -177,7 +177,10 @@ func (s *Server) log(r *http.Request, rec *record, name string, status int, took
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
 	}
-	s.o.Log.LogAttrs(r.Context(), level, "request", attrs...)
+	// Not LogAttrs, which looks for the line of the program that logs: nobody prints it.
+	line := slog.NewRecord(time.Now(), level, "request", 0)
+	line.AddAttrs(attrs...)
+	s.o.Log.Handler().Handle(r.Context(), line)
 }
 
 // requestID is the client's name for its request, if it is one of 1 to 64 harmless

@@ -41,6 +41,10 @@ type Model struct {
 	// server itself does not do; Mode is that of requests that do not say.
 	MaxTokens int
 	Mode      decoder.Mode
+	// Draft is who drafts where a request does not say ("": the model's default), and Drafts
+	// the most that a step takes of its own head (0: as many as pay).
+	Draft  decoder.DraftChoice
+	Drafts int
 	// NoThink switches thinking off where a request does not say.
 	NoThink   bool
 	Tokenizer *tokenizer.Tokenizer

@@ -144,10 +144,10 @@ func readDraft(f *fields, mode decoder.Mode) decoder.DraftChoice {
 	s := f.text("draft")
 	d, err := decoder.ParseDraft(s)
 	switch {
-	case s == string(decoder.DraftModel) || strings.HasPrefix(s, string(decoder.DraftModel)+":"):
-		f.bad("draft", "%.40q: a smaller model drafts for one generation at a time, and a server has many: want auto, mask, lookup, mtp or none", s)
+	case strings.HasPrefix(s, string(decoder.DraftModel)+":"):
+		f.bad("draft", "%.40q: want model, which is the one that the server was started with", s)
 	case err != nil:
-		f.bad("draft", "%.40q: want auto, mask, lookup, mtp or none", s)
+		f.bad("draft", "%.40q: want auto, mask, lookup, mtp, model or none", s)
 	case d != "" && mode != "" && mode != decoder.Verified:
 		f.bad("draft", "want mode verified beside it: %s has no drafts", mode)
 	}
@@ -255,7 +255,10 @@ func (p *params) options(m *Model, i int) decoder.Options {
 		}
 		s = s.over(d)
 	}
-	o := decoder.Options{Mode: p.mode, Draft: p.draft, Window: p.window, MaxTokens: p.maxTokens, Logprobs: p.logprobs, PromptLogprobs: p.promptLogprobs}
+	o := decoder.Options{Mode: p.mode, Draft: p.draft, Drafts: m.Drafts, Window: p.window, MaxTokens: p.maxTokens, Logprobs: p.logprobs, PromptLogprobs: p.promptLogprobs}
+	if o.Draft == "" && (o.Mode == "" || o.Mode == decoder.Verified) {
+		o.Draft = m.Draft
+	}
 	if p.window > 0 {
 		d := decoder.DefaultOptions()
 		o.EntropyThreshold, o.PosPenalty = d.EntropyThreshold, d.PosPenalty

@@ -408,11 +408,7 @@ func TestResponsesFailed(t *testing.T) {
 	}
 	s := &script{wait: make(chan struct{}), pieces: []string{"x"}}
 	h := serving(t, s, Options{KeepAlive: 20 * time.Millisecond})
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		close(s.wait)
-	}()
-	_, data = ask(t, h, "POST", "/v1/responses", `{"input":"a","stream":true}`)
+	data = askPinged(t, h, s, "/v1/responses", `{"input":"a","stream":true}`, ": ping\n", 2)
 	if !strings.HasPrefix(string(data), ": ping\n: ping\n") || strings.Contains(string(data), ": ping\n\n") {
 		t.Errorf("%q", data)
 	}

@@ -157,7 +157,7 @@ func TestSealed(t *testing.T) {
 		defer h.Close()
 		_, data := ask(t, h, "POST", "/v1/chat/completions", body)
 		said := at(object(t, data), "choices", 0, "message", "content")
-		for end := time.Now().Add(20 * time.Second); seal && m.Scheduler.State().SealedTokens == 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); seal && m.Scheduler.State().SealedTokens == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("nothing is sealed")
 			}

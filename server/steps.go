@@ -80,9 +80,11 @@ func readSteps(f *fields, stream bool) bool {
 type film struct {
 	tokenizer *tokenizer.Tokenizer
 	mode      decoder.Mode
+	prompt    int // its tokens
 	forwards  int
+	known     int    // tokens so far
 	text      string // visible, and not yet in a step
-	ahead     string // in ar: that of the newest token, which the next step commits
+	ahead     string // that of the newest token, which the next step commits: not in wedlm
 
 	steps   []oneStep // not yet sent
 	slots   int       // of those
@@ -94,22 +96,26 @@ type film struct {
 func (f *film) token() {
 	if f != nil {
 		f.text, f.ahead = f.text+f.ahead, ""
+		f.known++
 	}
 }
 
 func (f *film) write(text string) {
 	switch {
 	case f == nil:
-	case f.mode == decoder.AR:
-		f.ahead += text
-	default:
+	case f.mode == decoder.WeDLM:
 		f.text += text
+	default:
+		f.ahead += text
 	}
 }
 
 // step makes a step of the text since the last.
 func (f *film) step(e schedule.Step) oneStep {
 	f.forwards += 1 + e.Dropped
+	if e.Base+len(e.Committed) >= f.prompt+f.known { // a draft that was the last
+		f.text, f.ahead = f.text+f.ahead, ""
+	}
 	s := oneStep{
 		Forward: f.forwards, MS: milliseconds(e.Took), Base: e.Base, Rows: len(e.Slots), Tokens: len(e.Committed), Text: f.text,
 		Pass: passRows{e.PassRows, e.Sequences}, Slots: make([]stepSlot, 0, len(e.Slots)), Next: make([]stepFill, 0, len(e.Filled)),

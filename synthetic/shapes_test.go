@@ -59,20 +59,21 @@ func TestHybridShapes(t *testing.T) {
 	for name, want := range map[string]struct {
 		parameters, active float64 // in billions
 		state              float64 // in MiB
+		row                float64 // in MB: what the rings keep of a row that is not folded in yet
 		kv                 int64   // in bytes of bf16, a token
 	}{
-		"qwen3-30b-a3b":         {30.5, 3.04, 0, 98304},
-		"qwen3-235b-a22b":       {235.1, 21.6, 0, 192512},
-		"qwen3-coder-480b-a35b": {480.2, 34.5, 0, 253952},
-		"qwen3-next-80b-a3b":    {79.7, 3.56, 75.4, 24576},
-		"qwen3.5-35b-a3b":       {34.7, 2.95, 62.8, 20480},
-		"qwen3.5-122b-a10b":     {122.1, 9.0, 149.1, 24576},
-		"qwen3.5-397b-a17b":     {396.3, 16.3, 186.3, 30720},
-		"qwen3.5-27b":           {26.9, 25.6, 149.6, 65536},
-		"qwen3.5-9b":            {8.95, 7.9, 50.2, 32768},
-		"qwen3.5-4b":            {4.20, 4.2, 50.2, 32768},
-		"qwen3.5-2b":            {1.88, 1.9, 19.3, 12288},
-		"qwen3.5-0.8b":          {0.75, 0.75, 19.3, 12288},
+		"qwen3-30b-a3b":         {30.5, 3.04, 0, 0, 98304},
+		"qwen3-235b-a22b":       {235.1, 21.6, 0, 0, 192512},
+		"qwen3-coder-480b-a35b": {480.2, 34.5, 0, 0, 253952},
+		"qwen3-next-80b-a3b":    {79.7, 3.56, 75.4, 2.07, 24576},
+		"qwen3.5-35b-a3b":       {34.7, 2.95, 62.8, 1.72, 20480},
+		"qwen3.5-122b-a10b":     {122.1, 9.0, 149.1, 3.25, 24576},
+		"qwen3.5-397b-a17b":     {396.3, 16.3, 186.3, 4.07, 30720},
+		"qwen3.5-27b":           {26.9, 25.6, 149.6, 3.55, 65536},
+		"qwen3.5-9b":            {8.95, 7.9, 50.2, 1.38, 32768},
+		"qwen3.5-4b":            {4.20, 4.2, 50.2, 1.38, 32768},
+		"qwen3.5-2b":            {1.88, 1.9, 19.3, 0.74, 12288},
+		"qwen3.5-0.8b":          {0.75, 0.75, 19.3, 0.74, 12288},
 	} {
 		c, ok := ShapeConfig(name)
 		if !ok {
@@ -88,6 +89,12 @@ func TestHybridShapes(t *testing.T) {
 		near("parameters", float64(checkpoint.Inspect(src).Parameters)/1e9, want.parameters, 0.005)
 		near("parameters that a token reads", float64(checkpoint.ReadBytes(src))/2e9, want.active, 0.02)
 		near("MiB of state", float64(c.StateBytes())/(1<<20), want.state, 0.005)
+		row := int64(0)
+		if d := c.Delta; d != nil {
+			s := backend.StateShape{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Conv: d.Conv}
+			row = int64(c.RecurrentLayers()) * (s.Bytes(17) - s.Bytes(16))
+		}
+		near("MB of rings a row", float64(row)/1e6, want.row, 0.005)
 		if got := c.KVBytesPerToken(backend.KVBF16); got != want.kv {
 			t.Errorf("%s: %d bytes of keys and values a token, want %d", name, got, want.kv)
 		}
@@ -142,6 +149,32 @@ func TestRandomSource(t *testing.T) {
 		head, _ := s.Tensor("lm_head.weight")
 		if slices.Equal(head.Data, embed.Data) {
 			t.Errorf("%s: head and embedding are equal", dt)
+		}
+	}
+}
+
+// Of random weights only an untied embedding of a mixture has another deviation: twice what
+// attention of all layers may add, 0.02² · √(hidden · width of heads · layers).
+func TestRandomEmbedding(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		c := &checkpoint.Config{Architecture: "qwen3_moe", HiddenSize: 1024, Layers: 4, Heads: 4, KVHeads: 2, HeadDim: 64, VocabSize: 6000, TieEmbeddings: tied,
+			Experts: &checkpoint.Experts{Count: 4, PerToken: 2, InnerSize: 64, Step: 1}}
+		s := RandomSource(c, backend.BF16, 7)
+		for _, name := range s.Names() {
+			w, _ := s.Tensor(name)
+			squares, values, want := 0.0, decodeValues(w), 0.02
+			for _, x := range values {
+				squares += x * x
+			}
+			switch {
+			case strings.HasSuffix(name, "norm.weight"):
+				want = 1
+			case name == "model.embed_tokens.weight" && !tied:
+				want = 2 * 0.02 * 0.02 * 32 * 16 * 2
+			}
+			if got := math.Sqrt(squares / float64(len(values))); math.Abs(got-want) > 0.05*want {
+				t.Errorf("tied %v: %s has deviation %.4f, want %.4f", tied, name, got, want)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -22,6 +23,8 @@ type addedSet struct {
 	// longest first: a lookup for each, which keeps files with thousands of
 	// <extra_id_N> fast.
 	lengths [256][]int
+	// firsts are the bytes that they begin with, mostly one.
+	firsts []byte
 }
 
 func (a *addedSet) add(text string, token addedToken) {
@@ -33,6 +36,9 @@ func (a *addedSet) add(text string, token addedToken) {
 	}
 	a.byText[text] = token
 	l := &a.lengths[text[0]]
+	if len(*l) == 0 {
+		a.firsts = append(a.firsts, text[0])
+	}
 	if !slices.Contains(*l, len(text)) {
 		*l = append(*l, len(text))
 		slices.SortFunc(*l, func(x, y int) int { return y - x })
@@ -51,13 +57,30 @@ func (a *addedSet) match(text string, i int) (addedToken, int) {
 	return addedToken{}, 0
 }
 
+// next is where in text, from i on, a token may start: the end of text where none does.
+func (a *addedSet) next(text string, i int) int {
+	switch len(a.firsts) {
+	case 0:
+		return len(text)
+	case 1:
+		if n := strings.IndexByte(text[i:], a.firsts[0]); n >= 0 {
+			return i + n
+		}
+		return len(text)
+	}
+	for i < len(text) && a.lengths[text[i]] == nil {
+		i++
+	}
+	return i
+}
+
 // split calls onText with each stretch of text between added tokens, and
 // onToken with each of those, in order. It follows the reference engine in
 // the odd cases too: a match that single_word refuses is passed over whole,
 // and the search goes on where a match ended, not where its white space did.
 func (a *addedSet) split(text string, onText func(string) error, onToken func(int32) error) error {
 	done := 0
-	for i := 0; len(a.byText) > 0 && i < len(text); {
+	for i := a.next(text, 0); i < len(text); i = a.next(text, i) {
 		token, n := a.match(text, i)
 		if n == 0 {
 			i++

@@ -165,11 +165,20 @@ func fastest(t *testing.T, tok *Tokenizer, text string) time.Duration {
 
 func TestWordCacheIsBounded(t *testing.T) {
 	var c wordCache
-	for i := range 2*cachedWords + 5 {
+	c.put("kept", []int32{7})
+	for i := range 5*cachedWords + 5 {
 		c.put(string(rune(i+0x10000)), []int32{1})
+		if i%(cachedWords/4) == 0 {
+			if ids, ok := c.get("kept"); !ok || len(ids) != 1 || ids[0] != 7 {
+				t.Fatalf("after %d words: %v, %v of one that is asked for again and again", i, ids, ok)
+			}
+		}
+		if n := len(c.words) + len(c.old); n > cachedWords {
+			t.Fatalf("after %d words the cache holds %d, want at most %d", i, n, cachedWords)
+		}
 	}
-	if len(c.words) > cachedWords {
-		t.Errorf("the cache holds %d words, want at most %d", len(c.words), cachedWords)
+	if _, ok := c.get(string(rune(0x10000))); ok {
+		t.Error("the first of many words is still there")
 	}
 }
 

@@ -172,30 +172,38 @@ const (
 	// longestCached is the longest word remembered, in bytes. Natural words
 	// are shorter; longer ones are rarely seen twice.
 	longestCached = 48
-	// cachedWords bounds the cache: at most about 5 MB. When it is full it
-	// starts anew, so that a flood of odd words cannot freeze it.
-	cachedWords = 1 << 15
+	// cachedWords bounds the cache, at some 0.6 MB: what a server holds is full
+	// minutes after its start. A flood of odd words cannot freeze it, see wordCache.
+	cachedWords = 1 << 12
 )
 
-// wordCache remembers the ids of words. It is safe for concurrent use.
+// wordCache remembers the ids of words. It is safe for concurrent use. When half of its
+// words are new ones the others go, but for those that were asked for meanwhile.
 type wordCache struct {
-	mu    sync.RWMutex
-	words map[string][]int32
+	mu         sync.RWMutex
+	words, old map[string][]int32
 }
 
 func (c *wordCache) get(word string) ([]int32, bool) {
 	c.mu.RLock()
 	ids, ok := c.words[word]
+	older := false
+	if !ok {
+		ids, older = c.old[word]
+	}
 	c.mu.RUnlock()
-	return ids, ok
+	if older {
+		c.put(word, ids)
+	}
+	return ids, ok || older
 }
 
 func (c *wordCache) put(word string, ids []int32) {
 	// Clones: neither the caller's text nor its id slice may be held.
 	word, ids = strings.Clone(word), append([]int32(nil), ids...)
 	c.mu.Lock()
-	if c.words == nil || len(c.words) >= cachedWords {
-		c.words = make(map[string][]int32)
+	if c.words == nil || len(c.words) >= cachedWords/2 {
+		c.old, c.words = c.words, make(map[string][]int32)
 	}
 	c.words[word] = ids
 	c.mu.Unlock()

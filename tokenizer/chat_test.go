@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"windrow/internal/testhelp"
 )
 
 // messageJSON is a message as golden files hold it, keys in order.
@@ -122,15 +124,17 @@ func TestTemplateBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			start := time.Now()
-			_, err := withTemplate(t, c.source).RenderChat(t.Context(), []Message{{Role: "user", Content: "x"}}, ChatOptions{})
+			var err error
+			took := testhelp.Took(func() {
+				_, err = withTemplate(t, c.source).RenderChat(t.Context(), []Message{{Role: "user", Content: "x"}}, ChatOptions{})
+			})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) > 400) {
 				t.Errorf("the error is not one line: %q", err)
 			}
-			if took := time.Since(start); took > 5*time.Second {
+			if took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -170,11 +174,12 @@ func TestRenderChatEnds(t *testing.T) {
 			t.Errorf("%s, cancelled before: %v", name, err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
-		start := time.Now()
-		if err := f(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		var err error
+		took := testhelp.Took(func() { err = f(ctx) })
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s, cancelled while it runs: %v", name, err)
 		}
-		if took := time.Since(start); took > time.Second {
+		if took > time.Second {
 			t.Errorf("%s ended after %v", name, took)
 		}
 		cancel()

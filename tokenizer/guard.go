@@ -16,7 +16,17 @@ func (t *Tokenizer) guardSpecial(s string) string {
 	s = strings.ReplaceAll(s, guard, string(utf8.RuneError))
 	var b strings.Builder
 	done := 0
-	for i := range s {
+	raw, norm := -1, -1
+	next := func(i int) int { // each set looks at a byte once
+		if raw < i {
+			raw = t.rawAdded.next(s, i)
+		}
+		if norm < i {
+			norm = t.normAdded.next(s, i)
+		}
+		return min(raw, norm)
+	}
+	for i := next(0); i < len(s); i = next(i + 1) {
 		token, n := t.rawAdded.match(s, i)
 		if n == 0 {
 			token, n = t.normAdded.match(s, i)

@@ -113,6 +113,13 @@ func (q qwenSplitter) word(s string) int {
 // runOf returns the end of the run of characters of class c from s[i] on.
 func (q qwenSplitter) runOf(c class, s string, i int) int {
 	for i < len(s) {
+		if b := s[i]; b < utf8.RuneSelf { // as classAt has it, without a call a byte
+			if asciiClass[b] != c {
+				break
+			}
+			i++
+			continue
+		}
 		d, n := q.classAt(s, i)
 		if d != c {
 			break

@@ -32,16 +32,24 @@ func (t *States[V]) Places(base int) (list []backend.Place) {
 	return slices.CompactFunc(list, func(a, b backend.Place) bool { return a.End == b.End })
 }
 
-// Export gives the states of a place to be read.
-func (t *States[V]) Export(p backend.Place, read func(v *V)) error {
+// Places lists where states can be had behind at most base indices.
+func (s Sequence[P, V]) Places(base int) []backend.Place {
+	if s.States == nil {
+		return nil
+	}
+	return s.States.Places(base)
+}
+
+// Export gives the states of a place to be read. Its error may be read's.
+func (t *States[V]) Export(p backend.Place, read func(v *V) error) error {
 	v := t.borrow(p)
 	if v == nil {
 		return backend.ErrNoPlace
 	}
-	read(&v.at)
+	err := read(&v.at)
 	defer t.marks.lock()()
 	t.release(v)
-	return nil
+	return err
 }
 
 // borrow is the version of a place, which stays until it is released; nil: there is none.
@@ -61,8 +69,9 @@ func (t *States[V]) borrow(p backend.Place) (found *version[V]) {
 	return found
 }
 
-// Import has the states of a place written. Those of the sequence must be empty.
-func (t *States[V]) Import(p backend.Place, write func(v *V)) error {
+// Import has the states of a place written. Those of the sequence must be empty, and are
+// after an error, which may be write's.
+func (t *States[V]) Import(p backend.Place, write func(v *V) error) error {
 	defer t.marks.lock()()
 	switch {
 	case t.closed:
@@ -79,7 +88,9 @@ func (t *States[V]) Import(p backend.Place, write func(v *V)) error {
 		}
 	}
 	v := t.room[0]
-	write(&v.at)
+	if err := write(&v.at); err != nil {
+		return err
+	}
 	for i := range v.folded {
 		v.folded[i] = p.From
 	}

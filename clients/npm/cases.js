@@ -105,16 +105,17 @@ export function match(want, got, path = 'got') {
 async function leave(send, c, spoiled) {
   const control = new AbortController();
   const asked = send(base(c, spoiled), c, control.signal).catch((e) => e);
-  if (!(await running(c, (n) => n > 0))) throw await asked;
+  if (!(await running(c, (n) => n > 0, 60_000))) throw await asked;
   control.abort();
   await asked;
-  const freed = await running(c, (n) => n === 0);
+  const freed = await running(c, (n) => n === 0, spoiled ? 500 : 60_000); // spoiled it is not to be free
   if (!freed) await fetch(`${servers.spoil}/stop`);
   return { freed };
 }
 
-async function running(c, wanted) {
-  for (let i = 0; i < 100; i++) {
+// running waits for some milliseconds at most until a number of requests run.
+async function running(c, wanted, most) {
+  for (const end = Date.now() + most; Date.now() < end; ) {
     const slots = await (await fetch(servers[c.server] + '/slots')).json();
     if (wanted(slots.running)) return true;
     await new Promise((done) => setTimeout(done, 5));

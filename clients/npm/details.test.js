@@ -17,7 +17,7 @@ for (const adapter of adapters) {
   test(adapter.name, async (t) => {
     for (const [i, c] of details.cases.entries()) {
       if (c.api && c.api !== adapter.api && !adapter.also?.includes(c.api)) continue;
-      await t.test(`${c.detail}/${i}`, { timeout: 30_000 }, async (t) => {
+      await t.test(`${c.detail}/${i}`, { timeout: 120_000 }, async (t) => {
         let wrong;
         try {
           wrong = await attempt(adapter, c, false);

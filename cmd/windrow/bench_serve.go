@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"windrow/bench"
+	"windrow/decoder"
 	"windrow/engine"
 	"windrow/schedule"
 	"windrow/server"
@@ -46,6 +47,7 @@ func benchServeCommand() *cli.Command {
 			&cli.StringFlag{Name: "data", Category: categoryLoad, Usage: "ask the questions of `NAME` in turn instead of random prompts: gsm8k, tinygsm or a JSONL file"},
 			&cli.IntFlag{Name: "window", Category: categoryLoad, DefaultText: "the server's choice", Usage: "`N` slots of a window to ask for"},
 			&cli.StringFlag{Name: "mode", Category: categoryLoad, DefaultText: "the server's choice", Usage: "`MODE` to ask for: ar or verified"},
+			&cli.StringFlag{Name: "draft", Category: categoryLoad, DefaultText: "the server's choice", Usage: "`WHO` drafts in verified: auto, mask, lookup, mtp, model (that of the server) or none"},
 			&cli.Uint64Flag{Name: "seed", Category: categoryLoad, Value: 1, Usage: "`SEED` of the prompts"},
 			&cli.IntFlag{Name: "reps", Category: categoryOutput, Value: 1, Usage: "`N` repetitions"},
 			&cli.DurationFlag{Name: "goodput-ttft", Category: categoryOutput, Value: 2 * time.Second, Usage: "`TIME` to the first byte of a good answer"},
@@ -117,6 +119,9 @@ func benchServe(c *cli.Context) error {
 	case err != nil:
 		return err
 	case r.Failed() > 0:
+		if reason := r.Reason(); reason != "" {
+			return fmt.Errorf("%d requests were not answered as they should be; the first: %s", r.Failed(), reason)
+		}
 		return fmt.Errorf("%d requests were not answered as they should be", r.Failed())
 	case own && c.Bool("batch-invariant") && r.Different() > 0:
 		return fmt.Errorf("%d texts are not what one client alone got: want equal ones", r.Different())
@@ -208,6 +213,13 @@ func parseLoad(c *cli.Context) (*bench.Load, error) {
 			return nil, err
 		}
 		l.Mode = string(m)
+	}
+	if draft := c.String("draft"); draft != "" {
+		d, err := decoder.ParseDraft(draft)
+		if err != nil || l.Mode == string(decoder.AR) || l.Mode == string(decoder.WeDLM) {
+			return nil, usagef("--draft %q: want auto, mask, lookup, mtp, model or none, and mode verified", draft)
+		}
+		l.Draft = string(d)
 	}
 	for _, f := range []struct {
 		name     string

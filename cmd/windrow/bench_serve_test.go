@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -69,6 +70,23 @@ func TestBenchServeShape(t *testing.T) {
 		code := run(strings.Fields("windrow bench serve --shape tiny-gsm --dtype q8_0 --clients 2 --requests 2 --prompt 20 --tokens 8 "+more), strings.NewReader(""), &stdout, &stderr)
 		if code != 0 || !strings.Contains(stdout.String(), "tiny-gsm q8_0 at http") || !strings.Contains(stdout.String(), "2 clients") {
 			t.Errorf("%s: %d %s %s", more, code, &stdout, &stderr)
+		}
+	}
+}
+
+// TestBenchServeHead: the shape of a hybrid has a head where that is to draft; others have none.
+func TestBenchServeHead(t *testing.T) {
+	shapes := map[string]int{"tiny-gsm": 1}
+	if os.Getenv("WINDROW_SLOW") != "" {
+		shapes["qwen3.5-0.8b"] = 0
+	} else {
+		t.Log("left out: a hybrid's, half a gigabyte: set WINDROW_SLOW=1")
+	}
+	for shape, want := range shapes {
+		var stdout, stderr bytes.Buffer
+		code := run(strings.Fields("windrow bench serve --backend cpu --shape "+shape+" --dtype affine4 --clients 1 --requests 2 --prompt 8 --tokens 4 --mode verified --draft mtp"), strings.NewReader(""), &stdout, &stderr)
+		if code != want {
+			t.Errorf("%s: %d, want %d: %s %s", shape, code, want, &stdout, &stderr)
 		}
 	}
 }

@@ -24,10 +24,10 @@ func TestChatCtrlC(t *testing.T) {
 		keys, shown, done := testhelp.InTerminal(t, cmd)
 		await := func(text string, n int) {
 			t.Helper()
-			for end := time.Now().Add(20 * time.Second); shown.Count(text) < n; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); shown.Count(text) < n; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					cmd.Process.Kill()
-					t.Fatalf("no %q after 20 s; the terminal shows %.300q", text, shown.String())
+					t.Fatalf("no %q after two minutes; the terminal shows %.300q", text, shown.String())
 				}
 			}
 		}

@@ -197,9 +197,9 @@ func TestCompletionKeys(t *testing.T) {
 				}
 			}()
 			var seen bytes.Buffer
-			await := func(what string) {
+			shows := func(what string, within time.Duration) bool {
 				t.Helper()
-				limit := time.After(20 * time.Second)
+				limit := time.After(within)
 				for !strings.Contains(seen.String(), what) {
 					select {
 					case b, ok := <-screen:
@@ -208,10 +208,11 @@ func TestCompletionKeys(t *testing.T) {
 						}
 						seen.Write(b)
 					case <-limit:
-						t.Fatalf("%s does not show %q: %q", shell, what, seen.String())
+						return false
 					}
 				}
 				seen.Reset()
+				return true
 			}
 			press := func(keys string) {
 				if _, err := io.WriteString(terminal, keys); err != nil {
@@ -219,7 +220,9 @@ func TestCompletionKeys(t *testing.T) {
 				}
 			}
 			press(c.start + "; echo set\"\"tled\n")
-			await("settled")
+			if !shows("settled", 2*time.Minute) {
+				t.Fatalf("%s is not ready: %q", shell, seen.String())
+			}
 			for _, c := range []struct{ keys, want string }{
 				{"windrow version --js\t", "<version><--json>"},
 				{"windrow inspect --json --model=models/M\t", "<inspect><--json><--model=models/My 8B"},
@@ -231,10 +234,20 @@ func TestCompletionKeys(t *testing.T) {
 				{"windrow generate --model=hf:me/s\t x", "<generate><--model=hf:me/small><x>"},
 				{"windrow serve --session-dir ~/mod\t", "<serve><--session-dir><" + dir + "/models"},
 			} {
-				press(c.keys)
-				time.Sleep(200 * time.Millisecond) // what follows a tab too soon may end the completion
-				press("\r")
-				await(c.want)
+				// What follows a tab too soon may end the completion: on a busy machine it is typed
+				// again, more slowly.
+				shown := false
+				for pause := 200 * time.Millisecond; !shown && pause < time.Minute; pause *= 10 {
+					press(c.keys)
+					time.Sleep(pause)
+					press("\r")
+					if shown = shows(c.want, 20*time.Second); !shown {
+						press("\x03")
+					}
+				}
+				if !shown {
+					t.Fatalf("%s does not show %q: %q", shell, c.want, seen.String())
+				}
 			}
 		})
 	}

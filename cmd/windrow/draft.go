@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -89,22 +90,37 @@ func openDrafter(c *cli.Context, e *engine.Engine, machine engine.Options, draft
 		if err != nil || path == "" {
 			continue // it was parsed before
 		}
-		machine.MaskID, machine.HostLayers = nil, 0
-		if b := c.String("draft-backend"); b != "" {
-			machine.Backend = b
-			if b != engine.CUDA {
-				machine.GPUs = 1
-			}
-		}
-		d, err := engine.Open(c.Context, path, machine)
+		d, err := draftWith(c.Context, e, path, draftMachine(machine, c.String("draft-backend")))
 		if err != nil {
-			return nil, fmt.Errorf("--draft %s: %w", draft, err)
-		}
-		if err := e.DraftWith(c.Context, d); err != nil {
-			d.Close()
-			return nil, usagef("--draft %s: %w", draft, err)
+			return nil, err
 		}
 		return d.Close, nil
 	}
 	return func() {}, nil
+}
+
+// draftMachine is where a model drafts for one that runs on a machine: there, or on another
+// backend.
+func draftMachine(machine engine.Options, backend string) engine.Options {
+	machine.MaskID, machine.HostLayers = nil, 0
+	if backend != "" {
+		machine.Backend = backend
+		if backend != engine.CUDA {
+			machine.GPUs = 1
+		}
+	}
+	return machine
+}
+
+// draftWith opens the model of --draft model:PATH and has it draft for e.
+func draftWith(ctx context.Context, e *engine.Engine, path string, machine engine.Options) (*engine.Engine, error) {
+	d, err := engine.Open(ctx, path, machine)
+	if err != nil {
+		return nil, fmt.Errorf("--draft %s%s: %w", draftModel, path, err)
+	}
+	if err := e.DraftWith(ctx, d); err != nil {
+		d.Close()
+		return nil, usagef("--draft %s%s: %w", draftModel, path, err)
+	}
+	return d, nil
 }

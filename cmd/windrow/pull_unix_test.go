@@ -154,7 +154,7 @@ func TestPullFrom(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	h.Lie(func(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 		if strings.HasPrefix(r.URL.Path, "/signed/") {
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 		}
 		if a := r.Header.Get("Authorization"); strings.Contains(a, "of-the-peer") {
 			t.Errorf("the Hub was sent %q", a)

@@ -26,7 +26,7 @@ const categoryServer = "Server"
 func serveFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		&cli.StringSliceFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, DefaultText: "the embedded tiny-gsm", Usage: "model `[NAME=]PATH`: a folder with config.json, safetensors and tokenizer.json, or a .gguf file (repeatable: the first is loaded at the start, others when they are asked for)"},
-	}, machineFlags(), []cli.Flag{
+	}, machineFlags(), draftFlags(draftFlag()), []cli.Flag{
 		&cli.IntFlag{Name: "mask-id", Category: categoryModel, Value: -1, DefaultText: "the config's", Usage: "mask token `ID`"},
 		&cli.BoolFlag{Name: "no-think", Category: categoryModel, Usage: "answer without a thinking part where a request does not say (Qwen3)"},
 		&cli.StringFlag{Name: "model-name", Category: categoryModel, DefaultText: "the last part of the path", Usage: "what clients call the model, `NAME`"},

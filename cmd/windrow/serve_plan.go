@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"windrow/decoder"
 	"windrow/engine"
 	"windrow/internal/terminal"
 	"windrow/listen"
@@ -29,6 +30,15 @@ type servePlan struct {
 	certificate *server.Certificate // nil: no TLS
 	insecure    bool
 	sessions    sessionPlan
+	drafts      draftPlan
+}
+
+// draftPlan is who drafts where requests do not say.
+type draftPlan struct {
+	choice  decoder.DraftChoice
+	most    int
+	path    string // of the smaller model; "": none drafts
+	machine engine.Options
 }
 
 // namedModel is a model that is served.
@@ -47,6 +57,9 @@ func parseServe(c *cli.Context) (p *servePlan, err error) {
 		return nil, err
 	}
 	if p.machine, err = parseMachine(c); err != nil {
+		return nil, err
+	}
+	if p.drafts, err = parseServeDrafts(c, p.machine, len(p.models)); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"sequences", "queue"} {
@@ -200,28 +213,87 @@ func (p *servePlan) open(ctx context.Context, m namedModel, progress func(float6
 	if err != nil {
 		return nil, err
 	}
+	drafter, err := p.drafts.open(ctx, e)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	closeEngines := func() {
+		e.Close()
+		if drafter != nil {
+			drafter.Close()
+		}
+	}
 	scheduling := p.scheduling
 	if scheduling.KVMemory == 0 {
 		scheduling.KVMemory = e.KVRoom(ctx)
+		if drafter != nil && drafter.BackendName() == e.BackendName() { // of the same memory
+			scheduling.KVMemory = int64(float64(scheduling.KVMemory) / (1 + kvShare(drafter, e)))
+		}
 	}
 	scheduling.KVMemory /= int64(p.pool.Loaded) // each has its share
+	if drafter != nil {
+		drafter.Budget().Limit(int64(float64(scheduling.KVMemory) * kvShare(drafter, e)))
+	}
 	kept, err := p.sessions.open(p, m.name, e, &scheduling)
 	if err != nil {
-		e.Close()
+		closeEngines()
 		return nil, err
 	}
 	s := schedule.New(e, scheduling)
 	measuring, stop := context.WithCancel(context.Background())
 	x := server.ForEngine(measuring, e, s, versionLine())
 	x.Name, x.NoThink, x.Sequences, x.BatchInvariant = m.name, machine.NoThink, scheduling.Sequences, !machine.BatchVariant
-	x.Machine = machineLine(machine)
+	x.Machine, x.Draft, x.Drafts = machineLine(machine), p.drafts.choice, p.drafts.most
 	return &server.Loaded{Model: x, Close: func() {
 		stop()
 		kept.save(s)
 		s.Close()
 		kept.close()
-		e.Close()
+		closeEngines()
 	}}, nil
+}
+
+// kvShare is what keys and values of a token take of a drafter, in those of the model.
+func kvShare(drafter, e *engine.Engine) float64 {
+	return float64(drafter.KVPageBytes()) / float64(e.KVPageBytes())
+}
+
+// parseServeDrafts reads who drafts for a number of models.
+func parseServeDrafts(c *cli.Context, machine engine.Options, models int) (p draftPlan, err error) {
+	var o decoder.Options
+	if err := setDraft(c, &o); err != nil {
+		return p, err
+	}
+	p = draftPlan{choice: o.Draft, most: o.Drafts}
+	if o.Draft == decoder.DraftModel {
+		if models > 1 {
+			return p, usagef("--draft %s: drafts for one model, and there are %d", c.String("draft"), models)
+		}
+		_, p.path, _ = parseDraft(c.String("draft"))
+		p.machine = draftMachine(machine, c.String("draft-backend"))
+	}
+	return p, nil
+}
+
+// open opens the smaller model, if there is one, and says where the model cannot be drafted
+// for as was asked.
+func (p *draftPlan) open(ctx context.Context, e *engine.Engine) (drafter *engine.Engine, err error) {
+	if p.path != "" {
+		if drafter, err = draftWith(ctx, e, p.path, p.machine); err != nil {
+			return nil, err
+		}
+	}
+	if p.choice == "" || p.choice == decoder.DraftNone {
+		return drafter, nil
+	}
+	if err := e.Check(e.Defaults(decoder.Options{Mode: decoder.Verified, Draft: p.choice})); err != nil {
+		if drafter != nil {
+			drafter.Close()
+		}
+		return nil, usagef("--draft %s: %w", p.choice, err)
+	}
+	return drafter, nil
 }
 
 // machineLine says where and in which arithmetic a model is asked to run, for programs

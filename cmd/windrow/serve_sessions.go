@@ -79,7 +79,7 @@ func (x sessionPlan) open(p *servePlan, model string, e *engine.Engine, o *sched
 	note := func(line string) { log.Warn("session", "what", line) }
 	store, err := session.Open(folder, session.Options{
 		Fingerprint: server.SessionFingerprint(e, versionLine()),
-		PageTokens:  backend.PageTokens, PageBytes: int(e.KVPageBytes()), States: states, Limit: limit, Note: note,
+		PageTokens:  backend.PageTokens, PageBytes: e.KVExportedPage(), States: states, Limit: limit, Note: note,
 	})
 	if err != nil {
 		return sessions{}, fmt.Errorf("--session-dir: %w", err)

@@ -77,7 +77,7 @@ func runWithin(t *testing.T, args ...string) (code int, stderr string) {
 	select {
 	case <-done:
 		return code, errs.String()
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%q does not end", args)
 	}
 	return 0, ""
@@ -200,7 +200,7 @@ func TestInterruptWhileReading(t *testing.T) {
 				go func() { cmd.Wait(); close(ended) }()
 				select {
 				case <-ended:
-				case <-time.After(20 * time.Second):
+				case <-time.After(2 * time.Minute):
 					cmd.Process.Kill()
 					<-ended
 					t.Fatal("does not end")

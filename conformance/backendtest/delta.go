@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 func RunDelta(t *testing.T, golden string, open func(t *testing.T) backend.Backend, models ...string) {
 	for name, f := range map[string]func(t *testing.T, b backend.Backend){
 		"delta": testDelta, "delta programs": testDeltaPrograms, "gated attention": testGatedAttention,
-		"states": testStates, "states beside others": testStatesBeside, "states in memory": testStatesMemory,
+		"states": testStates, "roll-back": testRollBack, "states beside others": testStatesBeside, "states in memory": testStatesMemory, "states copied": testStatesCopied,
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t)
@@ -114,8 +115,18 @@ func (y *deltaLayer) list(t *testing.T, p *listed, wide, narrow backend.Buffer, 
 	return dst
 }
 
+// deltaKept is what a row of a layer leaves behind: its rows before the convolution, what
+// is logged of it, and the matrices with it added.
+type deltaKept struct{ raw, keys, deltas, decays, states []float64 }
+
 // want is the layer over rows from the first on, in float64, written down step by step.
 func (y *deltaLayer) want(wide, narrow array) []float64 {
+	out, _ := y.follow(wide, narrow)
+	return out
+}
+
+// follow is want, and what each row leaves behind.
+func (y *deltaLayer) follow(wide, narrow array) (out []float64, kept []deltaKept) {
 	rows := wide.tensor.Shape[0]
 	width, thin := wide.tensor.Shape[1], narrow.tensor.Shape[1]
 	at := func(a array, row, width int, s backend.Strided, head, i int) float64 {
@@ -142,8 +153,8 @@ func (y *deltaLayer) want(wide, narrow array) []float64 {
 		}
 	}
 	states := make([]float64, y.Size())
-	var out []float64
 	for row := range rows {
+		left := deltaKept{raw: make([]float64, y.Channels()), keys: make([]float64, y.Keys())}
 		for j := range y.ValueHeads {
 			g, part := y.KeyHead(j), j/n
 			qs, ks := make([]float64, dk), make([]float64, dk)
@@ -152,6 +163,10 @@ func (y *deltaLayer) want(wide, narrow array) []float64 {
 			}
 			unit(qs, 1/math.Sqrt(float64(dk)))
 			unit(ks, 1)
+			copy(left.keys[g*dk:], ks)
+			for i := range dk {
+				left.raw[g*dk+i], left.raw[y.Keys()+g*dk+i] = at(wide, row, width, q, g, i), at(wide, row, width, k, g, i)
+			}
 			beta := 1 / (1 + math.Exp(-at(narrow, row, thin, b, part, j%n)))
 			alpha := math.Exp(-math.Exp(y.decay.values[j]) * math.Log1p(math.Exp(at(narrow, row, thin, a, part, j%n)+y.step.values[j])))
 			s := states[j*dk*dv : (j+1)*dk*dv]
@@ -163,17 +178,22 @@ func (y *deltaLayer) want(wide, narrow array) []float64 {
 					kv += s[i*dv+c] * ks[i]
 				}
 				delta := beta * (value - kv)
+				left.raw[2*y.Keys()+j*dv+c] = at(wide, row, width, v, part, j%n*dv+c)
+				left.deltas = append(left.deltas, delta)
 				for i := range dk {
 					s[i*dv+c] += ks[i] * delta
 					o[c] += s[i*dv+c] * qs[i]
 				}
 			}
+			left.decays = append(left.decays, alpha)
 			for c, e := range rmsNorm(o, y.norm.values, 1e-6) {
 				out = append(out, e*silu(at(wide, row, width, z, part, j%n*dv+c)))
 			}
 		}
+		left.states = slices.Clone(states)
+		kept = append(kept, left)
 	}
-	return out
+	return out, kept
 }
 
 // deltaModel is a compiled layer with rows to run it over: the token of a row is its number.
@@ -249,6 +269,108 @@ func testDelta(t *testing.T, b backend.Backend) {
 	}
 }
 
+// rollBackCases are layers, by their number, with rows of a log: the one of which all is
+// tried, one with as many rows as drafts need, a convolution that looks at no row
+// before, a log that its rows do not fill evenly, and one shorter than what the
+// convolution looks at.
+var rollBackCases = []struct{ layer, log int }{{3, deltaLog}, {3, 16}, {0, 8}, {6, 5}, {7, 4}}
+
+// testRollBack: of n rows the first k are committed, twice in a row, behind beginnings of all
+// kinds: what follows, and the states that are copied, have the bits of a sequence that only
+// ran what was kept.
+func testRollBack(t *testing.T, b backend.Backend) {
+	for i, c := range rollBackCases {
+		const rows = 90
+		m := newDeltaModel(t, b, deltaCases[c.layer], rows)
+		m.layout.LogRows = c.log
+		one := m.told(m.storage(), 0, rows)
+		same := func(what string, s backend.Storage, base, n int) {
+			t.Helper()
+			equalBits(t, what, m.told(s, base, n), part(one, m.Values(), base, n))
+		}
+		begins := []int{0, 1, 2, 3, c.log, 3 * c.log}
+		for n := 1; n <= c.log; n++ {
+			if testing.Short() && i > 0 && n != 1 && n != 4 && n != 8 && n != c.log {
+				continue // each takes forwards under an emulator
+			}
+			for kept := range n + 1 {
+				some := begins[(n+kept)%len(begins):][:1]
+				if i == 0 || i == 1 && (n <= 3 || n == c.log) && !testing.Short() {
+					some = begins
+				}
+				for _, begun := range some {
+					what := fmt.Sprintf("%v, %d of %d rows kept, twice, behind %d", m.deltaCase, kept, n, begun)
+					s := m.storage()
+					if begun > 0 {
+						same("the beginning", s, 0, begun)
+					}
+					base := begun
+					for range 2 {
+						v := m.values(s, base, n)
+						for i := kept; i < n; i++ {
+							v.Tokens[i] = int32((base + 5*i + 60) % rows)
+						}
+						run(t, m.f, v)
+						base += kept
+					}
+					if got := s.Reach(base, base+n-kept); got != base {
+						t.Fatalf("%s: back to %d reaches %d", what, base, got)
+					}
+					m.sameStates(what, s, base)
+					same(what, s, base, 5)
+					if got := s.Reach(base, base+5); got != base && c.log >= 5 {
+						t.Fatalf("%s: back to %d reaches %d", what, base, got)
+					} else if got == base {
+						same(what+", again", s, base, 3)
+					}
+					s.Close()
+				}
+			}
+		}
+	}
+}
+
+// sameStates compares states that are copied out behind base rows with those of a sequence
+// that was never anywhere else: where a backend copies states.
+func (m *deltaModel) sameStates(what string, s backend.Storage, base int) {
+	m.t.Helper()
+	y, ok := s.(backend.StateStorage)
+	if !ok || base == 0 {
+		return
+	}
+	copied := func(y backend.StateStorage, p backend.Place) []byte {
+		m.t.Helper()
+		data := make([]byte, m.layout.ExportedStates(p))
+		if err := y.ExportStates(p, data); err != nil {
+			m.t.Fatalf("%s: states of %+v: %v", what, p, err)
+		}
+		return data
+	}
+	places := y.Places(base)
+	if len(places) == 0 {
+		m.t.Fatalf("%s: no states behind %d rows", what, base)
+	}
+	p := places[len(places)-1]
+	if p.End != base {
+		m.t.Fatalf("%s: states of %+v behind %d rows", what, p, base)
+	}
+	// The same place of one that ran what was kept: a forward at its beginning adds what is
+	// before to the state, and logs the rest, or, where there is none, the next row.
+	plain := m.storage()
+	defer plain.Close()
+	if p.From > 0 {
+		m.told(plain, 0, p.From)
+	}
+	m.told(plain, p.From, max(1, p.End-p.From))
+	list := plain.(backend.StateStorage).Places(base)
+	if i := slices.Index(list, p); i < 0 {
+		m.t.Fatalf("%s: states of %+v, of one that only ran these of %+v", what, p, list)
+	}
+	if !bytes.Equal(copied(y, p), copied(plain.(backend.StateStorage), p)) {
+		m.t.Fatalf("%s: other states of %+v than of one that only ran these", what, p)
+	}
+}
+
 // testStates: whatever was run and not committed, cancelled, gone back from, forked or
 // marked, what follows has the bits of a sequence that only ran what was kept.
 func testStates(t *testing.T, b backend.Backend) {
@@ -269,31 +391,6 @@ func testStates(t *testing.T, b backend.Backend) {
 			v.Tokens[i] = int32((base + 3*i + 50) % rows)
 		}
 		run(t, m.f, v)
-	}
-	// Of n rows the first k are committed, twice in a row, behind beginnings of all kinds.
-	for _, begun := range []int{0, 1, 2, 3, deltaLog, 3 * deltaLog} {
-		for n := 1; n <= deltaLog; n++ {
-			for kept := range n + 1 {
-				s := m.storage()
-				if begun > 0 {
-					same("the beginning", s, 0, begun)
-				}
-				base := begun
-				for range 2 {
-					v := m.values(s, base, n)
-					for i := kept; i < n; i++ {
-						v.Tokens[i] = int32((base + 5*i + 60) % rows)
-					}
-					run(t, m.f, v)
-					base += kept
-				}
-				same(fmt.Sprintf("%d of %d rows kept, twice, behind %d", kept, n, begun), s, base, 5)
-				if got := s.Reach(base, base+5); got != base {
-					t.Fatalf("back to %d reaches %d", base, got)
-				}
-				same(fmt.Sprintf("%d of %d rows, again", kept, n), s, base, 3)
-			}
-		}
 	}
 	// A long forward that is not committed, cancelled, or committed to within its log.
 	s := m.storage()

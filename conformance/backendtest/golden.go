@@ -39,14 +39,7 @@ func testGolden(t *testing.T, golden string, open func(t *testing.T) backend.Bac
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(filepath.Join(golden, c.name, c.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			file, err := checkpoint.ReadSafetensors(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := goldenFile(t, golden, c.name, c.file)
 			types := kvTypes(b)
 			if c.name != "qwen3-yarn" && os.Getenv("WINDROW_SLOW") == "" {
 				types = types[:1]

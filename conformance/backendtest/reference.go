@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"windrow/backend"
@@ -15,6 +16,12 @@ import (
 type array struct {
 	tensor backend.Tensor
 	values []float64
+}
+
+// copied is an array of its own: a backend may keep the data of what it was given.
+func (a array) copied() array {
+	a.tensor.Data, a.values = slices.Clone(a.tensor.Data), slices.Clone(a.values)
+	return a
 }
 
 // fits reports whether rows of that length can be of a dtype.

@@ -35,10 +35,14 @@ func HybridProblems(t testing.TB, golden string) (list []HybridProblem) {
 	return list
 }
 
-// Hybrid loads tiny-gsm-next.
+// Hybrid loads tiny-gsm-next, with its head for drafts where the backend runs it.
 func Hybrid(t testing.TB, golden string, b backend.Backend) *model.Model {
 	t.Helper()
-	m, err := model.Load(b, backendtest.Source(t, golden, "tiny-gsm-next"), model.Barring(vocabSize, maskID))
+	options := []model.Option{model.Barring(vocabSize, maskID)}
+	if b.Features().HiddenRows {
+		options = append(options, model.DraftHead(4))
+	}
+	m, err := model.Load(b, backendtest.Source(t, golden, "tiny-gsm-next"), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +54,7 @@ func Hybrid(t testing.TB, golden string, b backend.Backend) *model.Model {
 // are the reference's, and verified's are ar's in any case, in far fewer forwards.
 func RunHybrid(t *testing.T, golden string, b backend.Backend, problems int) {
 	m := &margins{Model: Hybrid(t, golden, b)}
-	tokens, forwards := 0, 0
+	var masks, head decoder.Stats
 	for i, p := range HybridProblems(t, golden)[:problems] {
 		o := decoder.DefaultOptions()
 		o.MaxTokens, o.StopIDs = 150, []int32{4094, 4092}
@@ -67,14 +71,27 @@ func RunHybrid(t *testing.T, golden string, b backend.Backend, problems int) {
 				t.Errorf("problem %d, window %d: verified %v\nar       %v", i, window, sum.Tokens, ar.Tokens)
 			}
 			if window == 16 {
-				tokens, forwards = tokens+len(sum.Tokens), forwards+sum.Stats.Forwards
+				masks.Add(sum.Stats)
 			}
 		}
+		if !m.Drafts() {
+			continue
+		}
+		o.Draft, o.Window, o.Drafts = decoder.DraftMTP, 16, 3
+		o.Head = &decoder.HeadDrafts{Engine: m.Model, Width: m.Config().HiddenSize}
+		sum := m.generate(t, p.Prompt, o, backend.KVF32, decoder.Hooks{})
+		if !slices.Equal(sum.Tokens, ar.Tokens) {
+			t.Errorf("problem %d, the model's own head: verified %v\nar       %v", i, sum.Tokens, ar.Tokens)
+		}
+		head.Add(sum.Stats)
 	}
-	rate := float64(tokens) / float64(forwards)
-	t.Logf("%d problems, %.2f tokens per forward", problems, rate)
+	t.Logf("%d problems, %.2f tokens per forward by masks, %.2f by its own head", problems, masks.TokensPerForward(), head.TokensPerForward())
 	// A mean: a short answer alone takes three forwards.
-	if problems >= 4 && rate < 8 {
+	if rate := masks.TokensPerForward(); problems >= 4 && rate < 8 {
 		t.Errorf("verified takes %.2f tokens per forward, want at least 8", rate)
+	}
+	// Without a map of its states, which takes more problems to learn.
+	if rate := head.TokensPerForward(); problems >= 4 && m.Drafts() && rate < 2.2 {
+		t.Errorf("verified takes %.2f tokens per forward of drafts of its own head, want at least 2.2", rate)
 	}
 }

@@ -117,6 +117,28 @@ func Record(t *testing.T, b backend.Backend, prompt []int32) (r Recording) {
 	return r
 }
 
+// Result is that of one of the rows that are fed behind so many permanent tokens of prompt
+// and answer: filled ones, then masks.
+func (r *Recording) Result(base int, rows []int32, row int) model.Result {
+	x := model.Result{Entropy: .1}
+	at, filled := base-len(r.Prompt), 0
+	for filled < len(rows) && rows[filled] != maskID {
+		filled++
+	}
+	for i := range min(filled, row+1) {
+		if at+i >= len(r.Answer) || rows[i] != r.Answer[at+i] {
+			return x // nobody looks
+		}
+	}
+	if row >= filled {
+		said := r.Masks[at+filled-1][row-filled]
+		x.Argmax, x.Entropy = said.Token, said.Entropy
+	} else if at+row+1 < len(r.Answer) {
+		x.Argmax = r.Answer[at+row+1]
+	}
+	return x
+}
+
 // Replay answers forwards of verified and ar from a recording, and adds up what they cost
 // by a table.
 type Replay struct {
@@ -138,25 +160,8 @@ func (r *Replay) Forward(_ context.Context, b *model.Batch) ([]model.Result, err
 		return results, nil
 	}
 	r.Seconds += r.Cost.Seconds(len(b.Tokens))
-	at := base - len(r.Prompt) // of the row, in the answer
-	filled, right := 0, true
 	for _, w := range b.Want {
-		row := int(w.Row)
-		token, i := b.Tokens[row], at+row
-		x := model.Result{Entropy: .1}
-		if token == maskID {
-			if right { // else nobody looks
-				said := r.Masks[at+filled-1][row-filled]
-				x.Argmax, x.Entropy = said.Token, said.Entropy
-			}
-		} else {
-			filled++
-			right = right && i < len(r.Answer) && token == r.Answer[i]
-			if right && i+1 < len(r.Answer) {
-				x.Argmax = r.Answer[i+1]
-			}
-		}
-		results = append(results, x)
+		results = append(results, r.Result(base, b.Tokens, int(w.Row)))
 	}
 	return results, nil
 }

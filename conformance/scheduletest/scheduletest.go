@@ -108,20 +108,42 @@ func (d *device) KVPageBytes() int64 {
 	return backend.PageTokens * d.model.Config().KVBytesPerToken(backend.KVBF16)
 }
 
-// open loads a model of one layer with invented weights, whose last id is a mask.
-func open(t *testing.T, b backend.Backend) *device {
-	t.Helper()
-	config := checkpoint.Config{
+// shape is that of a model of one layer, whose last id is a mask.
+func shape() checkpoint.Config {
+	return checkpoint.Config{
 		Architecture: "wedlm", HiddenSize: 64, Layers: 1, Heads: 2, KVHeads: 1, HeadDim: 64, IntermediateSize: 128,
 		VocabSize: vocabulary, RMSNormEps: 1e-6, MaxPositions: 4096, TieEmbeddings: true,
 		Rope: rope.Config{Type: rope.Default, HeadDim: 64, Theta: 1e4}, MaskTokenID: maskID, DType: "bfloat16",
 	}
+}
+
+// open loads a model with invented weights.
+func open(t *testing.T, b backend.Backend, config checkpoint.Config) *device {
+	t.Helper()
 	m, err := model.Load(b, synthetic.RandomSource(&config, backend.BF16, 1), model.Barring(vocabulary, maskID))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
 	return &device{model: m}
+}
+
+// alike reports whether rows of prompts have the same bits however prompts are cut.
+func (d *device) alike() bool {
+	f := d.Features()
+	return f.PromptRows >= chunk || f.BatchInvariantRows >= 1<<10
+}
+
+// store opens a folder of sessions.
+func (d *device) store(t *testing.T, dir string, states bool) *session.Store {
+	t.Helper()
+	s, err := session.Open(dir, session.Options{
+		Fingerprint: "test", PageTokens: backend.PageTokens, PageBytes: int(d.KVPageBytes()), States: states, Note: func(line string) { t.Error(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // answer is all that a request gets.
@@ -175,7 +197,7 @@ func request(prompt []int32, mode decoder.Mode, window, tokens int, seed uint64)
 // beginning cached and not, a page of it too, after a preemption, and, in verified, at any window what ar
 // gives, sampled too. The model is small: an emulated GPU takes seconds.
 func Run(t *testing.T, b backend.Backend) {
-	d := open(t, b)
+	d := open(t, b, shape())
 	r := rand.New(rand.NewPCG(1, 2))
 	ids := func(n int) []int32 {
 		list := make([]int32, n)
@@ -274,8 +296,7 @@ func Run(t *testing.T, b backend.Backend) {
 // with is found, in memory and on disk, where the device's rows of prompts keep their
 // bits, and nowhere else; answers are those of a miss.
 func (d *device) short(t *testing.T, ids func(n int) []int32) {
-	f := d.Features()
-	alike := f.PromptRows >= chunk || f.BatchInvariantRows >= 1<<10
+	alike := d.alike()
 	talk := ids(100)
 	var list []schedule.Request
 	for i, n := range []int{1, 64, 65, 90, 100} { // what a request has of it
@@ -291,15 +312,8 @@ func (d *device) short(t *testing.T, ids func(n int) []int32) {
 		want = append(want, d.ask(t, miss, q)())
 	}
 	dir := filepath.Join(t.TempDir(), "sessions")
-	open := func() *session.Store {
-		store, err := session.Open(dir, session.Options{Fingerprint: "test", PageTokens: backend.PageTokens, PageBytes: int(d.KVPageBytes())})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store
-	}
 	for _, restored := range []bool{false, true} {
-		store := open()
+		store := d.store(t, dir, false)
 		s := schedule.New(d, schedule.Options{Sessions: store, Chunk: chunk})
 		if !restored {
 			first := request(talk, decoder.AR, 1, 1, 0)

@@ -94,6 +94,15 @@ func (c *Context) Download(dst []byte, src Ptr) error {
 	return nil
 }
 
+// DownloadFloats copies floats from the device, which has them as the host does, once all
+// that was queued has ended.
+func (c *Context) DownloadFloats(dst []float32, src Ptr) error {
+	if len(dst) == 0 {
+		return c.Synchronize()
+	}
+	return c.Download(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
+}
+
 // Pinned is page-locked memory of the host, which the device copies from and
 // to without the processor.
 type Pinned struct {

@@ -112,6 +112,13 @@ template <class W, u32 G> struct Experts {
           load_matrix_at(w, at + j * 2048 + row * 128 + ((chunk ^ row % 8) << 4));
           mma_bf16(total[j], w, {b.low[k], b.high[k]});
         }
+    } else if constexpr (W::rounds) {
+      const u8 *a = ring + stage * stageBytes();
+      UNROLL for (u32 j = 0; j < G; j++) {
+        u32 w[4][4];
+        rounded<W>(w, a + j * p.granule, block, p.shift, lane);
+        UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(total[j], w[k], {b.low[k], b.high[k]});
+      }
     } else {
       const u8 *a = ring + stage * stageBytes();
       constexpr u32 folds = 64 / W::fold, steps = W::fold / 16;
@@ -191,6 +198,7 @@ template <class W, u32 G> DEV void finish(const Experts<W, G> &e, const Slot &s,
       const float *from = rings + group * p.parts * line + j * 128 + item % 128;
       v[j] = from[0];
       for (u32 i = 1; i < p.parts; i++) v[j] += from[i * line];
+      v[j] = whole_sum<W>(v[j], item % 16 / 8);
     }
     const u64 at = (u64)pair * p.out + m;
     if constexpr (G == 2) p.bf16[at] = (u16)pack_bf16(silu(v[0]) * v[1], 0);
@@ -241,7 +249,7 @@ template <class W, u32 G> DEV void slots(const Mixture &p, u8 *shared, u32 held,
   }
 }
 
-constexpr u32 joinWarps = 16;
+constexpr u32 joinWarps = 24; // of a block at most: 16 where that is enough, or there is no room for more
 
 // Listed is up to 8 rows of a slot as a block has them in shared memory, with where their
 // expert's strip lies: a warp takes many in turn, and would wait for each of them.
@@ -280,7 +288,7 @@ template <class W> struct Join {
       if constexpr (weights) e.load(source, strip, granule, stage);
       if constexpr (rows) e.bring(number, count, granule, stage);
       if (++granule == e.end) {
-        unit += joinWarps;
+        unit += bdim() / 32;
         aim();
       }
     }
@@ -313,7 +321,7 @@ template <class W> struct Join {
 // 8 rows each slot is one.
 template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, u32 *totals, u32 n, u32 most, u32 bucket) {
   u32 entries = 0;
-  for (u32 base = 0; base < most; base += joinWarps * 32) {
+  for (u32 base = 0; base < most; base += bdim()) {
     const u32 i = base + tid();
     f32x4 v = {};
     if (i < most) v = load_l2_x4((const float *)e.p.tables + 4 + i * 4); // beside the number of them: it may be there or not
@@ -329,7 +337,7 @@ template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, u32 
       if (e.lane == 31) totals[e.warp] = upto;
       sync();
       at = entries + upto - chunks;
-      UNROLL for (u32 w = 0; w < joinWarps; w++) {
+      for (u32 w = 0; w < bdim() / 32; w++) {
         if (w < e.warp) at += totals[w];
         entries += totals[w];
       }
@@ -349,13 +357,13 @@ DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, cons
   launch_dependents();
   touch(p.weights[0], listed);
   const Experts<W, 1> e = experts_of<W, 1>(p, shared, held);
-  float *made = (float *)(shared + joinWarps * p.stages * e.stageBytes());
+  float *made = (float *)(shared + bdim() / 32 * p.stages * e.stageBytes());
   Listed *list = (Listed *)(made + bucket * each * p.parts * 16);
   u32 *pairs = (u32 *)(list + most + bucket * each / 8);
   float *weights = (float *)(pairs + bucket * each);
   if (!early) dependency_wait();
   const u32 n = fresh(p.tables), rows = fresh(&step->rows);
-  for (u32 i = tid(); i < rows * each; i += joinWarps * 32) {
+  for (u32 i = tid(); i < rows * each; i += bdim()) {
     const u32 r = i / each, j = i % each;
     pairs[i] = fresh(p.pairs + i);
     weights[i] = load_l2(j < chosen ? routing + r * 2 * chosen + chosen + j : shares + r);
@@ -375,14 +383,14 @@ DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, cons
   float sum = mine ? p.f32[at] : 0;
   const float other = mine && with ? with[at] : 0, share = mine && with ? shares[row] : 0;
   u32 stage = 0;
-  _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += joinWarps) y.work(index, stage);
+  _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += bdim() / 32) y.work(index, stage);
   sync();
   if (!mine) return;
   for (u32 i = 0; i < each; i++) {
     const float *from = y.made + (row * each + i) * p.parts * 16 + tid() % 16;
     float v = from[0];
     for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
-    sum = fma(weights[row * each + i], v, sum);
+    sum = fma(weights[row * each + i], whole_sum<W>(v, tid() % 16 / 8), sum);
   }
   if (with) sum = fma(share, other, sum);
   p.f32[at] = sum;

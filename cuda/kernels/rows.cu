@@ -116,6 +116,24 @@ KERNEL(256) void to_f32(float *dst, const u16 *src, u32 n) {
   for (u32 j = i; j < n; j++) dst[j] = bf16_value(src[j]);
 }
 
+// dst[row, at : at + width] = src[row], a block a row, in f32 and bf16 (null: not wanted); rows of dst are stride wide.
+KERNEL(256) void put_columns(float *dst32, u16 *dst16, const float *src, u32 width, u32 at, u32 stride) {
+  launch_dependents();
+  dependency_wait();
+  const u64 to = (u64)bid() * stride + at;
+  src += (u64)bid() * width;
+  const u32 quads = (width | at | stride) % 4 == 0 ? width / 4 : 0;
+  for (u32 i = tid(); i < quads; i += 256) {
+    f32x4 v = ((const f32x4 *)src)[i];
+    if (dst32) *(f32x4 *)(dst32 + to + i * 4) = v;
+    if (dst16) *(u32x2 *)(dst16 + to + i * 4) = pack_bf16_x4(v);
+  }
+  for (u32 i = quads * 4 + tid(); i < width; i += 256) {
+    if (dst32) dst32[to + i] = src[i];
+    if (dst16) dst16[to + i] = bf16_bits(src[i]);
+  }
+}
+
 // silu(gate) · up
 DEV float gated(float gate, float up) { return gate / (1 + exp_precise(-gate)) * up; }
 
@@ -149,4 +167,5 @@ REGISTER(embed)
 REGISTER(rms_norm)
 REGISTER(to_bf16)
 REGISTER(to_f32)
+REGISTER(put_columns)
 REGISTER(gated_act)

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 
 	"windrow/backend"
@@ -48,6 +49,79 @@ func (s DeltaShape) raw() int { return Ceil(s.Channels(), 4) * 4 }
 // row of the log.
 func (s DeltaShape) Size() (fixed, byLog int) {
 	return s.values()*s.lines() + (s.Conv-1)*s.raw(), s.keys() + s.values() + 4*s.ValueHeads + s.raw()
+}
+
+// DeltaShare is what one of several devices has of a layer's states: the key heads of an
+// equal part, in the devices' order, with their value heads. Alone it has all of them.
+type DeltaShare struct {
+	DeltaShape
+	Rank, Devices int
+}
+
+// valueHead is the number among all value heads of one that the device has.
+func (s DeltaShare) valueHead(head int) int {
+	run := s.ValueHeads // a key head's follow each other
+	if s.Tiled {
+		run = s.KeyHeads
+	}
+	return (head/run*s.Devices+s.Rank)*run + head%run
+}
+
+// Carry copies a layer's states with a log of some rows, as kernels have them, to where
+// the exported ones of all devices have them (backend.Layout.ExportedStates), or back. What
+// a place does not cover stays as it is.
+func (s DeltaShare) Carry(own, exported []byte, log int, p backend.Place, in bool) {
+	run := func(mine, theirs, n int) {
+		to, from := exported[4*theirs:4*(theirs+n)], own[4*mine:4*(mine+n)]
+		if in {
+			to, from = from, to
+		}
+		copy(to, from)
+	}
+	le, columns, size := binary.LittleEndian, s.values()/s.ValueHeads, s.KeyDim*s.ValueDim
+	for head := range s.ValueHeads {
+		theirs := s.valueHead(head) * size
+		for line := range s.KeyDim { // theirs by column
+			mine := head*columns*s.lines() + line
+			for column := range s.ValueDim {
+				x, y := own[4*(mine+column*s.lines()):], exported[4*(theirs+line*s.ValueDim+column):]
+				if in {
+					x, y = y, x
+				}
+				le.PutUint32(y, le.Uint32(x))
+			}
+		}
+	}
+	at := s.Devices * s.ValueHeads * size // behind all matrices
+	keys := s.values() * s.lines()
+	deltas := keys + log*s.keys()
+	gates := deltas + log*s.values()
+	raw := gates + log*4*s.ValueHeads
+	// perKey and perValue bring what heads have: here at mine, mine + stride, ….
+	perKey := func(mine, stride int) {
+		for head := range s.KeyHeads {
+			run(mine+head*stride, at+(s.Rank*s.KeyHeads+head)*s.KeyDim, s.KeyDim)
+		}
+		at += s.Devices * s.Keys()
+	}
+	perValue := func(mine, stride, n int) {
+		for head := range s.ValueHeads {
+			run(mine+head*stride, at+s.valueHead(head)*n, n)
+		}
+		at += s.Devices * s.ValueHeads * n
+	}
+	for index := p.From; index < p.End; index++ {
+		row := index % log
+		perKey(keys+row*s.keys(), s.lines())
+		perValue(deltas+row*s.values(), columns, s.ValueDim)
+		perValue(gates+row*4*s.ValueHeads, 4, 1) // of a row's gates what folds it in, its decay
+	}
+	for index := s.RawFrom(p.From); index < p.End; index++ {
+		mine := raw + index%(log+s.Conv-1)*s.raw()
+		perKey(mine, s.KeyDim)          // queries
+		perKey(mine+s.Keys(), s.KeyDim) // keys
+		perValue(mine+2*s.Keys(), s.ValueDim, s.ValueDim)
+	}
 }
 
 // Room is the elements a row that the kernels hand on: queries, keys, values, gates, and

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -189,18 +188,7 @@ func (d *Device) Close() error {
 
 // DownloadFloats copies floats from the device, once its work is done.
 func (d *Device) DownloadFloats(out []float32, from driver.Ptr) error {
-	return d.DownloadBy(make([]byte, 4*len(out)), out, from)
-}
-
-// DownloadBy is DownloadFloats by way of room of 4 bytes each.
-func (d *Device) DownloadBy(room []byte, out []float32, from driver.Ptr) error {
-	if err := d.Context.Download(room, from); err != nil {
-		return err
-	}
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(room[4*i:]))
-	}
-	return nil
+	return d.Context.DownloadFloats(out, from)
 }
 
 // Rehearse loads the kernels of launches, of which nothing is enqueued: nothing may

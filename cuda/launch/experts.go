@@ -315,12 +315,15 @@ func (d *Device) expertSlots(p *expertsPass, name string, w *Weight, bytes, part
 func (d *Device) expertsJoin(p *expertsPass) {
 	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
-	const warps = 16
 	entries := p.slots + p.bucket*p.each/8
 	made := p.bucket*p.each*(parts*16+2)*4 + 16*entries // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	held := heldRows(p.bucket)
-	stage := warps * (f.granule + f.held(held))
+	warps, stage := 24, f.granule+f.held(held)
+	if entries*parts <= 16 || 2*warps*stage > most {
+		warps = 16
+	}
+	stage *= warps
 	stages := expertStages(Ceil(entries*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, most)
 	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),

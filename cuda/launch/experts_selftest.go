@@ -82,6 +82,9 @@ func (b *expertsBench) list(dt backend.DType, group, out, in int, shared *Linear
 	data := make([]byte, 8*3*n)
 	for i := range n {
 		w, x := b.matrixOf(dt, group, out, in)
+		if !b.exact {
+			x = asMultiplied(dt, x)
+		}
 		numbers = append(numbers, x)
 		if i == b.unused {
 			continue

@@ -11,6 +11,7 @@ var (
 	kernelRMSNorm  = kernel{file: "rows", name: "rms_norm"}
 	kernelToBF16   = kernel{file: "rows", name: "to_bf16"}
 	kernelToF32    = kernel{file: "rows", name: "to_f32"}
+	kernelColumns  = kernel{file: "rows", name: "put_columns"}
 	kernelGatedAct = kernel{file: "rows", name: "gated_act"}
 )
 
@@ -82,6 +83,12 @@ func (d *Device) ToF32(dst32, src16 driver.Ptr, n int) {
 	d.elementwise(kernelToF32, n, 8, func(first, n int) []uint64 {
 		return []uint64{uint64(past(dst32, first, 4)), uint64(past(src16, first, 2)), uint64(n)}
 	})
+}
+
+// PutColumns sets columns [at, at+width) of rows of dst [rows, stride] to rows of src
+// [rows, width], in f32, bf16 or both (0: not wanted).
+func (d *Device) PutColumns(dst32, dst16, src driver.Ptr, width, at, stride, rows int) {
+	d.launch(kernelColumns, dim{x: rows}, rowThreads, uint64(dst32), uint64(dst16), uint64(src), uint64(width), uint64(at), uint64(stride))
 }
 
 // GatedAct sets dst = silu(gate) · up over n elements, in f32, bf16 or both (0:

@@ -17,6 +17,7 @@ func init() {
 	registerSelfTest("embed", checkEmbed)
 	registerSelfTest("rms norm", checkRMSNorm)
 	registerSelfTest("convert", checkConvert)
+	registerSelfTest("columns", checkColumns)
 	registerSelfTest("gated activation", checkGatedAct)
 }
 
@@ -214,6 +215,42 @@ func checkConvert(d *Device) error {
 			return vectors.Equal(b.readFloats(whole, n), rounded(x))
 		}(); err != nil {
 			return fmt.Errorf("%d elements: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// checkColumns puts rows of two widths behind each other: what is not asked for, and
+// columns beside them, stay as they are.
+func checkColumns(d *Device) error {
+	const rows = 5
+	r := rand.New(rand.NewPCG(3, 2))
+	for _, s := range []struct{ first, second, rest int }{{1, 1, 0}, {5, 3, 4}, {64, 64, 0}, {7, 130, 1}, {1024, 1027, 0}, {8, 2052, 4}} {
+		if err := func() error {
+			b := &bed{d: d}
+			defer b.free()
+			stride := s.first + s.second + s.rest
+			first, second := vectors.Normals(r, rows*s.first), vectors.Normals(r, rows*s.second)
+			whole, half, untouched := b.empty(4*rows*stride), b.empty(2*rows*stride), b.empty(4*rows*stride)
+			d.PutColumns(whole, half, b.floats(first), s.first, 0, stride, rows)
+			d.PutColumns(whole, 0, b.floats(second), s.second, s.first, stride, rows)
+			d.PutColumns(0, half, b.floats(second), s.second, s.first, stride, rows)
+			d.PutColumns(untouched, 0, b.floats(nil), 0, 0, stride, rows)
+			var want []float32
+			for i := range rows {
+				want = append(want, first[i*s.first:(i+1)*s.first]...)
+				want = append(want, second[i*s.second:(i+1)*s.second]...)
+				want = append(want, nans(s.rest)...)
+			}
+			if err := vectors.Equal(b.readFloats(whole, len(want)), want); err != nil {
+				return err
+			}
+			if err := vectors.Equal(b.readHalves(half, len(want)), rounded(want)); err != nil {
+				return err
+			}
+			return vectors.Equal(b.readFloats(untouched, len(want)), nans(len(want)))
+		}(); err != nil {
+			return fmt.Errorf("rows of %d and %d: %w", s.first, s.second, err)
 		}
 	}
 	return nil

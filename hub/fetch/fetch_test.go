@@ -21,9 +21,16 @@ import (
 	"windrow/internal/testhelp"
 )
 
-// quick are times for tests.
-var quick = times{backoff: time.Millisecond, maxBackoff: 4 * time.Millisecond, stall: 300 * time.Millisecond, slow: 200 * time.Millisecond,
+// quick are times for tests. Those after which a run is cut are not short: a busy machine stands
+// still for tenths of a second, and what is cut for that is asked for again, which tests count.
+// Where a server is to be slow they are impatient's.
+var quick = times{backoff: time.Millisecond, maxBackoff: 4 * time.Millisecond, stall: 20 * time.Second, slow: 20 * time.Second,
 	record: 20 * time.Millisecond, tick: 5 * time.Millisecond, lock: 5 * time.Millisecond}
+
+// impatient has runs cut soon that stall or are slow.
+func (o *Options) impatient() {
+	o.times.stall, o.times.slow = 300*time.Millisecond, 200*time.Millisecond
+}
 
 // random is a content, the same for the same seed.
 func random(seed uint64, n int) []byte {
@@ -74,7 +81,7 @@ func (s *scene) pull(name string) (*Result, error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return Pull(ctx, s.cache, n, s.o)
 }
@@ -150,11 +157,21 @@ func TestPull(t *testing.T) {
 	if err != nil || len(list) != 1 || !list[0].Verified || !list[0].Complete() || list[0].Source != s.hub.URL {
 		t.Errorf("%+v, %v", list, err)
 	}
-	s.hub.Forget()
-	began := time.Now()
-	r = s.mustPull("hf:me/tiny", files)
-	if n := len(s.hub.Requests()); n != 1 || r.Fetched != 0 || time.Since(began) > 300*time.Millisecond {
-		t.Errorf("a second pull: %d requests in %s: %+v", n, time.Since(began), s.hub.Requests())
+	best := time.Hour
+	for range 20 { // what others do on the machine only makes one longer
+		s.hub.Forget()
+		began := time.Now()
+		r = s.mustPull("hf:me/tiny", files)
+		best = min(best, time.Since(began))
+		if n := len(s.hub.Requests()); n != 1 || r.Fetched != 0 {
+			t.Errorf("a second pull: %d requests: %+v", n, s.hub.Requests())
+		}
+		if best <= 300*time.Millisecond {
+			break
+		}
+	}
+	if best > 300*time.Millisecond {
+		t.Errorf("a second pull takes %s", best)
 	}
 	s.hub.Forget()
 	s.mustPull("hf:me/tiny@"+commitA, files)

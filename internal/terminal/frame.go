@@ -57,6 +57,9 @@ func (f *filmstrip) step(s decoder.Step) frame {
 	if len(s.Filled) == 0 {
 		return out // the end: what is left of the window is dropped
 	}
+	if f.mode != decoder.WeDLM { // the newest token is known, and in the window still
+		out.Text = strings.TrimSuffix(out.Text, f.piece(s.Filled[0].Token))
+	}
 	left := s.Slots[min(len(s.Committed), len(s.Slots)):]
 	entropy := s.Entropy
 	for _, slot := range left {

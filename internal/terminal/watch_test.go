@@ -260,3 +260,21 @@ func TestWatcher(t *testing.T) {
 		t.Errorf("the screen is not clean at the end: %q", screen.String())
 	}
 }
+
+// TestNewestInWindow: the token that verified and ar know already is drawn once, in the
+// window, and as text when it is permanent; the last one is text.
+func TestNewestInWindow(t *testing.T) {
+	for _, mode := range []decoder.Mode{decoder.AR, decoder.Verified} {
+		f := filmstrip{mode: mode, piece: func(id int32) string { return string(rune('A' + id)) }}
+		f.write("A")
+		f.write("B")
+		got := f.step(decoder.Step{Slots: []decoder.Slot{{Token: 0, Filled: true}}, Committed: []int32{0}, Filled: []decoder.Fill{{Slot: 0, Token: 1}}})
+		if got.Text != "A" || len(got.Cells) != 1 || got.Cells[0].Text != "B" {
+			t.Errorf("%v: %+v", mode, got)
+		}
+		f.write("C")
+		if got = f.step(decoder.Step{Slots: []decoder.Slot{{Token: 1, Filled: true}}, Committed: []int32{1}}); got.Text != "ABC" || len(got.Cells) != 0 {
+			t.Errorf("%v: at the end %+v", mode, got)
+		}
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 )
 
 // counter counts failures and does not pass them on.
@@ -50,5 +52,21 @@ func TestFolder(t *testing.T) {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != want {
 			t.Errorf("%s: %q, %v, want %q", name, data, err, want)
 		}
+	}
+}
+
+// TestTook: work counts, and that others have the processor does not.
+func TestTook(t *testing.T) {
+	if took := Took(func() { time.Sleep(100 * time.Millisecond) }); took > 100*time.Millisecond && runtime.GOOS != "windows" {
+		t.Errorf("to sleep 100 ms takes %v", took)
+	}
+	x, began := uint64(1), ProcessorTime()
+	took := Took(func() {
+		for ProcessorTime()-began < 20*time.Millisecond {
+			x = x*6364136223846793005 + 1442695040888963407
+		}
+	})
+	if took < 10*time.Millisecond {
+		t.Errorf("20 ms of work take %v (%d)", took, x)
 	}
 }

@@ -62,6 +62,15 @@ var faults = []struct {
 	{"ok_matrix", 1, "", true},
 }
 
+// faultyArgs are the buffers of the kernels of testdata/faulty.metal, farther from each
+// other than the checker looks for a neighbour: of two allocations that happen to be next
+// to each other, past the end of the one is within the other.
+func faultyArgs() []Arg {
+	const page = 4096 / 4
+	slab := make([]float32, 5*page)
+	return []Arg{memory(0, slab[page:page+512]), memory(1, slab[3*page:3*page+128])}
+}
+
 // TestChecker wants single faults reported, in any order of execution, and
 // correct kernels not.
 func TestChecker(t *testing.T) {
@@ -73,7 +82,7 @@ func TestChecker(t *testing.T) {
 				if build != Checked && (!f.any || seed == 2) {
 					continue
 				}
-				launch := Launch{Groups: [3]int{f.groups, 1, 1}, Threads: [3]int{128, 1, 1}, Args: []Arg{memory(0, make([]float32, 512)), memory(1, make([]float32, 128))}, Seed: seed}
+				launch := Launch{Groups: [3]int{f.groups, 1, 1}, Threads: [3]int{128, 1, 1}, Args: faultyArgs(), Seed: seed}
 				if strings.Contains(f.kernel, "dynamic") {
 					launch.Threadgroup = map[int]int{0: 512, 1: 64}
 					if f.reported != "" {
@@ -104,7 +113,7 @@ func TestChecker(t *testing.T) {
 // TestMessageNamesLines wants the source lines of both accesses in a report.
 func TestMessageNamesLines(t *testing.T) {
 	k := kernelOf(t, library(t, "faulty.metal", Checked), "shuffle_is_no_barrier")
-	err := k.Run(Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{128, 1, 1}, Args: []Arg{memory(0, make([]float32, 512)), memory(1, make([]float32, 128))}})
+	err := k.Run(Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{128, 1, 1}, Args: faultyArgs()})
 	if err == nil || strings.Count(err.Error(), "faulty.metal:") != 2 {
 		t.Errorf("reported as %v, want two places in faulty.metal", err)
 	}

@@ -71,6 +71,25 @@ kernel void rms_norm_wanted(device T* dst [[buffer(0)]], device const float* x [
 NORM("f32", float)
 NORM("bf16", bfloat)
 
+struct ColumnsParams {
+  uint width, first, part;
+  uint wide; // rows of both, and the columns, are whole runs of 4 elements at such places
+};
+
+// Columns first to first + part - 1 of row r of dst are row r of src: a threadgroup a row.
+template <typename T>
+kernel void put_columns(device T* dst [[buffer(0)]], device const float* src [[buffer(1)]], constant ColumnsParams& p [[buffer(2)]],
+                        uint row [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+                        uint threads [[threads_per_threadgroup]]) {
+  device T* to = dst + ulong(row) * p.width + p.first;
+  device const float* from = src + ulong(row) * p.part;
+  for (uint i = thread_index; i < (p.part + 3) / 4; i += threads)
+    store4(to, 4 * i, p.part, p.wide != 0, load4(from, 4 * i, p.part, p.wide != 0));
+}
+
+template [[host_name("put_columns_f32")]] kernel void put_columns<float>(device float*, device const float*, constant ColumnsParams&, uint, uint, uint);
+template [[host_name("put_columns_bf16")]] kernel void put_columns<bfloat>(device bfloat*, device const float*, constant ColumnsParams&, uint, uint, uint);
+
 struct ConvertParams {
   uint n;
   uint wide;

@@ -66,6 +66,7 @@ func run(m *testing.M) int {
 	defer stop()
 	options := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(folder, "profile")), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Headless, chromedp.NoFirstRun,
+		chromedp.WSURLReadTimeout(2 * time.Minute), // a busy machine starts it slowly
 	}
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-default-apps", "hide-scrollbars"} {
 		options = append(options, chromedp.Flag(flag, true))
@@ -117,7 +118,7 @@ func serve(args ...string) (at string, stop func(), err error) {
 	select {
 	case at = <-found:
 		return at, stop, nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		stop()
 		return "", nil, fmt.Errorf("%s did not say where its page is", binary)
 	}
@@ -195,7 +196,7 @@ func call[P, R any](b *tab, c cdp.Command[P, R], params P) R {
 
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.t.Fatal(err)
@@ -212,7 +213,7 @@ func (b *tab) size(width, height int64, scheme string) {
 // value evaluates an expression.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -224,7 +225,7 @@ func value[T any](b *tab, expression string) T {
 // wait waits until an expression is true.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if value[bool](b, "!!("+expression+")") {
 			return
 		}

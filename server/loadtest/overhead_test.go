@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"windrow/engine"
+	"windrow/internal/testhelp"
 	"windrow/model"
 	"windrow/models/tinygsm"
 	"windrow/schedule"
@@ -181,7 +182,7 @@ func TestOverhead(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const requests, rounds = 64, 12
 	round := func(path string, bodies [][]byte) time.Duration {
-		began := processorTime()
+		began := testhelp.ProcessorTime()
 		for _, body := range bodies {
 			w := &sink{header: http.Header{}}
 			h.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, bytes.NewReader(body)))
@@ -189,7 +190,7 @@ func TestOverhead(t *testing.T) {
 				t.Fatalf("status %d, %d bytes", w.status, w.bytes)
 			}
 		}
-		return (processorTime() - began) / time.Duration(len(bodies))
+		return (testhelp.ProcessorTime() - began) / time.Duration(len(bodies))
 	}
 	var chats [][]byte
 	for i := range requests {
@@ -203,7 +204,7 @@ func TestOverhead(t *testing.T) {
 	measured := func(n int) bool {
 		return n >= rounds && once <= most && chat <= most && step() <= mostStep
 	}
-	for n, began := 0, time.Now(); !measured(n) && (n < rounds || time.Since(began) < 20*time.Second); n++ {
+	for n, began := 0, time.Now(); !measured(n) && (n < rounds || time.Since(began) < time.Minute); n++ {
 		once = min(once, round("/v1/completions", short))
 		chat = min(chat, round("/v1/chat/completions", chats))
 		whole = min(whole, round("/v1/completions", long))

@@ -120,13 +120,18 @@ func (r request) reader() io.Reader {
 	return bytes.NewReader(data)
 }
 
-// complete sends a completion, and returns its status and body.
-func (s *running) complete(ctx context.Context, r request) (status int, body []byte, err error) {
+// begin sends a completion.
+func (s *running) begin(ctx context.Context, r request) (*http.Response, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/completions", r.reader())
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	w, err := s.client.Do(q)
+	return s.client.Do(q)
+}
+
+// complete sends a completion, and returns its status and body.
+func (s *running) complete(ctx context.Context, r request) (status int, body []byte, err error) {
+	w, err := s.begin(ctx, r)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -160,7 +165,7 @@ func ids(number, n int) (list []int32) {
 // their stacks.
 func (s *running) calm(t *testing.T, goroutines int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		s.client.CloseIdleConnections()
 		st := s.scheduler.State()
 		n := runtime.NumGoroutine()

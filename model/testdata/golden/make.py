@@ -1,11 +1,12 @@
 """Makes golden models of random weights whose logits reference.py computes in float64.
 
-    python3 make.py        # writes every folder of models below, the same bytes each time
+    python3 make.py            # writes every folder of models below, the same bytes each time
+    python3 make.py experts    # writes experts.safetensors of every mixture, others' too
 
 Weights are in bf16, drawn from a fixed sequence. A seed is taken that leaves no near-tie: no
 row's experts, and no two largest logits, are closer than arithmetic in f32 can tell apart.
 """
-import json, os, struct
+import json, os, struct, sys
 import numpy as np
 import reference
 
@@ -174,6 +175,19 @@ def make(name, model):
     raise SystemExit(f'{name}: every seed leaves a near-tie')
 
 
+mixtures = ['qwen3-moe-tiny', 'qwen3-next-tiny', 'qwen3-next-long', 'qwen3-5-moe-tiny', 'tiny-gsm-next']
+
+
+def experts(name):
+    """Which experts each row of the prompt chooses: [layers that have some, rows, chosen]."""
+    m = reference.load('../../../models/tinygsmnext' if name == 'tiny-gsm-next' else name)
+    m.forward(reference.read_safetensors(name + '/golden.safetensors')['prompt.ids'])
+    write_safetensors(name + '/experts.safetensors', {'prompt.experts': np.int32(m.chosen)})
+    print(f'{name}: experts {np.shape(m.chosen)}, smallest gap {min(m.gaps):.2g}')
+
+
 if __name__ == '__main__':
-    for name, model in models.items():
+    for name, model in models.items() if sys.argv[1:] != ['experts'] else []:
         make(name, model)
+    for name in mixtures:
+        experts(name)

@@ -57,6 +57,7 @@ class Model:
         self.eps = c.get('rms_norm_eps', 1e-6)
         self.head = self.w.get('lm_head.weight', self.w['model.embed_tokens.weight'])
         self.gaps = []  # between the last expert that is chosen and the first that is not
+        self.chosen = []  # the experts of each row, ascending, by layer
 
     def norm(self, name, x):
         w = self.w[name]
@@ -173,6 +174,7 @@ class Model:
     def experts(self, at, h):
         c = self.c
         out = np.zeros_like(h)
+        self.chosen.append([])
         for t, x in enumerate(h):
             logits = self.linear(at + 'gate', x)
             p = softmax(logits)
@@ -180,6 +182,7 @@ class Model:
             k = c['num_experts_per_tok']
             self.gaps.append(logits[order[k - 1]] - logits[order[k]])
             chosen = sorted(order[:k])
+            self.chosen[-1].append(chosen)
             total = sum(p[e] for e in chosen) if self.kind == 'qwen3_5_moe' or c.get('norm_topk_prob', self.kind == 'qwen3_next') else 1
             for e in chosen:
                 out[t] += p[e] / total * self.expert(at, e, x)

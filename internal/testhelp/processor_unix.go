@@ -1,17 +1,17 @@
 //go:build unix
 
-package loadtest
+package testhelp
 
 import (
 	"syscall"
 	"time"
 )
 
-// processorTime is what this process has had of the processors so far.
-func processorTime() time.Duration {
+// ProcessorTime is what this process has had of the processors so far.
+func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
+		return time.Since(began)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
