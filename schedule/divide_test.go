@@ -136,7 +136,7 @@ func TestRowsAreEven(t *testing.T) {
 		o := decoder.DefaultOptions()
 		o.Vocabulary.MaskID, o.Mode, o.Window, o.MaxTokens = scriptedMask, decoder.Verified, 24, 40_000
 		o.Cost, o.Experience = s.cost, decoder.NewExperience()
-		x := idle(s, Options{Prefixes: -1}, s.now)
+		x := idle(s, Options{Prefixes: -1, Now: s.now})
 		ctx := context.Background()
 		for n := range clients {
 			if _, err := x.Submit(ctx, Request{Prompt: make([]int32, 1+50*n), Options: o, Salt: fmt.Sprint(n)}); err != nil {

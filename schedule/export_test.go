@@ -1,18 +1,6 @@
 package schedule
 
-import (
-	"context"
-	"time"
-)
-
-// NewAt is New with another clock.
-func NewAt(e Engine, o Options, now func() time.Time) *Scheduler {
-	s := idle(e, o, now)
-	ctx, quit := context.WithCancel(context.Background())
-	s.quit, s.disk.ctx = quit, ctx
-	go s.loop(ctx)
-	return s
-}
+import "context"
 
 // Seals is how many prompts are being sealed, or wait for that, when the loop looks next.
 func (s *Scheduler) Seals() int {

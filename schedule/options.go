@@ -39,6 +39,8 @@ type Options struct {
 	// Chunk is how many rows of a prompt go together (the backend's choice, 512 at
 	// most).
 	Chunk int
+	// Now is the clock (time.Now), by which it is judged what pays.
+	Now func() time.Time
 }
 
 func (o Options) withDefaults(prefillRows int) Options {
@@ -55,6 +57,9 @@ func (o Options) withDefaults(prefillRows int) Options {
 	def(&o.Chunk, min(512, prefillRows))
 	if o.CacheShare == 0 {
 		o.CacheShare = 0.5
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Note == nil {
 		o.Note = func(string) {}

@@ -10,7 +10,7 @@ import (
 // that is long ago.
 func TestRestorePays(t *testing.T) {
 	s := &scripted{cost: loadTables(t)["flat"], at: time.Unix(1, 0)}
-	x := idle(s, Options{Prefixes: -1}, s.now)
+	x := idle(s, Options{Prefixes: -1, Now: s.now})
 	const mega = 1_000_000
 	pays := func(want bool, when string) {
 		t.Helper()

@@ -65,20 +65,21 @@ type Scheduler struct {
 
 // New starts a scheduler. Close ends it.
 func New(e Engine, o Options) *Scheduler {
-	s := idle(e, o, time.Now)
+	s := idle(e, o)
 	ctx, quit := context.WithCancel(context.Background())
 	s.quit, s.disk.ctx = quit, ctx
 	go s.loop(ctx)
 	return s
 }
 
-// idle is a scheduler whose loop does not run, with a clock of its own.
-func idle(e Engine, o Options, now func() time.Time) *Scheduler {
+// idle is a scheduler whose loop does not run.
+func idle(e Engine, o Options) *Scheduler {
 	f := e.Features()
 	s := &Scheduler{
-		engine: e, features: f, o: o.withDefaults(f.PrefillRows), now: now,
+		engine: e, features: f, o: o.withDefaults(f.PrefillRows),
 		wake: make(chan struct{}, 1), finished: make(chan struct{}),
 	}
+	s.now = s.o.Now
 	s.prefixes = newPrefixes(s.o.Prefixes, s.o.CacheShare, s.memoryTokens, e.FreeCache, func() time.Time { return s.now() })
 	s.disk = disk{store: s.o.Sessions, loads: map[string]*load{}}
 	if s.o.KVMemory > 0 {

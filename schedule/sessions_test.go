@@ -59,7 +59,8 @@ func startTimed(t *testing.T, e schedule.Engine, o schedule.Options) *schedule.S
 		o.Chunk = decodertest.Chunk()
 	}
 	x, began := &timed{Engine: e}, time.Now()
-	s := schedule.NewAt(x, o, func() time.Time { return began.Add(time.Duration(x.passed.Load())) })
+	o.Now = func() time.Time { return began.Add(time.Duration(x.passed.Load())) }
+	s := schedule.New(x, o)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -19,7 +19,7 @@ func BenchmarkPass(b *testing.B) {
 			o := decoder.DefaultOptions()
 			o.Vocabulary.MaskID, o.Mode, o.Window, o.MaxTokens = scriptedMask, decoder.Verified, 24, 4000
 			o.Cost, o.Experience = s.cost, decoder.NewExperience()
-			x := idle(s, Options{Prefixes: -1}, s.now)
+			x := idle(s, Options{Prefixes: -1, Now: s.now})
 			ctx, n := context.Background(), 0
 			var streams []*Stream
 			for b.Loop() {

@@ -122,7 +122,7 @@ func (s *scripted) run(t *testing.T, clients, answers int, o decoder.Options) fl
 func (s *scripted) answers(t *testing.T, clients, answers int, request func(n int) Request, e Engine) float64 {
 	t.Helper()
 	s.at = time.Unix(0, 0)
-	x := idle(e, Options{Prefixes: -1, StepTime: s.stepTime}, s.now)
+	x := idle(e, Options{Prefixes: -1, StepTime: s.stepTime, Now: s.now})
 	ctx := context.Background()
 	var streams []*Stream
 	for n := 0; n < answers || len(streams) > 0; {

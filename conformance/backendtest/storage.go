@@ -171,6 +171,13 @@ func testExport(t *testing.T, b backend.Backend) {
 	})
 }
 
+// RunStorage runs the parts of the suite that are about storage alone.
+func RunStorage(t *testing.T, b backend.Backend) {
+	for name, f := range map[string]func(*testing.T, backend.Backend){"export": testExport, "budget": testBudget, "values": testValues} {
+		t.Run(name, func(t *testing.T) { f(t, b) })
+	}
+}
+
 // testBudget: what is refused takes nothing, the error says whose it was, and all of it
 // comes back.
 func testBudget(t *testing.T, b backend.Backend) {

@@ -19,7 +19,7 @@ const smallVocabulary = 600
 
 // newSmall makes its weights, whose programs differ in the head's bars.
 func newSmall(t *testing.T, b backend.Backend, bars backend.Bars) *small {
-	const hidden, qHeads, kvHeads, dim = 64, 2, 1, 32
+	const hidden, qHeads, kvHeads, dim = 64, 6, 3, 32 // heads that two devices cannot share
 	r := seeded(21)
 	table := matrix(t, b, random(r, "table", backend.BF16, 1, smallVocabulary, hidden))
 	linear := func(out, in int) backend.Linear {
