@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"windrow/backend"
 	"windrow/cuda/driver"
 )
 
@@ -31,8 +32,8 @@ const (
 
 // decodeRoute is the rows up to which the decode kernels are taken instead of a
 // route: for bf16 weights, which they read once, and for packed ones, which
-// they read as they are; and, for packed ones too, the rows up to which
-// kernels/wide.cuh is taken. All products of the 8B model on an H100, in ms:
+// they read as they are; from there up to wideRows kernels/wide.cuh is taken for
+// packed ones. All products of the 8B model on an H100, in ms:
 //
 //	rows             64    128   256   512   1024
 //	decode, bf16     6.9   12.3
@@ -42,15 +43,27 @@ const (
 //	cuBLASLt               6.6
 //	own                    13.4
 //
-// On H200s whole prompts of 2,048 rows take 4 % less by wide than decoded first (8B; 27B
-// 5 to 8 %, mixtures 1 to 2 %), of 8,192 rows 2 % more.
-//
 // Own kernels on other devices are taken to stand to each other as stream.cuh and
 // gemm.cu do there: 4 bits 7.8 and 15.2 ms.
-var decodeRoute = map[Route]struct{ plain, packed, wide int }{
-	routeHopper: {plain: 32, packed: 32, wide: 2048},
+var decodeRoute = map[Route]struct{ plain, packed int }{
+	routeHopper: {plain: 32, packed: 32},
 	routeBLAS:   {plain: 64, packed: 64},
 	RouteOwn:    {plain: 64, packed: 128},
+}
+
+// wideRows is how many rows go by kernels/wide.cuh where there is gemm_hopper.cu. Each 128
+// of them decode all weights, which is as much work as a type's decoding is. By 4 affine
+// bits prompts of 2,048 rows take 4 % less time on H200s than where weights are decoded
+// first (8B; 27B 5 to 8 %, mixtures 1 to 2 %), of 8,192 rows 2 % more; by other types
+// products alone, on an H100: docs/cuda.md.
+func wideRows(dt backend.DType) int {
+	switch dt {
+	case backend.Affine4, backend.Q4_0:
+		return 2048
+	case backend.Affine8, backend.Q4_K:
+		return 1024
+	}
+	return 768
 }
 
 // PromptRows is the largest pass of prompts alone whose rows have the bits that they have
@@ -221,7 +234,7 @@ func (d *Device) chosen(w []Linear, by Rows) Route {
 	switch packed := w[0].Weight.Packed != nil; {
 	case packed && rows <= upTo.packed, !packed && rows <= upTo.plain:
 		return routeDecode
-	case packed && rows <= upTo.wide:
+	case packed && route == routeHopper && rows <= wideRows(w[0].Weight.Packed.dt):
 		return routeWide
 	}
 	return route

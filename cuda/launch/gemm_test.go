@@ -116,7 +116,10 @@ func (d *Device) promptRoute(in int, packed bool, rows int) Route {
 // TestPrefillRoutes checks who multiplies how many rows.
 func TestPrefillRoutes(t *testing.T) {
 	plain := []Linear{{Weight: &Weight{Out: 64, In: 64}}}
-	packed := []Linear{{Weight: &Weight{Out: 64, In: 64, Packed: &packedMatrix{}}}}
+	of := func(dt backend.DType) []Linear {
+		return []Linear{{Weight: &Weight{Out: 64, In: 64, Packed: &packedMatrix{dt: dt}}}}
+	}
+	packed := of(backend.Affine4)
 	odd := []Linear{{Weight: &Weight{Out: 63, In: 64}}}
 	hopper, blas := prefill{hopper: &hopperGEMM{}}, &cublas{}
 	for _, c := range []struct {
@@ -132,6 +135,9 @@ func TestPrefillRoutes(t *testing.T) {
 		{"hopper, packed", Device{prefill: hopper, blas: blas}, packed, 33, routeWide},
 		{"hopper, packed", Device{prefill: hopper, blas: blas}, packed, 2048, routeWide},
 		{"hopper, many packed", Device{prefill: hopper, blas: blas}, packed, 2049, routeHopper},
+		{"hopper, Q4_K", Device{prefill: hopper}, of(backend.Q4_K), 1024, routeWide},
+		{"hopper, many Q4_K", Device{prefill: hopper}, of(backend.Q4_K), 1025, routeHopper},
+		{"hopper, many Q8_0", Device{prefill: hopper}, of(backend.Q8_0), 1024, routeHopper},
 		{"cuBLASLt", Device{blas: blas}, plain, 96, routeBLAS},
 		{"own", Device{}, plain, 96, RouteOwn},
 		{"own, packed", Device{}, packed, 128, routeDecode},
