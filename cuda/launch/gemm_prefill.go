@@ -52,18 +52,23 @@ var decodeRoute = map[Route]struct{ plain, packed int }{
 }
 
 // wideRows is how many rows go by kernels/wide.cuh where there is gemm_hopper.cu. Each 128
-// of them decode all weights, which is as much work as a type's decoding is. By 4 affine
-// bits prompts of 2,048 rows take 4 % less time on H200s than where weights are decoded
-// first (8B; 27B 5 to 8 %, mixtures 1 to 2 %), of 8,192 rows 2 % more; by other types
-// products alone, on an H100: docs/cuda.md.
+// of them decode all weights, which is as much work as a type's decoding is. Thousands of
+// tokens a second of whole prompts by wide.cuh, and where weights are decoded first, H200s:
+//
+//	                    768          1,024        2,048        8,192 rows
+//	8B, affine 4 bits                             38.5 (37.1)  35.2 (36.0)
+//	4B, Q4_0            54.7 (51.3)  54.9 (51.6)  54.4 (56.9)
+//	4B, Q4_K            53.6 (50.8)  53.2 (51.0)  53.0 (56.8)
+//	4B, affine 8 bits   53.3 (51.1)  53.4 (51.2)  52.8 (57.0)
+//	4B, Q8_0            48.8 (50.6)  48.7 (51.1)  49.0 (56.5)
 func wideRows(dt backend.DType) int {
 	switch dt {
-	case backend.Affine4, backend.Q4_0:
+	case backend.Affine4:
 		return 2048
-	case backend.Affine8, backend.Q4_K:
+	case backend.Affine8, backend.Q4_0, backend.Q4_K:
 		return 1024
 	}
-	return 768
+	return 512
 }
 
 // PromptRows is the largest pass of prompts alone whose rows have the bits that they have
