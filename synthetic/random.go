@@ -50,39 +50,7 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 	list := weightsOf(c)
 	s := &randomSource{config: c, tensors: make(map[string]backend.Tensor, len(list))}
 	float := floatBeside(dt)
-	type part struct {
-		bytes int
-		fill  func(dst []byte) // nil: the tensor's block from a place of its own
-	}
-	parts := make([][]part, len(list))
-	page := os.Getpagesize()
-	total := 0
-	for i, w := range list {
-		t := backend.Tensor{Name: w.Name, DType: float, Shape: w.Shape}
-		switch {
-		case w.Class == architecture.ClassNorm:
-			parts[i] = []part{{elements(w) * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
-		case quantized(w, dt):
-			t.DType = dt
-			parts[i] = []part{{elements(w) / dt.BlockSize() * dt.BlockBytes(), nil}}
-			if dt.Affine() {
-				t.Group = affineRandomGroup
-				scale := float32(0.07) / float32(int(1)<<(dt.BlockBytes()*8/dt.BlockSize())-1) // a uniform spread of ±0.035
-				groups := 2 * elements(w) / affineRandomGroup
-				parts[i] = append(parts[i],
-					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, scale) }},
-					part{groups, func(dst []byte) { repeatValue(dst, backend.BF16, -0.035) }})
-			}
-		default:
-			parts[i] = []part{{elements(w) * float.Size(), nil}}
-		}
-		for _, p := range parts[i] {
-			total += (p.bytes + page - 1) / page * page
-		}
-		s.names = append(s.names, w.Name)
-		s.tensors[w.Name] = t
-	}
-	memory := reserve(total)
+	memory := reserve(int(RandomBytes(c, dt)))
 	s.memory = memory
 	blocks := map[backend.DType][]byte{float: normalBlock(float, seed, deviation)}
 	embedding := normalBlock(float, seed, embeddingDeviation(c))
@@ -91,11 +59,11 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 	}
 	starts := rand.New(rand.NewPCG(seed, 2))
 	var work []func()
-	for i, w := range list {
-		t := s.tensors[w.Name]
-		for j, p := range parts[i] {
+	for _, w := range list {
+		t, parts := randomTensor(w, dt)
+		for j, p := range parts {
 			data := memory[:p.bytes:p.bytes]
-			memory = memory[(p.bytes+page-1)/page*page:]
+			memory = memory[p.pages():]
 			switch j {
 			case 0:
 				t.Data = data
@@ -118,10 +86,58 @@ func RandomSource(c *checkpoint.Config, dt backend.DType, seed uint64) checkpoin
 				work = append(work, func() { repeatBlock(data[at:min(at+piece, len(data))], block, (start+at)%len(block)) })
 			}
 		}
+		s.names = append(s.names, w.Name)
 		s.tensors[w.Name] = t
 	}
 	inParallel(work)
 	return s
+}
+
+// RandomBytes is how much memory RandomSource takes.
+func RandomBytes(c *checkpoint.Config, dt backend.DType) (total int64) {
+	for _, w := range weightsOf(c) {
+		_, parts := randomTensor(w, dt)
+		for _, p := range parts {
+			total += int64(p.pages())
+		}
+	}
+	return total
+}
+
+// randomPart is one of the arrays that a tensor lies in.
+type randomPart struct {
+	bytes int
+	fill  func(dst []byte) // nil: the tensor's block from a place of its own
+}
+
+// pages is the memory of the pages that it takes.
+func (p randomPart) pages() int {
+	page := os.Getpagesize()
+	return (p.bytes + page - 1) / page * page
+}
+
+// randomTensor is a weight without its data, and the arrays of that: values, and of affine
+// types scales and biases.
+func randomTensor(w architecture.Tensor, dt backend.DType) (backend.Tensor, []randomPart) {
+	float := floatBeside(dt)
+	t := backend.Tensor{Name: w.Name, DType: float, Shape: w.Shape}
+	switch {
+	case w.Class == architecture.ClassNorm:
+		return t, []randomPart{{elements(w) * float.Size(), func(dst []byte) { repeatValue(dst, float, 1) }}}
+	case !quantized(w, dt):
+		return t, []randomPart{{elements(w) * float.Size(), nil}}
+	}
+	t.DType = dt
+	parts := []randomPart{{elements(w) / dt.BlockSize() * dt.BlockBytes(), nil}}
+	if dt.Affine() {
+		t.Group = affineRandomGroup
+		scale := float32(0.07) / float32(int(1)<<(dt.BlockBytes()*8/dt.BlockSize())-1) // a uniform spread of ±0.035
+		groups := 2 * elements(w) / affineRandomGroup
+		parts = append(parts,
+			randomPart{groups, func(dst []byte) { repeatValue(dst, backend.BF16, scale) }},
+			randomPart{groups, func(dst []byte) { repeatValue(dst, backend.BF16, -0.035) }})
+	}
+	return t, parts
 }
 
 // embeddingDeviation is the standard deviation of the embedding. Rows that attend to the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/eval"
+	"windrow/internal/memory"
+	"windrow/internal/units"
 	"windrow/internal/unless"
 	"windrow/synthetic"
 )
@@ -190,7 +193,24 @@ func openBenchModel(c *cli.Context, machine engine.Options, served bool) (*engin
 			config.MTPLayers = 1
 		}
 	}
+	if err := checkRandom(shapes[0], config, dtype, memory.Total()); err != nil {
+		return nil, err
+	}
 	return engine.OpenSource(c.Context, shapes[0], synthetic.RandomSource(config, dtype, 1), machine)
+}
+
+// checkRandom says that a machine has not the memory for random weights, and which it has
+// it for; 0: as much as one likes. They are made in it, wherever they go then.
+func checkRandom(shape string, config *checkpoint.Config, dtype backend.DType, total int64) error {
+	need := synthetic.RandomBytes(config, dtype)
+	if total == 0 || need <= total {
+		return nil
+	}
+	err := fmt.Errorf("--shape %s: %v weights take %s of memory, and this machine has %s", shape, dtype, units.Bytes(need), units.Bytes(total))
+	if least := synthetic.RandomBytes(config, backend.Affine4); dtype != backend.Affine4 && least <= total {
+		err = fmt.Errorf("%w; with --dtype affine4 they take %s", err, units.Bytes(least))
+	}
+	return err
 }
 
 // parseShape finds a shape, and the type that its weights are to have.
