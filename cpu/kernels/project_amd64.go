@@ -352,6 +352,7 @@ func (r *tileRun) tile(y []float32, ldy int, pn *panel, a tileArgs, r0, r1, g, k
 	if r.t.lanes == 16 {
 		avx512Tile(&a)
 	} else {
+		a.aheadLeft = (a.aheadLeft + 1) / 2 // it goes by pairs of steps
 		avx2Tile(&a)
 	}
 }

@@ -5,51 +5,45 @@
 // 2 rows, 2 outs × 3..6 rows, one accumulator for each (row, out). A step is 16
 // elements of k, the even ones first. Registers are those of the 512-bit tiles.
 
-#define BF16EVEN4 \
-	VMOVDQU (DI), Y8;         \
-	VMOVDQU (DI)(R8*1), Y9;   \
-	VMOVDQU (DI)(R8*2), Y10;  \
-	VMOVDQU (DI)(R9*1), Y11;  \
-	VPSLLD  $16, Y8, Y8;      \
-	VPSLLD  $16, Y9, Y9;      \
-	VPSLLD  $16, Y10, Y10;    \
+#define BF16EVEN4(at) \
+	VMOVDQU at(DI), Y8;         \
+	VMOVDQU at(DI)(R8*1), Y9;   \
+	VMOVDQU at(DI)(R8*2), Y10;  \
+	VMOVDQU at(DI)(R9*1), Y11;  \
+	VPSLLD  $16, Y8, Y8;        \
+	VPSLLD  $16, Y9, Y9;        \
+	VPSLLD  $16, Y10, Y10;      \
 	VPSLLD  $16, Y11, Y11
 
-#define BF16ODD4 \
-	VPAND (DI), Y15, Y8;        \
-	VPAND (DI)(R8*1), Y15, Y9;  \
-	VPAND (DI)(R8*2), Y15, Y10; \
-	VPAND (DI)(R9*1), Y15, Y11
+#define BF16ODD4(at) \
+	VPAND at(DI), Y15, Y8;        \
+	VPAND at(DI)(R8*1), Y15, Y9;  \
+	VPAND at(DI)(R8*2), Y15, Y10; \
+	VPAND at(DI)(R9*1), Y15, Y11
 
-#define F32EVEN4 \
-	VMOVUPS (DI), Y8;        \
-	VMOVUPS (DI)(R8*1), Y9;  \
-	VMOVUPS (DI)(R8*2), Y10; \
-	VMOVUPS (DI)(R9*1), Y11
+#define F32EVEN4(at) \
+	VMOVUPS at(DI), Y8;        \
+	VMOVUPS at(DI)(R8*1), Y9;  \
+	VMOVUPS at(DI)(R8*2), Y10; \
+	VMOVUPS at(DI)(R9*1), Y11
 
-#define F32ODD4 \
-	VMOVUPS 32(DI), Y8;        \
-	VMOVUPS 32(DI)(R8*1), Y9;  \
-	VMOVUPS 32(DI)(R8*2), Y10; \
-	VMOVUPS 32(DI)(R9*1), Y11
+#define F32ODD4(at) F32EVEN4((at+32))
 
-#define BF16EVEN2 \
-	VMOVDQU (DI), Y12;       \
-	VMOVDQU (DI)(R8*1), Y13; \
-	VPSLLD  $16, Y12, Y12;   \
+#define BF16EVEN2(at) \
+	VMOVDQU at(DI), Y12;       \
+	VMOVDQU at(DI)(R8*1), Y13; \
+	VPSLLD  $16, Y12, Y12;     \
 	VPSLLD  $16, Y13, Y13
 
-#define BF16ODD2 \
-	VPAND (DI), Y15, Y12;       \
-	VPAND (DI)(R8*1), Y15, Y13
+#define BF16ODD2(at) \
+	VPAND at(DI), Y15, Y12;       \
+	VPAND at(DI)(R8*1), Y15, Y13
 
-#define F32EVEN2 \
-	VMOVUPS (DI), Y12;      \
-	VMOVUPS (DI)(R8*1), Y13
+#define F32EVEN2(at) \
+	VMOVUPS at(DI), Y12;      \
+	VMOVUPS at(DI)(R8*1), Y13
 
-#define F32ODD2 \
-	VMOVUPS 32(DI), Y12;      \
-	VMOVUPS 32(DI)(R8*1), Y13
+#define F32ODD2(at) F32EVEN2((at+32))
 
 #define ROW4(x, a, b, c, d) \
 	VMOVUPS     x, Y12;      \
@@ -128,7 +122,21 @@
 	PREFETCHT0 (R11);       \
 	PREFETCHT0 (R11)(R8*1)
 
-// TILE runs all groups, with AX set. wstep is the bytes of weights in a step.
+// Two steps of f32 weights are two lines.
+#define AHEADF4 \
+	AHEAD4;                   \
+	PREFETCHT0 64(R11);       \
+	PREFETCHT0 64(R11)(R8*1); \
+	PREFETCHT0 64(R11)(R8*2); \
+	PREFETCHT0 64(R11)(R9*1)
+
+#define AHEADF2 \
+	AHEAD2;                   \
+	PREFETCHT0 64(R11);       \
+	PREFETCHT0 64(R11)(R8*1)
+
+// TILE runs all groups, with AX set: an odd step, and pairs of steps, each with a prefetch.
+// wstep is the bytes of weights in a step.
 #define TILE(rows, outs, EVEN, ODD, wstep, AHEAD, MUL, CLEARALL, LOADALL, STOREALL, SUMALL) \
 	MOVQ     tileArgs_y(AX), BX;    \
 	MOVQ     tileArgs_acc(AX), R13; \
@@ -141,6 +149,7 @@
 	ADDQ     DX, R10;               \
 	MOVQ     tileArgs_ahead(AX), R11;     \
 	MOVQ     tileArgs_aheadStep(AX), R12; \
+	ADDQ     R12, R12;                    \
 	MOVQ     tileArgs_groups(AX), R15;    \
 	VPCMPEQD Y15, Y15, Y15;         \
 	VPSLLD   $16, Y15, Y15;         \
@@ -153,22 +162,39 @@ resume:                             \
 	LOADALL;                        \
 start:                              \
 	MOVQ     tileArgs_steps(AX), CX; \
+	TESTQ    $1, CX;                \
+	JZ       pairs;                 \
+	EVEN(0);                        \
+	MUL(0);                         \
+	ODD(0);                         \
+	MUL(32);                        \
+	ADDQ     $wstep, DI;            \
+	ADDQ     $64, SI;               \
+	ADDQ     $64, R10;              \
+pairs:                              \
+	SHRQ     $1, CX;                \
+	JZ       done;                  \
 step:                               \
 	AHEAD;                          \
 	CMPQ     CX, tileArgs_aheadLeft(AX); \
 	JNE      near;                  \
 	ADDQ     tileArgs_aheadJump(AX), R11; \
 near:                               \
-	EVEN;                           \
+	EVEN(0);                        \
 	MUL(0);                         \
-	ODD;                            \
+	ODD(0);                         \
 	MUL(32);                        \
+	EVEN(wstep);                    \
+	MUL(64);                        \
+	ODD(wstep);                     \
+	MUL(96);                        \
 	ADDQ     R12, R11;              \
-	ADDQ     $wstep, DI;            \
-	ADDQ     $64, SI;               \
-	ADDQ     $64, R10;              \
+	ADDQ     $(2*wstep), DI;        \
+	ADDQ     $128, SI;              \
+	ADDQ     $128, R10;             \
 	DECQ     CX;                    \
 	JNZ      step;                  \
+done:                               \
 	MOVQ     tileArgs_steps(AX), CX; \
 	IMULQ    $wstep, CX;            \
 	SUBQ     CX, DI;                \
@@ -251,22 +277,22 @@ TEXT bf16Tile6<>(SB), NOSPLIT, $0-0
 	TILE(6, 2, BF16EVEN2, BF16ODD2, 32, AHEAD2, MUL6, CLEAR6, LOAD6, STORE6, SUM6)
 
 TEXT f32Tile1<>(SB), NOSPLIT, $0-0
-	TILE(1, 4, F32EVEN4, F32ODD4, 64, AHEAD4, MUL1, CLEAR1, LOAD1, STORE1, SUM1)
+	TILE(1, 4, F32EVEN4, F32ODD4, 64, AHEADF4, MUL1, CLEAR1, LOAD1, STORE1, SUM1)
 
 TEXT f32Tile2<>(SB), NOSPLIT, $0-0
-	TILE(2, 4, F32EVEN4, F32ODD4, 64, AHEAD4, MUL2, CLEAR2, LOAD2, STORE2, SUM2)
+	TILE(2, 4, F32EVEN4, F32ODD4, 64, AHEADF4, MUL2, CLEAR2, LOAD2, STORE2, SUM2)
 
 TEXT f32Tile3<>(SB), NOSPLIT, $0-0
-	TILE(3, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL3, CLEAR3, LOAD3, STORE3, SUM3)
+	TILE(3, 2, F32EVEN2, F32ODD2, 64, AHEADF2, MUL3, CLEAR3, LOAD3, STORE3, SUM3)
 
 TEXT f32Tile4<>(SB), NOSPLIT, $0-0
-	TILE(4, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL4, CLEAR4, LOAD4, STORE4, SUM4)
+	TILE(4, 2, F32EVEN2, F32ODD2, 64, AHEADF2, MUL4, CLEAR4, LOAD4, STORE4, SUM4)
 
 TEXT f32Tile5<>(SB), NOSPLIT, $0-0
-	TILE(5, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL5, CLEAR5, LOAD5, STORE5, SUM5)
+	TILE(5, 2, F32EVEN2, F32ODD2, 64, AHEADF2, MUL5, CLEAR5, LOAD5, STORE5, SUM5)
 
 TEXT f32Tile6<>(SB), NOSPLIT, $0-0
-	TILE(6, 2, F32EVEN2, F32ODD2, 64, AHEAD2, MUL6, CLEAR6, LOAD6, STORE6, SUM6)
+	TILE(6, 2, F32EVEN2, F32ODD2, 64, AHEADF2, MUL6, CLEAR6, LOAD6, STORE6, SUM6)
 
 // func avx2Split(dst *float32, src *byte, steps int)
 //
