@@ -65,7 +65,10 @@ func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
 				i -= n
 				continue
 			}
+			next := &f.b.scratch[worker].kernels.Next
+			*next = chunk * f.b.pool.workers
 			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.Out()))
+			*next = 0
 			return
 		}
 	})
@@ -162,8 +165,10 @@ func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 		s := &f.b.scratch[worker]
 		y := kernels.Grown(&s.out, f.rows*n)
 		z := kernels.Grown(&s.up, f.rows*n)
+		s.kernels.Next = chunk * f.b.pool.workers
 		g.proj.Project(y, n, pk, &g.Weight, o0, o1, &s.kernels)
 		u.proj.Project(z, n, pk, &u.Weight, o0, o1, &s.kernels)
+		s.kernels.Next = 0
 		for r := range f.rows {
 			f.b.k.SiluMul(d.data[r*d.width+o0:r*d.width+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 		}

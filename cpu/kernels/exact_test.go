@@ -24,6 +24,7 @@ func projectAll(proj Projector, x []float32, rows int, w *Weight, chunk int) []f
 	for o := 0; o < w.out; o += chunk {
 		o1 := min(w.out, o+chunk)
 		part := make([]float32, rows*(o1-o))
+		s.Next = [...]int{0, chunk, 2 * chunk, 1 << 20}[o/chunk%4] // what is fetched ahead changes nothing
 		proj.Project(part, o1-o, p, w, o, o1, &s)
 		for r := range rows {
 			copy(y[r*w.out+o:r*w.out+o1], part[r*(o1-o):(r+1)*(o1-o)])

@@ -171,6 +171,7 @@ type panel struct {
 	ldw  int // bytes of an out
 	step int // bytes of a step of one out
 	outs int
+	next int // bytes from w to the panel that follows; 0: none is known
 }
 
 func (t *tileProjector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch) {
@@ -199,6 +200,12 @@ func (t *tileProjector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 		if direct {
 			pn.ldw, pn.step = w.stride(), 4*t.lanes
 			pn.w = unsafe.Pointer(&rest[0])
+			switch {
+			case o+outs < o1-o0:
+				pn.next = outs * pn.ldw
+			case s.Next > o && o0+s.Next < w.out:
+				pn.next = (s.Next - o) * pn.ldw
+			}
 		} else {
 			pn.f32, pn.ldw, pn.step = 1, 4*run.n, 8*t.lanes
 			m := mem[edge+accs:]
@@ -319,10 +326,19 @@ func (r *tileRun) block(y []float32, ldy int, pn *panel, groups, i, tiles, k int
 	a := tileArgs{groups: groups, steps: steps, ahead: uintptr(pn.w)}
 	if group := r.t.outs[r1-r0] * pn.ldw; r.t.groupsAhead > 0 {
 		from, step, later := k*pn.step+r.t.groupsAhead*group, pn.step, tiles-1
-		if next := k + steps; i > 0 && r.p.Rows <= r.t.together && 2*r.t.lanes*next < r.n {
+		if i > 0 && r.p.Rows <= r.t.together {
 			// The next block comes while this one is multiplied from L2.
-			step = pn.step / later
-			from = next*pn.step + (i-1)*steps*step
+			next, size := k+steps, steps
+			if 2*r.t.lanes*next < r.n {
+				next *= pn.step
+			} else {
+				next, size = pn.next, min(r.t.block, r.n)/(2*r.t.lanes)
+			}
+			if next > 0 {
+				each := size * pn.step / later // bytes of an out that this tile asks for
+				step = (each + steps - 1) / steps
+				from = next + (i-1)*each
+			}
 		}
 		a.ahead += uintptr(from)
 		a.aheadStep, a.aheadLeft, a.aheadJump = uintptr(step), 1, group-steps*step

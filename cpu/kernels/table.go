@@ -159,6 +159,10 @@ func (p *Packed) Prepare(proj Projector, rows, in int) {
 // Scratch is one worker's memory for kernels, grown on demand and kept. The zero
 // value is ready.
 type Scratch struct {
+	// Next is how many outputs on from the first of those that a worker is at its next ones
+	// of the same weights begin, as far as one can tell; 0: it is not known. They may be
+	// fetched ahead.
+	Next    int
 	project []float32 // a projector's own
 	quant   []float32 // parts of a quantised weight, decoded or widened
 	attend  []float32 // of AttendPages
