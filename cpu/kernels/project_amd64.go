@@ -24,7 +24,8 @@ type tileArgs struct {
 	resume        int // not 0: start from acc
 	// ahead is what to prefetch: a cache line for each out of a group, ldw
 	// apart, then aheadStep bytes on with each step, and aheadJump more where
-	// aheadLeft steps are left. It may point past the weights.
+	// aheadLeft steps are left (pairs of steps in 8 lanes). It may point past the
+	// weights.
 	ahead, aheadStep     uintptr
 	aheadLeft, aheadJump int
 }
