@@ -39,7 +39,6 @@ type Scheduler struct {
 	engine   Engine
 	o        Options
 	features backend.Features
-	now      func() time.Time
 	wake     chan struct{} // holds one when the loop has something to look at
 	quit     context.CancelFunc
 	finished chan struct{}
@@ -79,14 +78,15 @@ func idle(e Engine, o Options) *Scheduler {
 		engine: e, features: f, o: o.withDefaults(f.PrefillRows),
 		wake: make(chan struct{}, 1), finished: make(chan struct{}),
 	}
-	s.now = s.o.Now
-	s.prefixes = newPrefixes(s.o.Prefixes, s.o.CacheShare, s.memoryTokens, e.FreeCache, func() time.Time { return s.now() })
+	s.prefixes = newPrefixes(s.o.Prefixes, s.o.CacheShare, s.memoryTokens, e.FreeCache, s.now)
 	s.disk = disk{store: s.o.Sessions, loads: map[string]*load{}}
 	if s.o.KVMemory > 0 {
 		e.Budget().Limit(s.o.KVMemory)
 	}
 	return s
 }
+
+func (s *Scheduler) now() time.Time { return s.o.Now() }
 
 // Submit queues a request. Its context ends it, at any time.
 //
