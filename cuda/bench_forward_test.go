@@ -38,7 +38,7 @@ func TestForwardBenchmarks(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		config := small(true)
 		config.MaxPositions = 4096
-		hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), []int{1}, 2)
+		hostSteps(t, synthetic.RandomSource(config, backend.Affine4, 1), false, []hostBatch{{1, 1}, {2, 1}}, 2)
 	})
 	t.Run("first", func(t *testing.T) {
 		config := small(true)

@@ -10,6 +10,7 @@ import (
 	"windrow/backend"
 	"windrow/checkpoint"
 	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
 	"windrow/model"
 	"windrow/models/tinygsm"
 	"windrow/synthetic"
@@ -52,24 +53,34 @@ func (f clockedForward) Wait() ([]backend.Result, error) {
 // results). A round is 601 steps.
 func BenchmarkHost(b *testing.B) {
 	needsGPU(b)
-	if !tinygsm.Available {
-		b.Skip("built without the embedded model")
+	batches := func(b *testing.B, src checkpoint.Source) {
+		hostSteps(b, src, false, []hostBatch{{1, 1}, {1, 16}, {8, 16}}, 601)
+		b.Run("variant", func(b *testing.B) { hostSteps(b, src, true, []hostBatch{{8, 16}}, 601) })
 	}
-	tiny, err := checkpoint.New(tinygsm.Files())
-	if err != nil {
-		b.Fatal(err)
-	}
-	config, _ := synthetic.ShapeConfig("qwen3-8b")
-	for _, model := range []struct {
-		name string
-		src  checkpoint.Source
-	}{{"tiny-gsm", tiny}, {"qwen3-8b-4bit", synthetic.RandomSource(config, backend.Affine4, 1)}} {
-		b.Run("model="+model.name, func(b *testing.B) { hostSteps(b, model.src, []int{1, 16}, 601) })
-	}
+	b.Run("model=tiny-gsm", func(b *testing.B) {
+		if !tinygsm.Available {
+			b.Skip("built without the embedded model")
+		}
+		src, err := checkpoint.New(tinygsm.Files())
+		if err != nil {
+			b.Fatal(err)
+		}
+		batches(b, src)
+	})
+	b.Run("model=qwen3-8b-4bit", func(b *testing.B) {
+		config, _ := synthetic.ShapeConfig("qwen3-8b")
+		batches(b, synthetic.RandomSource(config, backend.Affine4, 1))
+	})
 }
 
-func hostSteps(t testing.TB, src checkpoint.Source, rowCounts []int, steps int) {
-	b := openCUDA(t)
+// hostBatch is the rows of a step.
+type hostBatch struct{ sequences, rows int }
+
+func hostSteps(t testing.TB, src checkpoint.Source, variant bool, batches []hostBatch, steps int) {
+	b, err := New(Options{Library: emulator.Driver(t), BatchVariant: variant})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -80,16 +91,16 @@ func hostSteps(t testing.TB, src checkpoint.Source, rowCounts []int, steps int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rows := range rowCounts {
-		newMeter(t, b.device).Run("rows", fmt.Sprint(rows), func(m meter) {
+	for _, batch := range batches {
+		newMeter(t, b.device).Run("rows", fmt.Sprintf("%dx%d", batch.sequences, batch.rows), func(m meter) {
 			first := hostTimes{t: m, m: loaded, c: c}
-			if first.run(rows, 1); b.graphs.last == nil {
+			if first.run(batch, 1); b.graphs.last == nil {
 				m.Fatal("a step made no graph")
 			}
 			m.Run("of", "step", func(m meter) {
 				h := hostTimes{t: m, m: loaded, c: c}
 				for m.Loop() {
-					h.run(rows, steps)
+					h.run(batch, steps)
 				}
 				m.Report(float64(slices.Max(h.whole)), "longest-ns")
 				m.Report(median(h.whole), "ns/op")
@@ -136,35 +147,46 @@ type hostTimes struct {
 }
 
 // run takes steps: 601 go over the border at 1024, where graphs for longer contexts begin.
-func (h *hostTimes) run(rows, steps int) {
-	c, err := h.m.NewCache(model.CacheOptions{Capacity: 2048, MaxRows: 512, DType: backend.KVBF16})
-	if err != nil {
-		h.t.Fatal(err)
+func (h *hostTimes) run(of hostBatch, steps int) {
+	var caches []*model.Cache
+	for range of.sequences {
+		c, err := h.m.NewCache(model.CacheOptions{Capacity: 2048, MaxRows: 512, DType: backend.KVBF16})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer c.Close()
+		caches = append(caches, c)
 	}
-	defer c.Close()
-	forward := func(rows, commit int) {
-		b := &model.Batch{Tokens: make([]int32, rows), Positions: make([]int32, rows), Spans: []model.Span{{Cache: c, Rows: rows}}}
-		for r := range rows {
-			b.Positions[r] = int32(c.Base() + r)
-			if rows <= invariantRows {
-				b.Want = append(b.Want, model.Wanted{Row: int32(r), TopK: 1})
+	forward := func(rows, commit int, caches ...*model.Cache) {
+		b := &model.Batch{Tokens: make([]int32, rows*len(caches))}
+		for i, c := range caches {
+			b.Spans = append(b.Spans, model.Span{Cache: c, First: i * rows, Rows: rows})
+			for r := range rows {
+				b.Positions = append(b.Positions, int32(c.Base()+r))
+				if rows <= invariantRows {
+					b.Want = append(b.Want, model.Wanted{Row: int32(i*rows + r), TopK: 1})
+				}
 			}
 		}
 		if _, err := h.m.Forward(h.t.Context(), b); err != nil {
 			h.t.Fatal(err)
 		}
-		if err := c.Commit(commit); err != nil {
-			h.t.Fatal(err)
+		for _, c := range caches {
+			if err := c.Commit(commit); err != nil {
+				h.t.Fatal(err)
+			}
 		}
 	}
-	forward(512, 512)
+	for _, c := range caches {
+		forward(512, 512, c)
+	}
 	for range 3 {
-		forward(rows, 1)
+		forward(of.rows, 1, caches...)
 	}
 	for range steps {
 		before := h.c.done
 		start := time.Now()
-		forward(rows, 1)
+		forward(of.rows, 1, caches...)
 		h.whole = append(h.whole, time.Since(start))
 		h.between = append(h.between, h.c.called.Sub(before))
 		h.start = append(h.start, h.c.started.Sub(h.c.called))

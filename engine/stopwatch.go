@@ -11,6 +11,10 @@ import (
 // Stopwatch measures one model on one machine: prefill, and steps of some rows at
 // some context. It holds one cache a context, filled once. Each measurement has
 // the device to itself. A Stopwatch is for one goroutine at a time.
+//
+// Steps come in long series, prompts one at a time: steps are measured once the device
+// runs as in such a series, prompts as they come. Behind a burst, such as a prompt or
+// copies at full power, a GPU's clock stays lower for a fifth of a second.
 type Stopwatch struct {
 	engine   *Engine
 	contexts map[int]*model.Cache
@@ -45,7 +49,7 @@ func (s *Stopwatch) Prefill(ctx context.Context, n int) (rate float64, err error
 			return err
 		}
 		defer c.Close()
-		seconds, err := s.repeat(func() error {
+		seconds, err := repeat(s.least, func() error {
 			if _, err := c.Truncate(0); err != nil {
 				return err
 			}
@@ -60,12 +64,12 @@ func (s *Stopwatch) Prefill(ctx context.Context, n int) (rate float64, err error
 // rows.
 func (s *Stopwatch) Step(ctx context.Context, rows, context int) (seconds float64, err error) {
 	return seconds, s.alone(ctx, func() error {
-		// Once unmeasured: what ran before has filled the caches with its own.
-		if _, err := s.once(ctx, rows, context, false); err != nil {
+		c, err := s.at(ctx, context, rows)
+		if err != nil {
 			return err
 		}
-		b := batch(wantAll, span{s.contexts[context], s.prompt(rows)})
-		seconds, err = s.repeat(func() error { return s.fresh(ctx, b) })
+		b := batch(wantAll, span{c, s.prompt(rows)})
+		seconds, err = s.settled(func() error { return s.fresh(ctx, b) })
 		return err
 	})
 }
@@ -84,10 +88,8 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 			spans = append(spans, span{c, s.prompt(rows)})
 		}
 		b := batch(wantAll, spans...)
-		if err := s.forward(ctx, b); err != nil {
-			return err
-		}
-		seconds, err = s.repeat(func() error { return s.fresh(ctx, b) })
+		var err error
+		seconds, err = s.settled(func() error { return s.fresh(ctx, b) })
 		return err
 	})
 }
@@ -108,11 +110,20 @@ func (s *Stopwatch) alone(ctx context.Context, measure func() error) error {
 	return measure()
 }
 
-// repeat is the seconds of one run of what is run for long enough, but once at
+// settled is repeat in a series: twice as long unmeasured before, but once at least, for
+// what ran before has filled the caches with its own, and set the clock.
+func (s *Stopwatch) settled(run func() error) (float64, error) {
+	if _, err := repeat(2*s.least, run); err != nil {
+		return 0, err
+	}
+	return repeat(s.least, run)
+}
+
+// repeat is the seconds of one run of what is run for at least so long, but once at
 // least.
-func (s *Stopwatch) repeat(run func() error) (float64, error) {
+func repeat(least time.Duration, run func() error) (float64, error) {
 	start, runs := time.Now(), 0
-	for runs == 0 || time.Since(start) < s.least {
+	for runs == 0 || time.Since(start) < least {
 		if err := run(); err != nil {
 			return 0, err
 		}
