@@ -18,28 +18,6 @@
 #include "attend.cuh"
 #include "rotate.cuh"
 
-// Target is where results go: to the rows, or, where a row has several parts,
-// to a part's unnormalised sum with its maximum and weight.
-struct Target {
-  float *out32;
-  u16 *out16;
-  float *sums;  // [rows, query heads, parts, DIM]
-  f32x2 *marks; // [rows, query heads, parts]: maximum, weight
-  u32 parts;
-  const float *gates; // [rows, query heads, 2, DIM]: queries and gates; null: none
-};
-
-// Work is what a block has to do.
-struct Work {
-  const u64 *pages; // of the block's first unit
-  u64 keys, values; // offsets of the tiles in a page
-  u32 unit, units;  // first unit, and how many
-  u32 first, count, group, head, q_heads; // query vectors of the team; query heads of a KV head; the first of them
-  u32 row, part;    // packed row of the span's first
-  u32 base, written; // slots below written hold what no kernel of this step writes
-  View view;
-};
-
 // each calls f(half, number of the query vector among all rows') for the lane's
 // queries; index is that of their rows.
 template <class F> DEV void each(const Work &w, const u32 (&index)[2], F f) {
@@ -301,38 +279,15 @@ template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode(u8 *shared, const
   });
 }
 
-// work_of sets what a block has to do; false: nothing.
-template <u32 DIM, int KV, u32 TEAMS> DEV bool work_of(Work &w, const Span &s, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks) {
-  using L = Layout<DIM, KV>;
-  w.part = bid_y() / blocks;
-  w.unit = w.part * units;
-  w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
-  w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
-  w.group = q_heads / kv_heads;
-  const u32 first = bid_y() % blocks * TEAMS * QUERIES, end = s.rows * w.group;
-  if (w.unit * UNIT >= w.view.held || first >= end) return false;
-  const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
-  w.units = left < units ? left : units;
-  w.first = first + team_of() * QUERIES;
-  w.count = w.first >= end ? 0 : end - w.first < QUERIES ? end - w.first : QUERIES;
-  w.pages = step->pages + s.pages + w.unit;
-  w.keys = (u64)(layer * 2 * kv_heads + bid()) * L::TILE;
-  w.values = w.keys + (u64)kv_heads * L::TILE;
-  w.head = bid() * w.group;
-  w.q_heads = q_heads;
-  w.row = s.first;
-  w.base = s.base;
-  w.written = s.window ? 0 : s.base;
-  return true;
-}
-
 template <u32 DIM, int KV, u32 TEAMS>
 DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gates, float *sums, f32x2 *marks, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, float scale,
                        u32 units, u32 parts, u32 blocks, u8 *shared) {
+  using L = Layout<DIM, KV>;
   launch_dependents();
   if (bid_z() >= step->spans) return;
   Work w;
-  if (!work_of<DIM, KV, TEAMS>(w, step->span[bid_z()], step, layer, q_heads, kv_heads, units, blocks)) return;
+  if (!work_of<L::TILE>(w, step->span[bid_z()], step, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
+  take_team(w);
   decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
 }
 
@@ -343,7 +298,8 @@ DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, 
   if (bid_z() >= step->spans) return;
   const Span s = step->span[bid_z()];
   Work w;
-  if (!work_of<DIM, BF16, 1>(w, s, step, layer, q_heads, kv_heads, units, 1)) return;
+  if (!work_of<Layout<DIM, BF16>::TILE>(w, s, step, layer, q_heads, kv_heads, units, 1, QUERIES)) return;
+  take_team(w);
   const u32 position = step->positions[w.row], stride = gated ? 2 * DIM : DIM;
   const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
   const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,

@@ -54,6 +54,60 @@ DEV void add(Joined &x, const Joined &y) {
 // View says what the rows of a span see of its slots.
 struct View { u32 last, held, window, keep, ring; }; // last index; slots written; slots that rotate
 
+// Target is where results go: to the rows, or, where a row has several parts,
+// to a part's unnormalised sum with its maximum and weight.
+struct Target {
+  float *out32;
+  u16 *out16;
+  float *sums;  // [rows, query heads, parts, DIM]
+  f32x2 *marks; // [rows, query heads, parts]: maximum, weight
+  u32 parts;
+  const float *gates; // [rows, query heads, 2, DIM]: queries and gates; null: none
+};
+
+// Work is what a block has to do.
+struct Work {
+  const u64 *pages; // of the block's first unit
+  u64 keys, values; // offsets of the tiles in a page
+  u32 unit, units;  // first unit, and how many
+  u32 first, count, group, head, q_heads; // query vectors of the block, or the team; query heads of a KV head; the first of them
+  u32 row, part;    // packed row of the span's first
+  u32 base, written; // slots below written hold what no kernel of this step writes
+  View view;
+};
+
+// work_of sets what a block has to do, which takes up to most query vectors; false:
+// nothing. blocks of them share those of a KV head. TILE is the bytes of a page's keys.
+template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
+  w.part = bid_y() / blocks;
+  w.unit = w.part * units;
+  w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
+  w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
+  w.group = q_heads / kv_heads;
+  w.first = bid_y() % blocks * most;
+  const u32 end = s.rows * w.group;
+  if (w.unit * UNIT >= w.view.held || w.first >= end) return false;
+  const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
+  w.units = left < units ? left : units;
+  w.count = end - w.first < most ? end - w.first : most;
+  w.pages = step->pages + s.pages + w.unit;
+  w.keys = (u64)(layer * 2 * kv_heads + bid()) * TILE;
+  w.values = w.keys + (u64)kv_heads * TILE;
+  w.head = bid() * w.group;
+  w.q_heads = q_heads;
+  w.row = s.first;
+  w.base = s.base;
+  w.written = s.window ? 0 : s.base;
+  return true;
+}
+
+// take_team leaves a block's team its own vectors.
+DEV void take_team(Work &w) {
+  const u32 skip = team_of() * QUERIES, left = w.count < skip ? 0 : w.count - skip;
+  w.first += skip;
+  w.count = left < QUERIES ? left : QUERIES;
+}
+
 // Column is a slot as a mask takes it: a row sees it if its own index lies in
 // [from, from + many).
 struct Column { u32 from, many; };

@@ -4,8 +4,7 @@
 // One warpgroup copies tiles of 128 keys, and of their values, into swizzled
 // shared memory; two others have 64 rows each, and take the scores of a tile
 // while the values of the tile before are multiplied.
-#include "attend.cuh"
-#include "hopper.cuh"
+#include "attend_hopper.cuh"
 
 static constexpr u32 DIM = 128, ROWS = 128, TILE = 128;
 static constexpr u32 HALF = 128 * 128;                                   // bytes of 128 rows of 64 elements
@@ -53,19 +52,6 @@ DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
 }
 #endif
 
-// copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
-// its place in the swizzle: lines of 128 bytes, the second halves behind all
-// first ones, pieces turned by the line's number.
-DEV void copy_piece(u32 to, u32 line, u32 piece, const void *from, bool there) {
-  copy_to(to + piece / 8 * HALF + line * 128 + (piece % 8 ^ line % 8) * 16, from, there);
-}
-// written shows what this thread's copies wrote to wgmma of others, once the
-// barrier is passed.
-DEV void written(u32 barrier) {
-  proxy_fence();
-  arrive(barrier, true);
-}
-
 // soften turns a lane's scores of a tile, in rows r and r + 8, into
 // probabilities, and sets the factors by which what was summed before shrinks.
 // m are the maxima and l the sums so far.
@@ -87,27 +73,6 @@ DEV void soften(float (&x)[16][4], float (&m)[2], float (&l)[2], float (&shrink)
       }
     l[h] = sum;
   }
-}
-
-// hide masks the scores of the tile that starts at slot: the rows are those of
-// two indices. The warp is whole again behind it.
-DEV void hide(float (&x)[16][4], const View &view, u32 slot, const u32 (&index)[2]) {
-  if (view.window == 0) { // slots are indices
-    const u32 first = slot + tid() % 4 * 2;
-    UNROLL for (int n = 0; n < 16; n++)
-      UNROLL for (int j = 0; j < 2; j++) {
-        x[n][j] = first + n * 8 + j > index[0] ? NONE : x[n][j];
-        x[n][2 + j] = first + n * 8 + j > index[1] ? NONE : x[n][2 + j];
-      }
-    return;
-  }
-  UNROLL for (int n = 0; n < 16; n++)
-    UNROLL for (int j = 0; j < 2; j++) {
-      const Column c = column_of(view, slot + n * 8 + tid() % 4 * 2 + j);
-      if (!sees(index[0], c)) x[n][j] = NONE;
-      if (!sees(index[1], c)) x[n][2 + j] = NONE;
-    }
-  sync_warp();
 }
 
 // pack makes the operand of the second product of a tile.
@@ -140,7 +105,7 @@ template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, 
 #pragma unroll 1
   for (u32 i = 0; i * 8 < v.count; i++) {
     const u32 line = i * 8 + line0;
-    copy_piece(shared, line, piece, q + v.at(line < v.count ? line : 0) + piece * 8, true);
+    copy_piece<HALF>(shared, line, piece, q + v.at(line < v.count ? line : 0) + piece * 8, true);
   }
   // Lines that nobody writes make sums that nobody stores.
   const u32 lines = (v.count + 7) / 8 * 8;
@@ -164,7 +129,7 @@ template <u32 STAGES> DEV void copy_part(const Part &w, u32 shared, u32 full_q, 
         const u32 line = half * UNIT + line0;
         const u8 *from = (const u8 *)w.pages[2 * u + (lines > UNIT ? half : 0)] + offset;
         UNROLL for (u32 i = 0; i < UNIT / 8; i++)
-          copy_piece(shared + KEYS + stage * 2 * HALF, line + i * 8, piece, from + i * 2048, line + i * 8 < lines);
+          copy_piece<HALF>(shared + KEYS + stage * 2 * HALF, line + i * 8, piece, from + i * 2048, line + i * 8 < lines);
       }
     }
     copy_commit();

@@ -54,6 +54,12 @@ DEV void wait_phase(u32 barrier, u32 parity) {
     asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
   } while (!done);
 }
+// phase_over looks whether it is over, in this thread's eyes: others of the warp may see it sooner or later.
+DEV bool phase_over(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile("{\n\t.reg .pred p;\n\tmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+  return done;
+}
 // expect arrives, and makes the phase wait for so many bytes of copies.
 DEV void expect(u32 barrier, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory"); }
 // arrive is of the lanes where yes is set: a branch around it would leave the

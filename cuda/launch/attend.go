@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"slices"
 
 	"windrow/backend"
 	"windrow/cuda/driver"
@@ -68,8 +69,12 @@ func attendKernel(a Attention, teams int) kernel {
 var kernelMerge = kernel{file: "attend", name: "attend_merge"}
 
 // attendSplit is how decode attention is cut into blocks: units of the context
-// (1, 4 or 16) and query vectors (16, 32 or 64) of one. It changes no bit.
-type attendSplit struct{ units, queries int }
+// (1, 4 or 16) and query vectors (16, 32 or 64) of one, and by which kernel. It changes
+// no bit.
+type attendSplit struct {
+	units, queries int
+	hopper         bool // attend_decode_hopper.cu: 4 or 16, and 64
+}
 
 // splitOf chooses few units while the multiprocessors would idle, many where the
 // parts of the rows would cost more than the keys, and half as many queries
@@ -79,20 +84,23 @@ func (d *Device) splitOf(qHeads, spans, chunks, longest int) attendSplit {
 	blocks := max(1, qHeads/4) * spans * chunks // of one unit, with the usual 4 query heads to a KV head
 	switch {
 	case blocks/attendMostUnits >= d.Info.SMs*3/8 && chunks <= attendMostUnits && longest > 8:
-		return attendSplit{attendMostUnits, min(attendQueries, PowerOfTwo(2*longest))}
+		return attendSplit{units: attendMostUnits, queries: min(attendQueries, PowerOfTwo(2*longest))}
 	case blocks/attendMostUnits >= d.Info.SMs*3/2:
-		return attendSplit{attendMostUnits, attendQueries}
+		return attendSplit{units: attendMostUnits, queries: attendQueries}
 	case blocks/attendFanout >= d.Info.SMs*3/4:
 		// Blocks of 16 rows in halves leave room for the start of the kernel behind.
-		return attendSplit{attendFanout, max(attendQueries/2, min(attendQueries, PowerOfTwo(2*longest)))}
+		return attendSplit{units: attendFanout, queries: max(attendQueries/2, min(attendQueries, PowerOfTwo(2*longest)))}
 	case blocks > d.Info.SMs:
-		return attendSplit{1, attendQueries}
+		return attendSplit{units: 1, queries: attendQueries}
 	}
-	return attendSplit{1, attendQueries / 2}
+	return attendSplit{units: 1, queries: attendQueries / 2}
 }
 
 // teams is how many teams of a block's a span of longest rows needs.
 func (s attendSplit) teams(longest, group int) int {
+	if s.hopper {
+		return s.queries / teamQueries
+	}
 	return PowerOfTwo((min(s.queries, longest*group) + teamQueries - 1) / teamQueries)
 }
 
@@ -165,7 +173,7 @@ func (d *Device) freeParts() error {
 // a context of more than chunks · ChunkSlots slots; spans bounds their number.
 // PrepareAttend comes before it.
 func (d *Device) AttendDecode(out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, longest, spans, chunks int) {
-	d.attendBy(d.splitOf(a.QHeads, spans, chunks, longest), out32, out16, q16, gates, a, step, layer, bucket, longest, spans, chunks)
+	d.attendBy(d.decodeSplit(a, longest, spans, chunks), out32, out16, q16, gates, a, step, layer, bucket, longest, spans, chunks)
 }
 
 // partsOf is how many parts a row has whose blocks take units of chunks, and where their
@@ -183,9 +191,13 @@ func (d *Device) attendBy(s attendSplit, out32, out16, q16, gates driver.Ptr, a 
 	s.queries = min(s.queries, teamQueries*mostTeams(a.Dim))
 	parts, marks := d.partsOf(a, bucket, chunks, s.units)
 	blocks, teams := s.blocks(longest, a.group()), s.teams(longest, a.group())
-	d.launch(attendKernel(a, teams), dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
-		uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale)*log2e)), uint64(s.units), uint64(parts), uint64(blocks))
+	k, threads := attendKernel(a, teams), teams*attendThreads
+	args := []uint64{uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
+		uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale) * log2e)), uint64(s.units), uint64(parts), uint64(blocks)}
+	if s.hopper { // without gates
+		k, threads, args = attendHopperKernel(), attendHopperThreads, slices.Delete(args, 3, 4)
+	}
+	d.launch(k, dim{a.KVHeads, parts * blocks, spans}, threads, args...)
 	if parts > 1 {
 		d.merge(out32, out16, gates, marks, a, step, bucket, s.units, parts)
 	}

@@ -81,7 +81,7 @@ func BenchmarkDecodeAttention(b *testing.B) {
 	a := newAttendBench(m, 20, 8*32768+8*64, 8*32)
 	for _, t := range attendTypes {
 		m.Run("kv", fmt.Sprint(t), func(m meter) {
-			for _, context := range []int{512, 2048, 4096, 32768} {
+			for _, context := range []int{64, 512, 896, 2048, 4096, 32768} {
 				m.Run("context", fmt.Sprint(context), func(m meter) {
 					for _, spans := range []int{1, 8} {
 						for _, rows := range []int{1, 8, 16, 32} {
@@ -109,9 +109,15 @@ func (b *attendBench) decode(m meter, t backend.KVType, context, spans, rows int
 			}))
 		})
 	}
-	by("chosen", d.splitOf(a.QHeads, shape.Spans, chunks, rows))
-	for _, split := range []attendSplit{{1, 16}, {1, 32}, {1, 64}, {4, 16}, {4, 32}, {4, 64}, {16, 32}, {16, 64}} {
-		by(fmt.Sprintf("%d:%d", split.units, split.queries), split)
+	by("chosen", d.decodeSplit(a, rows, shape.Spans, chunks))
+	for _, units := range []int{1, 4, 16} {
+		for _, queries := range []int{16, 32, 64} {
+			by(fmt.Sprintf("%d:%d", units, queries), attendSplit{units: units, queries: queries})
+		}
+	}
+	if d.hopperDecodes(a) {
+		by("4:hopper", attendSplit{4, attendQueries, true})
+		by("16:hopper", attendSplit{16, attendQueries, true})
 	}
 	if d.hopperAttends(a) {
 		m.Run("by", "grouped", func(m meter) {
@@ -142,8 +148,8 @@ func (b *attendBench) prefill(m meter, t backend.KVType, rows int) {
 	variants := []flashVariant{flashPlain(a)}
 	if m.D.hopperAttends(a) {
 		variants = append(variants, flashHopper())
-	} else if m.D.flash.refused != nil {
-		m.Log(m.D.flash.refused)
+	} else if m.D.flash.prefill.refused != nil {
+		m.Log(m.D.flash.prefill.refused)
 	}
 	for _, v := range variants {
 		m.Run("by", v.name, func(m meter) {

@@ -105,7 +105,7 @@ func (c freshCase) check(d *Device, r *rand.Rand, seed uint64) error {
 				if i == 0 {
 					narrow := b.empty(2 * len(q))
 					d.RotateStore(pq, pk, pv, narrow, h, step, p.layer, bucket)
-					d.attendBy(attendSplit{units, teamQueries}, outs[i][0], outs[i][1], narrow, gates, p.Attention, step, p.layer, bucket, 1, p.shape.Spans, chunks)
+					d.attendBy(attendSplit{units: units, queries: teamQueries}, outs[i][0], outs[i][1], narrow, gates, p.Attention, step, p.layer, bucket, 1, p.shape.Spans, chunks)
 				} else {
 					d.freshBy(units, outs[i][0], outs[i][1], pq, pk, pv, p.Attention, h, step, p.layer, bucket, p.shape.Spans, chunks)
 				}

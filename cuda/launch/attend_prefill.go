@@ -56,22 +56,33 @@ func flashGrouped() flashVariant {
 	return v
 }
 
-// flashState remembers whether the device takes attend_hopper.cu.
-type flashState struct {
-	tried, hopper bool
-	refused       error // why a device of compute capability 9.0 does not
+// flashState remembers what the device takes of attention by wgmma.
+type flashState struct{ prefill, decode hopperState }
+
+// hopperState is whether the device takes a kernel for compute capability 9.0.
+type hopperState struct {
+	tried, takes bool
+	refused      error // why a device of that does not
 }
+
+// look finds it out.
+func (s *hopperState) look(d *Device, k kernel) bool {
+	if !s.tried {
+		s.tried = true
+		if d.openHopper() != nil {
+			_, s.refused = d.function(k)
+			s.takes = s.refused == nil
+		}
+	}
+	return s.takes
+}
+
+// forHopper reports whether a shape is for attention by wgmma.
+func (a Attention) forHopper() bool { return a.KV == backend.KVBF16 && a.Dim == 128 && !a.Gated }
 
 // hopperAttends reports whether attend_hopper.cu takes a shape on this device.
 func (d *Device) hopperAttends(a Attention) bool {
-	if !d.flash.tried {
-		d.flash.tried = true
-		if d.openHopper() != nil {
-			_, d.flash.refused = d.function(flashHopper().kernel)
-			d.flash.hopper = d.flash.refused == nil
-		}
-	}
-	return d.flash.hopper && a.KV == backend.KVBF16 && a.Dim == 128 && !a.Gated
+	return a.forHopper() && d.flash.prefill.look(d, flashHopper().kernel)
 }
 
 // Flashes reports whether a pass whose bits may depend on the rows takes

@@ -47,7 +47,7 @@ var groupedCases = []attendCase{
 func checkFlashHopper(d *Device) error {
 	a := Attention{KV: backend.KVBF16, Dim: 128}
 	if !d.hopperAttends(a) {
-		return d.flash.refused
+		return d.flash.prefill.refused
 	}
 	if err := checkAttendPrefill(d, a.KV, hopperCases, func(Attention) flashVariant { return flashHopper() }); err != nil {
 		return err

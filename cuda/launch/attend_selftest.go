@@ -13,8 +13,9 @@ import (
 
 func init() {
 	for _, t := range []backend.KVType{backend.KVBF16, backend.KVInt8} {
-		registerSelfTest("decode attention "+t.String(), func(d *Device) error { return checkAttendDecode(d, t) })
+		registerSelfTest("decode attention "+t.String(), func(d *Device) error { return checkAttendDecode(d, t, decodeCases) })
 	}
+	registerSelfTest("decode attention by wgmma", checkDecodeHopper)
 }
 
 // decodeCases have contexts at the borders of pages, of blocks of 4 and 16 of
@@ -33,9 +34,26 @@ var decodeCases = []attendCase{
 	{dim: 64, kvHeads: 1, group: 2, gated: true, bases: []int{130}, rows: []int{2}},
 }
 
-func checkAttendDecode(d *Device, t backend.KVType) error {
+// decodeHopperCases have up to three tiles of 64 query vectors, some not full, contexts
+// of up to 20 units, which end in a group of units of either warpgroup, and rings.
+var decodeHopperCases = []attendCase{
+	{dim: 128, kvHeads: 2, group: 4, bases: []int{512, 0, 77, 250}, rows: []int{16, 1, 32, 7}},
+	{dim: 128, kvHeads: 1, group: 7, bases: []int{1210, 64}, rows: []int{24, 9}},
+	{dim: 128, kvHeads: 1, group: 8, window: 700, keep: 4, slots: 760, bases: []int{0, 690, 3000}, rows: []int{9, 16, 5}},
+}
+
+// checkDecodeHopper does nothing on devices that attend_decode_hopper.cu is not for.
+func checkDecodeHopper(d *Device) error {
+	a := Attention{KV: backend.KVBF16, Dim: 128}
+	if !d.hopperDecodes(a) {
+		return d.flash.decode.refused
+	}
+	return checkAttendDecode(d, a.KV, decodeHopperCases)
+}
+
+func checkAttendDecode(d *Device, t backend.KVType, cases []attendCase) error {
 	r := rand.New(rand.NewPCG(7, uint64(t)))
-	for _, c := range decodeCases {
+	for _, c := range cases {
 		if c.dim == 256 && !d.AttendTakes(Attention{QHeads: 1, KVHeads: 1, Dim: 256, KV: t}) {
 			continue // a block has too little shared memory
 		}
@@ -157,7 +175,7 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 		return got[:n], nil
 	}
 
-	got, err := decode(p.v, p.q, p.shape.Bucket, p.chunks(), attendSplit{1, 64})
+	got, err := decode(p.v, p.q, p.shape.Bucket, p.chunks(), attendSplit{units: 1, queries: 64})
 	if err != nil {
 		return err
 	}
@@ -167,15 +185,20 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 		}
 	}
 	// Other splits of the context, and other buckets.
-	for _, o := range []struct {
+	type way struct {
 		bucket, chunks int
 		split          attendSplit
-	}{
-		{p.shape.Bucket, p.chunks(), attendSplit{4, 32}},
-		{p.shape.Bucket, p.chunks(), attendSplit{16, 64}},
-		{p.shape.Bucket, 4 * p.chunks(), attendSplit{4, 64}},
-		{p.shape.Bucket + 8, 16 * p.chunks(), attendSplit{16, 16}},
-	} {
+	}
+	ways := []way{
+		{p.shape.Bucket, p.chunks(), attendSplit{units: 4, queries: 32}},
+		{p.shape.Bucket, p.chunks(), attendSplit{units: 16, queries: 64}},
+		{p.shape.Bucket, 4 * p.chunks(), attendSplit{units: 4, queries: 64}},
+		{p.shape.Bucket + 8, 16 * p.chunks(), attendSplit{units: 16, queries: 16}},
+	}
+	if d.hopperDecodes(p.Attention) {
+		ways = append(ways, way{p.shape.Bucket, p.chunks(), attendSplit{16, 64, true}}, way{p.shape.Bucket + 8, 4 * p.chunks(), attendSplit{4, 64, true}})
+	}
+	for _, o := range ways {
 		other, err := decode(p.v, p.q, o.bucket, o.chunks, o.split)
 		if err == nil {
 			err = vectors.Equal(other, got)
@@ -189,7 +212,7 @@ func checkDecodeCase(d *Device, r *rand.Rand, c attendCase, t backend.KVType) er
 		for _, skip := range []int{0, s.Rows - 1} {
 			alone := &StepValues{Rows: 1, Spans: []backend.Span{{Storage: s.Storage, Base: s.Base + skip, Rows: 1}}}
 			from := (s.First + skip) * width
-			one, err := decode(alone, p.q[(s.First+skip)*wide:][:wide], 8, p.chunks(), attendSplit{4, 64})
+			one, err := decode(alone, p.q[(s.First+skip)*wide:][:wide], 8, p.chunks(), attendSplit{units: 4, queries: 64})
 			if err == nil {
 				err = vectors.Equal(one, got[from:from+width])
 			}

@@ -24,6 +24,7 @@ type fault struct {
 const (
 	byTiles   = "gemm: every tile, odd rows and tails"
 	byFlash   = "prefill attention by wgmma"
+	byUnits   = "decode attention by wgmma"
 	byTiled   = "tiled/affine4-64"
 	byScaled  = "tiled/q4_0"
 	byOne     = "one/affine4-64"
@@ -43,10 +44,17 @@ var faults = []fault{
 	{"sums are taken before they are there", "gemm_hopper.cu", "wait_with(there, phase);", "", byTiles},
 	{"a barrier waits for fewer bytes", "gemm_hopper.cu", "expect(arrived, stage);", "expect(arrived, stage - 64);", byTiles},
 
-	{"copies are not shown to products", "attend_hopper.cu", "proxy_fence();", "", byFlash},
+	{"copies are not shown to products", "attend_hopper.cuh", "proxy_fence();", "", byFlash},
 	{"copies are told of before they arrive", "attend_hopper.cu", "copy_wait<2>();", "copy_wait<3>();", byFlash},
 	{"keys are freed while they are read", "attend_hopper.cu", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byFlash},
 	{"values are freed while they are read", "attend_hopper.cu", "products_wait<0>(o);\narrive(empty + v, lane == 0);", "arrive(empty + v, lane == 0);\nproducts_wait<0>(o);", byFlash},
+
+	{"copies of units are told of before they arrive", "attend_decode_hopper.cu", "copy_wait<1>();", "copy_wait<2>();", byUnits},
+	{"a stage of a unit is filled that is in use", "attend_decode_hopper.cu", "wait_phase(room, parity);", "", byUnits},
+	{"a unit's values are not waited for", "attend_decode_hopper.cu", "wait_phase(b.full(g, true, i), Barriers::parity(true, i));", "", byUnits},
+	{"a unit's keys are freed while they are read", "attend_decode_hopper.cu", "products_wait<0>(s);\narrive(b.empty(g, false, i), lane == 0);", "arrive(b.empty(g, false, i), lane == 0);\nproducts_wait<0>(s);", byUnits},
+	{"a unit's values are freed while they are read", "attend_decode_hopper.cu", "products_wait<0>(part);\narrive(b.empty(g, true, i), lane == 0);", "arrive(b.empty(g, true, i), lane == 0);\nproducts_wait<0>(part);", byUnits},
+	{"groups of units do not wait for their turn", "attend_decode_hopper.cu", "if (group) wait_phase(b.joined(group - 1), 0);", "", byUnits},
 
 	{"sums of inputs are not waited for", "tiled.cuh", "if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);", "", byScaled},
 	{"sums are sent before the last ones are read", "tiled.cuh", "else wait_phase(taken, (round - 1) & 1);", "", byTiled},
@@ -125,6 +133,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "one_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byWide:
 		return "wide_affine4_hopper", []string{"pack"}
+	case byUnits:
+		return "attend_decode_hopper", []string{"attend"}
 	case byExperts:
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
 	case byRoute:

@@ -108,13 +108,27 @@ void barrier_arrive(u32 barrier, u32 bytes, const char *file, int line) {
   step(b);
 }
 
-void barrier_wait(u32 barrier, u32 parity, const char *file, int line) {
+// waited_at is the barrier of a wait, or of a look.
+static PhaseBarrier &waited_at(u32 barrier, u32 parity, const char *file, int line) {
   if (barrier >> 24) fail("a wait at %s:%d for another block's barrier", base_name(file), line);
   PhaseBarrier &b = barrier_at(barrier, "a wait", file, line);
   if (parity > 1) fail("a wait at %s:%d for parity %u", base_name(file), line, parity);
   if (chance(8)) deliver();
+  return b;
+}
+
+void barrier_wait(u32 barrier, u32 parity, const char *file, int line) {
+  PhaseBarrier &b = waited_at(barrier, parity, file, line);
   while ((b.phase & 1) == parity) park(file, line);
   check::acquire(b.there);
+}
+
+// A phase that is over may not be seen to be yet.
+bool barrier_over(u32 barrier, u32 parity, const char *file, int line) {
+  PhaseBarrier &b = waited_at(barrier, parity, file, line);
+  if ((b.phase & 1) == parity || chance(8)) return false;
+  check::acquire(b.there);
+  return true;
 }
 
 // A cluster's barrier counts all of its lanes: here none may have ended.

@@ -16,6 +16,7 @@ EMULATOR_API u8 *shared_place(u32 address, u32 bytes, const char *what, const ch
 EMULATOR_API void barrier_init(u32 barrier, u32 arrivals, const char *file, int line);
 EMULATOR_API void barriers_made();
 EMULATOR_API void barrier_wait(u32 barrier, u32 parity, const char *file, int line);
+EMULATOR_API bool barrier_over(u32 barrier, u32 parity, const char *file, int line);
 // barrier_arrive arrives once, and makes the phase wait for so many bytes more.
 EMULATOR_API void barrier_arrive(u32 barrier, u32 bytes, const char *file, int line);
 EMULATOR_API void cluster_arrive(bool release, const char *file, int line);
@@ -48,6 +49,7 @@ DEV u32 shared_address(const void *p) { return emulator::shared_address(p); }
 DEV void barrier_init(u32 barrier, u32 arrivals, CALLER) { emulator::barrier_init(barrier, arrivals, file, line); }
 DEV void barriers_made() { emulator::barriers_made(); }
 DEV void wait_phase(u32 barrier, u32 parity, CALLER) { emulator::barrier_wait(barrier, parity, file, line); }
+DEV bool phase_over(u32 barrier, u32 parity, CALLER) { return emulator::barrier_over(barrier, parity, file, line); }
 DEV void wait_with(u32 barrier, u32 parity, CALLER) { emulator::barrier_wait(barrier, parity, file, line); }
 DEV void expect(u32 barrier, u32 bytes, CALLER) { emulator::barrier_arrive(barrier, bytes, file, line); }
 DEV void arrive(u32 barrier, bool yes, CALLER) {
