@@ -19,7 +19,7 @@ func TestRotationJoinedHopper(t *testing.T) { testRotationJoined(t, emulator.Che
 
 func testRotationJoined(t *testing.T, library string) {
 	forward := func(forced launch.Tuning, rows, sequences int) (logits []float32, joined, apart int) {
-		c := newVariantCase(t, library, false, backend.Affine4)
+		c := newVariantCase(t, library, false, backend.Affine4, 64)
 		c.b.device.Tuning = forced
 		logits = c.logits(rows, 0, sequences)
 		c.f.now.reset()

@@ -15,7 +15,7 @@ import (
 func TestTiledPass(t *testing.T) {
 	library := emulator.CheckedHopper(t)
 	forward := func(forced launch.Tuning) []float32 {
-		c := newVariantCase(t, library, false, backend.Affine4)
+		c := newVariantCase(t, library, false, backend.Affine4, 64)
 		c.b.device.Tuning = forced
 		return c.logits(12, 0, 2)
 	}

@@ -40,7 +40,13 @@ type toyLayer struct {
 // newToy makes the same weights of type dt for the same seed.
 func newToy(t testing.TB, b *Backend, dt backend.DType, layers int, seed uint64) *toy {
 	t.Helper()
-	const hidden, heads, kvHeads, dim, inner, vocabulary = 64, 2, 1, 64, 128, 96
+	return newToyOf(t, b, dt, 64, layers, seed)
+}
+
+// newToyOf is newToy with heads of another dimension.
+func newToyOf(t testing.TB, b *Backend, dt backend.DType, dim, layers int, seed uint64) *toy {
+	t.Helper()
+	const hidden, heads, kvHeads, inner, vocabulary = 64, 2, 1, 128, 96
 	r := rand.New(rand.NewPCG(seed, 3))
 	matrix := func(out, in int) backend.Matrix {
 		m, err := b.Matrix(*vectors.Tensor(r, dt, out, in, 64))

@@ -17,7 +17,7 @@ type variantCase struct {
 	t *testing.T
 }
 
-func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType) *variantCase {
+func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType, dim int) *variantCase {
 	b, err := New(Options{Library: library, BatchVariant: variant})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType
 	if !hopper(b.device) {
 		b.device.UseRoute(launch.RouteOwn) // rows are fewer than it is worth
 	}
-	y := newToy(t, b, dt, 1, 3)
+	y := newToyOf(t, b, dt, dim, 1, 3)
 	return &variantCase{b: b, y: y, f: y.list().rest(nil).compile(t), t: t}
 }
 
@@ -69,8 +69,12 @@ func TestBatchVariantHopper(t *testing.T) {
 func hopper(d *launch.Device) bool { return d.Info.Major == 9 && d.Info.Minor == 0 }
 
 func testBatchVariant(t *testing.T, library string) {
-	for _, dt := range []backend.DType{backend.BF16, backend.Affine4} {
-		with, without := newVariantCase(t, library, false, dt), newVariantCase(t, library, true, dt)
+	for _, of := range []struct {
+		dt  backend.DType
+		dim int
+	}{{backend.BF16, 64}, {backend.Affine4, 64}, {backend.BF16, 128}} {
+		dt := of.dt
+		with, without := newVariantCase(t, library, false, dt, of.dim), newVariantCase(t, library, true, dt, of.dim)
 		want := with.logits(16, 0, 3)
 		for s := range 3 {
 			alone := with.logits(16, s, 1)
@@ -96,6 +100,9 @@ func testBatchVariant(t *testing.T, library string) {
 			t.Errorf("%v: kernels of 9.0 alone ran: %t", dt, ran)
 		}
 		near(t, got, want)
+		if of.dim == 128 && hopper(with.b.device) && !with.b.device.Loaded("attend_decode_hopper") {
+			t.Error("attention of many rows did not run by wgmma")
+		}
 		if err := vectors.Equal(got, without.logits(16, 0, 3)); err != nil {
 			t.Errorf("%v: a second pass: %v", dt, err)
 		}
