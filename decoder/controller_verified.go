@@ -191,24 +191,31 @@ func (v *verifiedControl) recent() float64 {
 }
 
 // expect sets what masks are worth in the next steps. In forwards that others share, what
-// is tried is chosen for all, by what all have shown.
-func (v *verifiedControl) expect(p *Price) {
+// is tried is chosen for all, by what all have shown. Beside drafts that no mask made,
+// which bring more than a row already, masks that nothing is known of have to promise more
+// to be tried.
+func (v *verifiedControl) expect(p *Price, beside bool) {
 	switch expected := v.expected.promise; {
 	case p != nil:
 		v.promise.each(expected, v.typical.set)
 	case v.unseen(): // it may be as easy as any
-		v.promise.each(nil, func(i int, rate float64) { v.typical.set(i, max(rate, expected[i])) })
+		least := 0.0
+		if beside {
+			least = boldest
+		}
+		v.promise.each(nil, func(i int, rate float64) { v.typical.set(i, max(rate, expected[i], least)) })
 	default:
 		v.promise.together(expected, v.typical.set)
 	}
 }
 
 func (v *verifiedControl) choose(drafts []class, most int, p *Price, limit int) (feed, masks int) {
+	beside := len(drafts) > 0 && !drafts[0].ofMask()
 	// Without news the chances drift slowly; solving takes some microseconds.
 	if v.since < 0 || v.since >= 8 || !p.equal(v.price) {
 		v.known.chances(v.expected.trust, v.expected.promise)
 		v.expected.next = v.known.hopes()
-		v.expect(p)
+		v.expect(p, beside)
 		v.solve(p)
 		v.since = 0
 	}
@@ -217,11 +224,11 @@ func (v *verifiedControl) choose(drafts []class, most int, p *Price, limit int) 
 		v.present.set(i, v.chance(c))
 	}
 	v.found = nil
-	if len(drafts) > 0 && !drafts[0].ofMask() {
+	if beside {
 		v.found = v.present.earned[:len(drafts)+1]
 	}
 	rate := v.rate
-	if p == nil && len(drafts) > 0 && !drafts[0].ofMask() {
+	if p == nil && beside {
 		rate = max(rate, v.recent())
 	}
 	most = min(most, v.states)
