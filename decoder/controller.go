@@ -118,8 +118,8 @@ const (
 	// surest is the chance that the text goes on as it does after a step whose
 	// drafts all stood.
 	surest = 0.98
-	// boldest is the prior of masks beside drafts of a head or a lookup, which bring what
-	// the first pays for.
+	// boldest is the prior of masks in place of drafts of a head or a lookup, or beside
+	// them: these bring something, and so pay for a look.
 	boldest = 0.98
 	// forgotten is the evidence under which a text may be as easy as any: none yet, or
 	// 200 tokens old.

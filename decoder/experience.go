@@ -83,6 +83,16 @@ func (e *Experience) hopes() (list []float64) {
 	return list
 }
 
+// sawMasks reports whether masks have shown how good their drafts are, not too long ago.
+func (e *Experience) sawMasks() bool {
+	if e == nil {
+		return false
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	return e.lessons.promise.seen[0] >= forgotten
+}
+
 // chances are what a draft of each class of entropy, and the draft of each mask, are
 // expected to be before a text has shown anything; negative: as the one before.
 func (e *Experience) chances(trust, promise []float64) {

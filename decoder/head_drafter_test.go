@@ -322,7 +322,7 @@ func TestHeadChoices(t *testing.T) {
 	if err := o.Validate(); err == nil {
 		t.Error("a head drafts that is not there")
 	}
-	o.Head = &HeadDrafts{Seconds: .1}
+	o.Head = &HeadDrafts{Seconds: .3}
 	if err := o.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -409,4 +409,35 @@ func TestChain(t *testing.T) {
 		t.Error("no chain is fed with mapped states")
 	}
 	none.observe(true, true)
+}
+
+// TestMasksAreTriedBeforeTheHead: where a model has masks and a head, masks that nothing is
+// known of are tried, though the head promises more by the prior of both; then what they
+// have shown decides.
+func TestMasksAreTriedBeforeTheHead(t *testing.T) {
+	// As measured of tiny-gsm-next on a Zen 5.
+	cost, err := NewCostModel([]CostPoint{{1, 1}, {2, 1.4}, {3, 1.5}, {4, 1.9}, {6, 2.4}, {8, 3}, {10, 3.3}, {12, 4}, {16, 5.1}, {20, 5.8}, {24, 6.8}, {32, 8.9}, {48, 13.2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what    string
+		chance  float64 // of the masks' drafts that were seen; 0: none
+		answers int
+		head    bool
+	}{
+		{"nothing is known", 0, 0, false},
+		{"good masks", .99, 8, false},
+		{"bad masks", .3, 8, true},
+	} {
+		o := DefaultOptions()
+		o.Draft, o.Window, o.Vocabulary.MaskID = DraftAuto, 24, 5
+		o.Head, o.Cost, o.Experience = &HeadDrafts{Seconds: .3}, cost, NewExperience()
+		for range c.answers {
+			o.Experience.drafted(slices.Repeat([]float64{c.chance}, maxAdaptive-1))
+		}
+		if got := o.headDrafts(); got != c.head {
+			t.Errorf("%s: the head drafts: %t; it promises %.2f, masks %.2f", c.what, got, o.headRate(), o.maskRate())
+		}
+	}
 }

@@ -372,7 +372,9 @@ func (o Options) headDrafts() bool {
 }
 
 // headRate and maskRate are the tokens that a one-row forward's time is expected to bring
-// with drafts of the head, and of masks: by c(rows) and what was seen of the model.
+// with drafts of the head, and of masks: by c(rows) and what was seen of the model. Of
+// masks of which nothing was seen the best is expected: an answer shows it, and without
+// one a head that is good enough would be all that is ever tried.
 func (o Options) headRate() (best float64) {
 	hopes := o.Experience.hopes()
 	took := o.Head.Seconds / o.Cost.Seconds(1)
@@ -397,8 +399,12 @@ func (o Options) maskRate() float64 {
 	p := newPolicy(k, o.Cost.ratios(2*(k+1)))
 	expected := make([]float64, k)
 	o.Experience.chances(nil, expected)
+	least := 0.0
+	if !o.Experience.sawMasks() {
+		least = boldest
+	}
 	r := newRates(k)
-	r.each(expected, p.typical.set)
+	r.each(expected, func(i int, rate float64) { p.typical.set(i, max(rate, least)) })
 	p.solve(nil)
 	return p.rate
 }
