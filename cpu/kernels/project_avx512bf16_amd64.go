@@ -42,7 +42,8 @@ type dotCall struct {
 	acc    unsafe.Pointer // saved sums, 4·rows registers a block
 	y      unsafe.Pointer
 	ldy    int
-	mask   int // of the four outputs
+	apart  int // from a result of a block to the next
+	along  int // from the first of a block to that of the next
 	steps  int
 	blocks int
 	resume int
@@ -105,8 +106,8 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	if p.Rows > dotWhole {
 		kept = (apart + 1) * dotOuts * dotRows * 16
 	}
-	memory := Grown(&s.project, kept+dotRows*streamed+1)
-	sums := memory[kept:]
+	memory := Grown(&s.project, kept+dotRows*dotOuts)
+	last := memory[kept:] // what a block with fewer outputs comes to
 	var acc unsafe.Pointer
 	if kept > 0 {
 		acc = unsafe.Pointer(&memory[0])
@@ -133,30 +134,25 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 			}
 			d.acc = acc
 			if apart > 0 {
-				d.w, d.y, d.ldy = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&sums[0]), 4*streamed
-				d.stride, d.blocks, d.mask, d.ahead = stride, apart, 15, ahead
+				d.w, d.y, d.ldy, d.apart, d.along = unsafe.Pointer(&a[64*k]), unsafe.Pointer(&y[r0*ldy]), 4*ldy, 4*apart, 4
+				d.stride, d.blocks, d.ahead = stride, apart, ahead
 				d.others = [3]int{apart * stride, 2 * apart * stride, 3 * apart * stride}
 				pr.dots(&d, r1-r0)
 			}
 			if rest := outs - streamed; rest > 0 {
 				// Rows of weights that are not there are the last one again.
-				d.w, d.y, d.ldy = unsafe.Pointer(&a[streamed*stride+64*k]), unsafe.Pointer(&y[r0*ldy+streamed]), 4*ldy
+				d.w, d.y, d.ldy, d.apart = unsafe.Pointer(&a[streamed*stride+64*k]), unsafe.Pointer(&last[0]), 4*dotOuts, 4
 				if acc != nil {
 					d.acc = unsafe.Add(acc, apart*(r1-r0)*dotOuts*64)
 				}
-				d.blocks, d.mask, d.ahead = 1, 1<<rest-1, 0
+				d.blocks, d.ahead = 1, 0
 				d.others = [3]int{min(1, rest-1) * stride, min(2, rest-1) * stride, (rest - 1) * stride}
 				pr.dots(&d, r1-r0)
 			}
 			d.resume = 1
 		}
 		for r := r0; r < r1; r++ {
-			row, from := y[r*ldy:][:streamed], sums[(r-r0)*streamed:][:streamed]
-			for b := range apart {
-				for j := range dotOuts {
-					row[j*apart+b] = from[b*dotOuts+j]
-				}
-			}
+			copy(y[r*ldy+streamed:r*ldy+outs], last[(r-r0)*dotOuts:])
 		}
 	}
 }

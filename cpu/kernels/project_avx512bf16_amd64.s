@@ -12,11 +12,12 @@
 #define ACC     96
 #define Y       104
 #define LDY     112
-#define MASK    120
-#define STEPS   128
-#define BLOCKS  136
-#define RESUME  144
-#define FINISH  152
+#define BETWEEN 120
+#define ALONG   128
+#define STEPS   136
+#define BLOCKS  144
+#define RESUME  152
+#define FINISH  160
 
 // Accumulators: row r has Z(4r)..Z(4r+3), one for each of four outputs. Z24..Z27
 // are the weights, Z28 the activations.
@@ -59,7 +60,8 @@
 	VMOVUPS d, (256*r+192)(R14)
 
 // SUM4 adds the 16 lanes of four accumulators, in one fixed tree for each, and
-// stores the four sums at BX, masked.
+// stores the four sums from BX on, SI bytes apart, DI being three times that. Rows are CX
+// bytes apart.
 #define SUM4(a, b, c, d) \
 	VUNPCKLPS b, a, Z24; \
 	VUNPCKHPS b, a, Z25; \
@@ -74,15 +76,23 @@
 	VADDPS Y25, Y24, Y24; \
 	VEXTRACTF32X4 $1, Y24, X25; \
 	VADDPS X25, X24, X24; \
-	VMOVUPS X24, K1, (BX); \
+	VMOVSS X24, (BX); \
+	VEXTRACTPS $1, X24, (BX)(SI*1); \
+	VEXTRACTPS $2, X24, (BX)(SI*2); \
+	VEXTRACTPS $3, X24, (BX)(DI*1); \
 	ADDQ CX, BX
+
+// SUMS is what SUM4 takes of a block.
+#define SUMS \
+	MOVQ y-24(SP), BX; \
+	MOVQ LDY(R15), CX; \
+	MOVQ BETWEEN(R15), SI; \
+	LEAQ (SI)(SI*2), DI
 
 // BEGIN takes what the blocks move along into the frame: the caller's pointers
 // stay as they are, for the garbage collector.
 #define BEGIN \
 	MOVQ  d+0(FP), R15; \
-	MOVQ  MASK(R15), AX; \
-	KMOVW AX, K1; \
 	MOVQ  W(R15), AX; \
 	MOVQ  AX, w-8(SP); \
 	MOVQ  ACC(R15), AX; \
@@ -111,7 +121,8 @@
 	ADDQ $(256*rows), acc-16(SP); \
 	MOVQ STRIDE(R15), BX; \
 	ADDQ BX, w-8(SP); \
-	ADDQ $16, y-24(SP); \
+	MOVQ ALONG(R15), BX; \
+	ADDQ BX, y-24(SP); \
 	DECQ blocks-32(SP); \
 	JNZ  again
 
@@ -149,8 +160,7 @@ step1:
 	ADDQ $64, AX
 	DECQ R14
 	JNZ  step1
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	NEXT(1, block1)
 	VZEROUPPER
@@ -192,8 +202,7 @@ step2:
 	JMP  next2
 
 finish2:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	SUM4(Z4, Z5, Z6, Z7)
 
@@ -243,8 +252,7 @@ step3:
 	JMP  next3
 
 finish3:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	SUM4(Z4, Z5, Z6, Z7)
 	SUM4(Z8, Z9, Z10, Z11)
@@ -300,8 +308,7 @@ step4:
 	JMP  next4
 
 finish4:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	SUM4(Z4, Z5, Z6, Z7)
 	SUM4(Z8, Z9, Z10, Z11)
@@ -363,8 +370,7 @@ step5:
 	JMP  next5
 
 finish5:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	SUM4(Z4, Z5, Z6, Z7)
 	SUM4(Z8, Z9, Z10, Z11)
@@ -432,8 +438,7 @@ step6:
 	JMP  next6
 
 finish6:
-	MOVQ y-24(SP), BX
-	MOVQ LDY(R15), CX
+	SUMS
 	SUM4(Z0, Z1, Z2, Z3)
 	SUM4(Z4, Z5, Z6, Z7)
 	SUM4(Z8, Z9, Z10, Z11)
