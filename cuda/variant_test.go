@@ -100,7 +100,8 @@ func testBatchVariant(t *testing.T, library string) {
 			t.Errorf("%v: kernels of 9.0 alone ran: %t", dt, ran)
 		}
 		near(t, got, want)
-		if of.dim == 128 && hopper(with.b.device) && !with.b.device.Loaded("attend_decode_hopper") {
+		// Larger devices want more sequences for that.
+		if of.dim == 128 && hopper(with.b.device) && with.b.device.Info.SMs <= 8 && !with.b.device.Loaded("attend_decode_hopper") {
 			t.Error("attention of many rows did not run by wgmma")
 		}
 		if err := vectors.Equal(got, without.logits(16, 0, 3)); err != nil {
