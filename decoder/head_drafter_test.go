@@ -322,7 +322,7 @@ func TestHeadChoices(t *testing.T) {
 	if err := o.Validate(); err == nil {
 		t.Error("a head drafts that is not there")
 	}
-	o.Head = &HeadDrafts{Seconds: .3}
+	o.Head = &HeadDrafts{Seconds: .1}
 	if err := o.Validate(); err != nil {
 		t.Error(err)
 	}
