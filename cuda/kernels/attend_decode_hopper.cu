@@ -19,24 +19,8 @@ static constexpr u32 RINGS = TILE, RING = (KEYS + VALUES) * TILE, JOINED = RINGS
 static constexpr u32 BARRIERS = JOINED + VECTORS * DIM * 4 + 128 * 16; // sums, and maxima and weights, of the groups before
 
 #ifdef __NVPTX__
-#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
-
-// start_scores starts s = queries[64, 128] · keys[64, 128]ᵀ: 8 steps of 16
-// dimensions, 32 bytes apart in the swizzled lines, in halves of 64 dimensions.
-// Descriptors count 16 bytes.
-DEV void start_scores(float (&s)[8][4], u64 q, u64 k) {
-#define STEP(n, p) "add.s64 a, %32, " #n ";\n\tadd.s64 b, %33, " #n ";\n\t" WGMMA(64) "{" N32 "}, a, b, " #p ", 1, 1, 0, 0;\n\t"
-  asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %33, %33;\n\tsetp.eq.b64 yes, %33, %33;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, no)
-                   STEP(2, yes) STEP(4, yes) STEP(6, yes) STEP(512, yes) STEP(514, yes) STEP(516, yes) STEP(518, yes) "wgmma.commit_group.sync.aligned;\n\t}"
-               : SUMS8(s)
-               : "l"(q), "l"(k)
-               : "memory");
-#undef STEP
-}
-
 // start_values starts o = p[64, 64] · values[64, 128]: 4 steps of 16 slots.
 DEV void start_values(float (&o)[16][4], const u32 (&p)[4][4], u64 v) {
-#define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
 #define STEP(n, a, p) "add.s64 b, %80, " #n ";\n\t" WGMMA(128) "{" N64 "}, " a ", b, " #p ", 1, 1, 1;\n\t"
   asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 b;\n\tsetp.ne.b64 no, %80, %80;\n\tsetp.eq.b64 yes, %80, %80;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, "{%64, %65, %66, %67}", no)
                    STEP(128, "{%68, %69, %70, %71}", yes) STEP(256, "{%72, %73, %74, %75}", yes) STEP(384, "{%76, %77, %78, %79}", yes) "wgmma.commit_group.sync.aligned;\n\t}"
@@ -44,15 +28,9 @@ DEV void start_values(float (&o)[16][4], const u32 (&p)[4][4], u64 v) {
                : R4(p, 0), R4(p, 1), R4(p, 2), R4(p, 3), "l"(v)
                : "memory");
 #undef STEP
-#undef R4
 }
 
 #else
-DEV void start_scores(float (&s)[8][4], u64 q, u64 k) {
-  products_fence();
-  for (u32 i = 0; i < 8; i++) product(s, q + i / 4 * 512 + i % 4 * 2, k + i / 4 * 512 + i % 4 * 2, i > 0);
-  products_commit();
-}
 DEV void start_values(float (&o)[16][4], const u32 (&p)[4][4], u64 v) {
   products_fence();
   for (u32 i = 0; i < 4; i++) product(o, p[i], v + i * 128, i > 0, true);

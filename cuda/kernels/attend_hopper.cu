@@ -11,25 +11,9 @@ static constexpr u32 HALF = 128 * 128;                                   // byte
 static constexpr u32 KEYS = 2 * HALF;                                    // behind the queries; then as many stages of values
 
 #ifdef __NVPTX__
-#define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
-#define WGMMA "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" N64 "}, "
-
-// start_scores starts s = queries[64, 128] · keys[128, 128]ᵀ: 8 steps of 16
-// dimensions, 32 bytes apart in the swizzled lines, in halves of 64 dimensions.
-// Descriptors count 16 bytes.
-DEV void start_scores(float (&s)[16][4], u64 q, u64 k) {
-#define STEP(n, p) "add.s64 a, %64, " #n ";\n\tadd.s64 b, %65, " #n ";\n\t" WGMMA "a, b, " #p ", 1, 1, 0, 0;\n\t"
-  asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %65, %65;\n\tsetp.eq.b64 yes, %65, %65;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, no)
-                   STEP(2, yes) STEP(4, yes) STEP(6, yes) STEP(1024, yes) STEP(1026, yes) STEP(1028, yes) STEP(1030, yes) "wgmma.commit_group.sync.aligned;\n\t}"
-               : SUMS16(s)
-               : "l"(q), "l"(k)
-               : "memory");
-#undef STEP
-}
-
 // start_values starts o += p[64, 128] · values[128, 128]: 8 steps of 16 slots.
 DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
-#define STEP(n, a) "add.s64 b, %96, " #n ";\n\t" WGMMA a ", b, yes, 1, 1, 1;\n\t"
+#define STEP(n, a) "add.s64 b, %96, " #n ";\n\t" WGMMA(128) "{" N64 "}, " a ", b, yes, 1, 1, 1;\n\t"
   asm volatile("{\n\t.reg .pred yes;\n\t.reg .b64 b;\n\tsetp.eq.b64 yes, %96, %96;\n\twgmma.fence.sync.aligned;\n\t" STEP(0, "{%64, %65, %66, %67}")
                    STEP(128, "{%68, %69, %70, %71}") STEP(256, "{%72, %73, %74, %75}") STEP(384, "{%76, %77, %78, %79}") STEP(512, "{%80, %81, %82, %83}")
                        STEP(640, "{%84, %85, %86, %87}") STEP(768, "{%88, %89, %90, %91}") STEP(896, "{%92, %93, %94, %95}") "wgmma.commit_group.sync.aligned;\n\t}"
@@ -40,11 +24,6 @@ DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
 }
 
 #else
-DEV void start_scores(float (&s)[16][4], u64 q, u64 k) {
-  products_fence();
-  for (u32 i = 0; i < 8; i++) product(s, q + i / 4 * 1024 + i % 4 * 2, k + i / 4 * 1024 + i % 4 * 2, i > 0);
-  products_commit();
-}
 DEV void start_values(float (&o)[16][4], const u32 (&p)[8][4], u64 v) {
   products_fence();
   for (u32 i = 0; i < 8; i++) product(o, p[i], v + i * 128, true, true);

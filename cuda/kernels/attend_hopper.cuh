@@ -4,6 +4,35 @@
 #include "attend.cuh"
 #include "hopper.cuh"
 
+#ifdef __NVPTX__
+#define R4(a, j) "r"(a[j][0]), "r"(a[j][1]), "r"(a[j][2]), "r"(a[j][3])
+#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
+
+// start_scores starts s = queries[64, 128] · keys[n, 128]ᵀ: 8 steps of 16
+// dimensions, 32 bytes apart in the swizzled lines, in halves of 64 dimensions, h0 apart
+// in tiles of n lines. Descriptors count 16 bytes.
+#define STEP(n, list, at, p) "add.s64 a, %[q], " #at ";\n\tadd.s64 b, %[k], " #at ";\n\t" WGMMA(n) "{" list "}, a, b, " #p ", 1, 1, 0, 0;\n\t"
+#define SCORES(n, tiles, list, sums, h0, h1, h2, h3)                                                                                                                        \
+  DEV void start_scores(float (&s)[tiles][4], u64 q, u64 k) {                                                                                                               \
+    asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %[k], %[k];\n\tsetp.eq.b64 yes, %[k], %[k];\n\twgmma.fence.sync.aligned;\n\t" STEP(n, list, 0, no) \
+                     STEP(n, list, 2, yes) STEP(n, list, 4, yes) STEP(n, list, 6, yes) STEP(n, list, h0, yes) STEP(n, list, h1, yes) STEP(n, list, h2, yes)                  \
+                         STEP(n, list, h3, yes) "wgmma.commit_group.sync.aligned;\n\t}"                                                                                     \
+                 : sums(s)                                                                                                                                                  \
+                 : [q] "l"(q), [k] "l"(k)                                                                                                                                   \
+                 : "memory");                                                                                                                                               \
+  }
+SCORES(64, 8, N32, SUMS8, 512, 514, 516, 518)
+SCORES(128, 16, N64, SUMS16, 1024, 1026, 1028, 1030)
+#undef SCORES
+#undef STEP
+#else
+template <int tiles> DEV void start_scores(float (&s)[tiles][4], u64 q, u64 k) {
+  products_fence();
+  for (u32 i = 0; i < 8; i++) product(s, q + i / 4 * tiles * 64 + i % 4 * 2, k + i / 4 * tiles * 64 + i % 4 * 2, i > 0);
+  products_commit();
+}
+#endif
+
 // copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
 // its place in the swizzle: lines of 128 bytes, the second halves, which HALF bytes
 // have, behind all first ones, pieces turned by the line's number.
