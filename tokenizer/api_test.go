@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"windrow/internal/threadtime"
 )
 
 func TestLookUp(t *testing.T) {
@@ -126,41 +128,43 @@ func TestStreamFlush(t *testing.T) {
 	}
 }
 
-// TestLinearTime encodes texts on which quadratic algorithms show: at 8 times
-// the length they would take 64 times as long, in every attempt; what a busy
-// machine does to one attempt passes.
+// TestLinearTime encodes texts on which quadratic algorithms show: one of 8 times
+// the length takes them 8 times as long as 8 of the length. Both run about as long
+// and by turns, and the processor's time counts, so that a machine that is busy, or
+// lends its processors in slices, does the same to both.
 func TestLinearTime(t *testing.T) {
 	tok := tiny(t)
-	const n = 20_000
+	const n, times = 20_000, 8
 	for name, unit := range map[string]string{
 		"letters": "a", "spaces": " ", "newlines and spaces": "\n   ", "brackets": "<", "control tokens cut off": "<|im_start|",
 		"digits": "1", "marks": "\u0301", "later marks": "\u1abf", "quotes": "'", "Chinese": "好", "alternating": "ab ", "invalid": "\xf0\x9f",
 	} {
 		text := strings.Repeat(unit, n/len(unit))
-		short, long := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+		parts, whole := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+		linear := func() bool { return whole <= 3*parts || whole <= 200*time.Millisecond }
 		for range 6 {
-			short, long = min(short, fastest(t, tok, text)), min(long, fastest(t, tok, strings.Repeat(text, 8)))
-			if long <= 25*short || long <= 200*time.Millisecond {
+			parts = min(parts, encodeTime(t, tok, text, times))
+			if whole = min(whole, encodeTime(t, tok, strings.Repeat(text, times), 1)); linear() {
 				break
 			}
 		}
-		if long > 25*short && long > 200*time.Millisecond {
-			t.Errorf("%s: %d bytes take %v, 8 times as many %v", name, len(text), short, long)
+		if !linear() {
+			t.Errorf("%s: %d times %d bytes take %v, as one text %v", name, times, len(text), parts, whole)
 		}
 	}
 }
 
-func fastest(t *testing.T, tok *Tokenizer, text string) time.Duration {
+// encodeTime is what it takes of a processor to encode text that many times.
+func encodeTime(t *testing.T, tok *Tokenizer, text string, times int) time.Duration {
 	t.Helper()
-	best := time.Hour
-	for range 2 {
-		start := time.Now()
+	m := threadtime.Start()
+	defer m.Stop()
+	for range times {
 		if _, err := tok.Encode(text); err != nil {
 			t.Fatal(err)
 		}
-		best = min(best, time.Since(start))
 	}
-	return best
+	return m.Passed()
 }
 
 func TestWordCacheIsBounded(t *testing.T) {

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -80,7 +81,8 @@ func (b *bpe) merge(ids []int32, word string) []int32 {
 			return append(ids, id)
 		}
 	}
-	s.symbols, s.queue = s.symbols[:0], s.queue[:0]
+	// At once what a long word needs: to grow by parts costs several times the memory.
+	s.symbols, s.queue = slices.Grow(s.symbols[:0], len(word)), slices.Grow(s.queue[:0], len(word))
 	last := int32(len(word) - 1)
 	for i := range int32(len(word)) {
 		next := i + 1
