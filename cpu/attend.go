@@ -25,22 +25,21 @@ const narrowQueries = 8
 func (f *forward) attend(d, qb *buffer, h *backend.Heads, layer int, scale float32) {
 	spans := f.values.Spans
 	l := spans[0].Storage.(*storage).keys
-	items := 0
+	items := 0 // of a head
 	for _, s := range spans {
-		items += l.KVHeads * ((s.Rows + attendRows - 1) / attendRows)
+		items += (s.Rows + attendRows - 1) / attendRows
 	}
-	f.b.pool.run(items, func(worker, i int) {
+	f.b.pool.run(items*l.KVHeads, func(worker, i int) {
 		// Later rows see more keys: taken first, they leave the short items to
 		// even out the workers.
-		i = items - 1 - i
+		head, block := i/items, items-1-i%items
 		for si := range spans {
 			s := &spans[si]
 			blocks := (s.Rows + attendRows - 1) / attendRows
-			if i >= blocks*l.KVHeads {
-				i -= blocks * l.KVHeads
+			if block >= blocks {
+				block -= blocks
 				continue
 			}
-			block, head := i/l.KVHeads, i%l.KVHeads
 			r0 := block * attendRows
 			block = min(r0+attendRows, s.Rows)
 			if s.Storage.(*storage).transposed {

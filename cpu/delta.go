@@ -18,9 +18,9 @@ type deltaWork struct {
 
 // deltaWeights are the small weights of a layer in the order that the CPU reads them.
 type deltaWeights struct {
-	taps [][]float32 // by tap, the oldest row's first: [Channels]
-	rate []float64   // exp(A_log)
-	step []float32   // dt_bias
+	taps []float32 // [Conv, Channels], the oldest row's first
+	rate []float64 // exp(A_log)
+	step []float32 // dt_bias
 	norm []float32
 	ones []float32 // as long as the longest part of a key head
 }
@@ -40,11 +40,9 @@ func (f *forward) takesDelta(d *backend.Delta) error {
 		w.ones[i] = 1
 	}
 	for t := range d.Conv {
-		tap := make([]float32, d.Channels())
-		for c := range tap {
-			tap[c] = list[0][c*d.Conv+t]
+		for c := range d.Channels() {
+			w.taps = append(w.taps, list[0][c*d.Conv+t])
 		}
-		w.taps = append(w.taps, tap)
 	}
 	for _, a := range list[1] {
 		w.rate = append(w.rate, math.Exp(float64(a)))
@@ -55,7 +53,8 @@ func (f *forward) takesDelta(d *backend.Delta) error {
 
 // deltaNet runs a layer's recurrence over the rows of each span: first what a row needs
 // by itself and of the rows just before it, then heads and columns side by side, each
-// over all rows, then the norm of what they made.
+// over all rows, then the norm of what they made. A key head needs nothing of the others:
+// where there are enough of them one goes through all three at once.
 func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	d, m := o.Delta, &f.delta
 	w := m.weights[d]
@@ -68,28 +67,62 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	for i := range spans {
 		moveRaw(spans[i].Storage.(*storage), layer, &d.StateShape)
 	}
-	f.b.pool.run(f.rows*d.KeyHeads, func(_, i int) {
-		row := i / d.KeyHeads
-		f.deltaRow(d, w, spanOf(spans, row), layer, row, i%d.KeyHeads)
-	})
-	blocks := (d.ValueDim + stateColumns - 1) / stateColumns
-	f.b.pool.run(len(spans)*d.ValueHeads*blocks, func(worker, i int) {
-		head := i / blocks
-		f.deltaColumns(&f.b.scratch[worker], dst, d, &spans[head/d.ValueHeads], layer, head%d.ValueHeads, i%blocks)
-	})
+	columns := (d.ValueDim + stateColumns - 1) / stateColumns
+	rows := func(worker, g, from, to int) {
+		for row := from; row < to; row++ {
+			f.deltaRow(&f.b.scratch[worker], d, w, spanOf(spans, row), layer, row, g)
+		}
+	}
+	gated := func(g, from, to int) {
+		for row := from; row < to; row++ {
+			f.deltaGate(dst, d, w, row, g, o.Eps)
+		}
+	}
+	if evenly(len(spans)*d.KeyHeads, f.b.pool.workers) {
+		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
+			span, g := &spans[i%len(spans)], i/len(spans)
+			rows(worker, g, span.First, span.First+span.Rows)
+			for head := g * d.Group(); head < (g+1)*d.Group(); head++ {
+				for block := range columns {
+					f.deltaColumns(&f.b.scratch[worker], dst, d, span, layer, head, block)
+				}
+			}
+			gated(g, span.First, span.First+span.Rows)
+		})
+	} else {
+		block := f.rowBlock(d.KeyHeads)
+		n := (f.rows + block - 1) / block
+		f.b.pool.run(n*d.KeyHeads, func(worker, i int) {
+			rows(worker, i/n, i%n*block, min(i%n*block+block, f.rows))
+		})
+		f.b.pool.run(len(spans)*d.ValueHeads*columns, func(worker, i int) {
+			head := i / columns
+			f.deltaColumns(&f.b.scratch[worker], dst, d, &spans[head/d.ValueHeads], layer, head%d.ValueHeads, i%columns)
+		})
+		f.worth(4*f.rows*dst.width, n*d.KeyHeads, func(_, i int) {
+			gated(i/n, i%n*block, min(i%n*block+block, f.rows))
+		})
+	}
 	for i := range spans {
 		f.deltaLog(&spans[i], layer, d)
 	}
+}
+
+// evenly reports whether equal items leave workers idle for a tenth of the time at most.
+func evenly(items, workers int) bool {
+	turns := (items + workers - 1) / workers
+	return 10*items >= 9*turns*workers
+}
+
+// deltaGate norms what the value heads of a key head made of a row, and gates it.
+func (f *forward) deltaGate(dst *buffer, d *backend.Delta, w *deltaWeights, row, g int, eps float32) {
 	z := &f.buffers[d.Z.Buffer]
-	f.rowsEach(4*dst.width, func(_, r int) {
-		for j := range d.ValueHeads {
-			g := j / d.Group()
-			at := r*z.width + d.Z.First + g*d.Z.Stride + j%d.Group()*d.ValueDim
-			y := dst.data[r*dst.width+j*d.ValueDim : r*dst.width+(j+1)*d.ValueDim]
-			f.b.k.RMSNorm(y, y, w.norm, o.Eps)
-			f.b.k.SiluMul(y, z.data[at:at+d.ValueDim], y)
-		}
-	})
+	for i := range d.Group() {
+		at := row*z.width + d.Z.First + g*d.Z.Stride + i*d.ValueDim
+		y := dst.data[row*dst.width+(g*d.Group()+i)*d.ValueDim:][:d.ValueDim]
+		f.b.k.RMSNorm(y, y, w.norm, eps)
+		f.b.k.SiluMul(y, z.data[at:at+d.ValueDim], y)
+	}
 }
 
 // moveRaw copies the rows before the convolution that a forward does not bring itself to
@@ -109,7 +142,7 @@ func moveRaw(c *storage, layer int, s *backend.StateShape) {
 
 // deltaRow makes one part of a row's queries, keys, values and gates, and keeps its
 // raw projections where a later row needs them.
-func (f *forward) deltaRow(d *backend.Delta, w *deltaWeights, span *backend.Span, layer, row, g int) {
+func (f *forward) deltaRow(s *scratch, d *backend.Delta, w *deltaWeights, span *backend.Span, layer, row, g int) {
 	c := span.Storage.(*storage)
 	step, k, m := c.States.Step(), f.b.k, &f.delta
 	var before []float32
@@ -119,23 +152,22 @@ func (f *forward) deltaRow(d *backend.Delta, w *deltaWeights, span *backend.Span
 	after := (*step.To).layers[layer].raw
 	index, n, rows := span.Base+row-span.First, d.Channels(), d.RawRows(c.layout.LogRows)
 	r, keys := d.Group(), d.Keys()
+	oldest := max(0, index-d.Conv+1) // that a tap takes
+	window := s.window[:index-oldest+1]
+	taps := w.taps[(d.Conv-len(window))*n:]
 	conv := func(dst []float32, part backend.Strided, channel int) {
 		src := &f.buffers[part.Buffer]
 		first := part.First + g*part.Stride
-		clear(dst)
-		for t, tap := range w.taps {
-			var x []float32
-			switch at := index - d.Conv + 1 + t; {
-			case at < 0: // before the sequence's beginning
-				continue
-			case at < span.Base:
-				x = before[at%rows*n+channel:]
-			default:
-				x = src.data[(at-span.Base+span.First)*src.width+first:]
+		for t := range window {
+			if at := oldest + t; at < span.Base {
+				window[t] = before[at%rows*n+channel:]
+			} else {
+				window[t] = src.data[(at-span.Base+span.First)*src.width+first:]
 			}
-			k.MulAdd(dst, x[:len(dst)], tap[channel:channel+len(dst)])
 		}
-		k.SiluMul(dst, dst, w.ones[:len(dst)])
+		sums := kernels.Grown(&s.sums, len(dst))
+		k.Taps(sums, window, taps[channel:], n)
+		k.SiluMul(dst, sums, w.ones[:len(dst)])
 		if index > step.Settle-d.Conv {
 			at := row*src.width + first
 			copy(after[index%rows*n+channel:][:len(dst)], src.data[at:])

@@ -22,13 +22,15 @@ type mixture struct {
 	outs    []int // of each of them
 	shared  struct {
 		gate, mlp buffer
+		gated     kernels.Packed // rows for the gate, where it is one of the experts
 	}
 }
 
 // active is an expert that has rows.
 type active struct {
 	gate, up, down *matrix
-	first, rows    int // its pairs
+	weight         *matrix // of the shared one: whose sigmoid is a row's weight
+	first, rows    int     // its pairs
 	in, inner      kernels.Packed
 	apart          kernels.Packed // for an up of another arithmetic than gate's
 }
@@ -52,22 +54,25 @@ func (f *forward) takesExperts(e *backend.Experts) error {
 // expertsAdd runs each expert once, over all rows that chose it: its weights are read
 // once a forward. Products and sums are in the order that a row alone has.
 func (f *forward) expertsAdd(d, h, routing *buffer, o *backend.Op) {
-	m := &f.mixture
+	m, shared := &f.mixture, o.Experts.Shared
 	m.sort(routing, f.rows, len(o.Experts.Gate))
 	m.collect(o.Experts)
-	pairs := len(m.rows)
-	m.gather.sized(pairs, h.width)
-	f.pairsEach(pairs, h.width, func(i int) {
-		r := m.rows[i]
-		copy(m.gather.data[i*h.width:(i+1)*h.width], h.data[r*h.width:(r+1)*h.width])
-	})
-	m.mlp.sized(pairs, o.Experts.Gate[0].Out())
-	f.expertsGated(h.width)
+	if shared != nil && f.rows <= listedRows && shared.Gate.Out() == o.Experts.Gate[0].Out() {
+		m.list(shared, f.rows)
+		shared = nil
+	}
+	m.gather.sized(len(m.rows), h.width)
+	m.mlp.sized(len(m.rows), o.Experts.Gate[0].Out())
+	f.expertsGated(h)
 	f.expertsDown(d)
-	if s := o.Experts.Shared; s != nil {
-		f.sharedAdd(d, h, s)
+	if shared != nil {
+		f.sharedAdd(d, h, shared)
 	}
 }
+
+// listedRows is up to how many rows a shared expert is listed behind the others, which
+// saves loops: an item packs all rows of an expert, which of many rows is too much for one.
+const listedRows = 64
 
 // sort makes the pairs of a routing, by expert and of one expert by row.
 func (m *mixture) sort(routing *buffer, rows, experts int) {
@@ -109,27 +114,42 @@ func (m *mixture) collect(e *backend.Experts) {
 		}
 		x := &m.all[n]
 		x.gate, x.up, x.down = e.Gate[i].(*matrix), e.Up[i].(*matrix), e.Down[i].(*matrix)
-		x.first, x.rows = m.first[i], rows
+		x.weight, x.first, x.rows = nil, m.first[i], rows
 		n++
 	}
 	m.active = m.all[:n]
 }
 
-// pairsEach runs body for each pair.
-func (f *forward) pairsEach(pairs, work int, body func(i int)) {
-	const block = 16
-	if pairs*work < 16384 {
-		for i := range pairs {
-			body(i)
-		}
-		return
+// list puts the expert that every row has behind those that were chosen: so it is the last
+// of a row's sum, as where it is run by itself.
+func (m *mixture) list(s *backend.SharedExpert, rows int) {
+	n, pairs := len(m.active), len(m.rows)
+	if n == len(m.all) {
+		m.all = append(m.all, active{})
 	}
-	f.b.pool.run((pairs+block-1)/block, func(_, i int) {
-		for j := i * block; j < min((i+1)*block, pairs); j++ {
-			body(j)
-		}
-	})
+	x := &m.all[n]
+	x.gate, x.up, x.down, x.weight = s.Gate.(*matrix), s.Up.(*matrix), s.Down.(*matrix), s.Weight.(*matrix)
+	x.first, x.rows = pairs, rows
+	m.active = m.all[:n+1]
+	for r := range rows {
+		m.rows, m.weights = append(m.rows, r), append(m.weights, 0)
+	}
 }
+
+// gateRows makes the weights of rows h of the shared expert that is listed.
+func (m *mixture) gateRows(s *scratch, x *active, h []float32, width int) {
+	p := &m.shared.gated
+	p.Prepare(x.weight.exact, x.rows, width)
+	x.weight.exact.Pack(p, h, 0, x.rows)
+	weights := m.weights[x.first : x.first+x.rows]
+	x.weight.exact.Project(weights, 1, p, &x.weight.Weight, 0, 1, &s.kernels)
+	for r := range weights {
+		weights[r] = sigmoid(weights[r])
+	}
+}
+
+// sigmoid is 1/(1+e^-x).
+func sigmoid(x float32) float32 { return float32(1 / (1 + math.Exp(-float64(x)))) }
 
 // pack lays the pairs of an expert out for a projector, in p.
 func (x *active) pack(p *kernels.Packed, proj kernels.Projector, src *buffer) {
@@ -138,9 +158,15 @@ func (x *active) pack(p *kernels.Packed, proj kernels.Projector, src *buffer) {
 }
 
 // expertsGated makes silu(gate·x) ⊙ (up·x) of all pairs.
-func (f *forward) expertsGated(width int) {
-	m := &f.mixture
-	f.activeEach(func(_ *scratch, x *active) {
+func (f *forward) expertsGated(h *buffer) {
+	m, width := &f.mixture, h.width
+	f.activeEach(width, func(s *scratch, x *active) {
+		for i, r := range m.rows[x.first : x.first+x.rows] {
+			copy(m.gather.data[(x.first+i)*width:(x.first+i+1)*width], h.data[r*width:(r+1)*width])
+		}
+		if x.weight != nil {
+			m.gateRows(s, x, h.data, width)
+		}
 		x.pack(&x.in, x.gate.proj, &m.gather)
 		if x.up.proj.Name() != x.gate.proj.Name() {
 			x.pack(&x.apart, x.up.proj, &m.gather)
@@ -168,7 +194,7 @@ func (f *forward) expertsGated(width int) {
 // columns and goes through the experts in order, so that each sum has one.
 func (f *forward) expertsDown(d *buffer) {
 	m := &f.mixture
-	f.activeEach(func(_ *scratch, x *active) { x.pack(&x.inner, x.down.proj, &m.mlp) })
+	f.activeEach(m.mlp.width, func(_ *scratch, x *active) { x.pack(&x.inner, x.down.proj, &m.mlp) })
 	chunk := d.width
 	for i := range m.active {
 		x := &m.active[i]
@@ -194,9 +220,9 @@ func (f *forward) expertsDown(d *buffer) {
 }
 
 // activeEach runs body for each expert that has rows.
-func (f *forward) activeEach(body func(s *scratch, x *active)) {
+func (f *forward) activeEach(width int, body func(s *scratch, x *active)) {
 	m := &f.mixture
-	f.b.pool.run(len(m.active), func(worker, i int) { body(&f.b.scratch[worker], &m.active[i]) })
+	f.worth(len(m.rows)*width, len(m.active), func(worker, i int) { body(&f.b.scratch[worker], &m.active[i]) })
 }
 
 // mostOf is how many of an expert's outputs an item has at most, so that all workers have
@@ -250,7 +276,7 @@ func (f *forward) sharedAdd(d, h *buffer, s *backend.SharedExpert) {
 	f.dispatch(m.shared.mlp.data, f.rows, []target{{w: s.Down.(*matrix), dst: &m.gather}})
 	f.rowsEach(d.width, func(_, r int) {
 		y := m.gather.data[r*d.width : (r+1)*d.width]
-		f.b.k.Scale(y, float32(1/(1+math.Exp(-float64(m.shared.gate.data[r])))))
+		f.b.k.Scale(y, sigmoid(m.shared.gate.data[r]))
 		f.b.k.Add(d.data[r*d.width:(r+1)*d.width], y)
 	})
 }

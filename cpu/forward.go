@@ -233,21 +233,32 @@ func (f *forward) run(o *backend.Op) (err error) {
 	return err
 }
 
-// rowsEach runs body for each row: inline when the work is too small to be
-// worth a dispatch (about 1 µs), else in blocks of rows.
+// rowBlock is how many rows an item of a loop over rows has, each of which has so many
+// items by itself: up to 8, and fewer where the workers would have less than 4 items each.
+func (f *forward) rowBlock(parts int) int {
+	return max(1, min(8, f.rows*parts/(4*f.b.pool.workers)))
+}
+
+// rowsEach runs body for each row, in blocks of rows where that is worth a dispatch.
 func (f *forward) rowsEach(work int, body func(worker, row int)) {
-	const block = 8
-	if f.rows == 1 || f.rows*work < 16384 {
-		for r := range f.rows {
-			body(0, r)
-		}
-		return
-	}
-	f.b.pool.run((f.rows+block-1)/block, func(worker, i int) {
+	block := f.rowBlock(1)
+	f.worth(f.rows*work, (f.rows+block-1)/block, func(worker, i int) {
 		for r := i * block; r < min((i+1)*block, f.rows); r++ {
 			body(worker, r)
 		}
 	})
+}
+
+// worth runs body for each item: inline when the work of all is too small to be worth a
+// dispatch (about 1 µs).
+func (f *forward) worth(work, items int, body func(worker, i int)) {
+	if work >= 16384 {
+		f.b.pool.run(items, body)
+		return
+	}
+	for i := range items {
+		body(0, i)
+	}
 }
 
 // embed widens the tokens' rows of the table.

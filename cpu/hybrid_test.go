@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,7 +194,9 @@ func TestHybridFaults(t *testing.T) {
 				fold(s, s, key, d, alpha)
 				clear(o)
 				for i := range key {
-					k.MulAdd(o, s[i*n:(i+1)*n], filled(n, q[i]))
+					for c := range o {
+						o[c] += s[i*n+c] * q[i]
+					}
 				}
 			}
 		}},
@@ -250,4 +253,71 @@ func filled(n int, v float32) []float32 {
 		x[i] = v
 	}
 	return x
+}
+
+// TestHybridThreads: with any number of workers a hybrid has the same bits, whether a head's
+// recurrence is one item or several, and whether the shared expert is listed (few rows) or not.
+func TestHybridThreads(t *testing.T) {
+	for _, name := range []string{"qwen3-next-long", "qwen3-5-moe-tiny"} {
+		var want [][]float32
+		for _, threads := range []int{1, 2, 3, 4, 5, 7} {
+			got := hybridStates(t, name, threads)
+			if want == nil {
+				want = got
+				continue
+			}
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("%s: states %d of %d threads have other bits than of 1", name, i, threads)
+				}
+			}
+		}
+	}
+}
+
+// hybridStates are the hidden states of forwards of many, several and one row of a sequence,
+// and of two sequences at once.
+func hybridStates(t *testing.T, name string, threads int) (states [][]float32) {
+	t.Helper()
+	b, err := cpu.New(cpu.Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	m, err := model.Load(b, backendtest.Source(t, goldenFolder, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var caches []*model.Cache
+	for range 2 {
+		c, err := m.NewCache(model.CacheOptions{Capacity: 120, MaxRows: 70, DType: backend.KVBF16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		caches = append(caches, c)
+	}
+	for _, rows := range [][]int{{70}, {24}, {1}, {0, 9}, {5, 3}, {1, 1}} {
+		batch := &model.Batch{Hidden: func(_ int, s []float32) { states = append(states, s) }}
+		for i, n := range rows {
+			if n == 0 {
+				continue
+			}
+			batch.Spans = append(batch.Spans, model.Span{Cache: caches[i], First: len(batch.Tokens), Rows: n})
+			for at := caches[i].Base(); n > 0; n, at = n-1, at+1 {
+				batch.Tokens = append(batch.Tokens, int32((at*13+i)%50))
+				batch.Positions = append(batch.Positions, int32(at))
+			}
+		}
+		if _, err := m.Forward(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range batch.Spans {
+			if err := s.Cache.Commit(s.Rows); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return states
 }

@@ -24,8 +24,7 @@ const spinFor = 50 * time.Microsecond
 type pool struct {
 	workers int // the caller included
 	body    func(worker, item int)
-	items   int64
-	next    atomic.Int64
+	shares  []share
 	// gate is loop number << 32 | open << 31 | workers inside.
 	gate   atomic.Uint64
 	parked []atomic.Bool
@@ -35,10 +34,27 @@ type pool struct {
 	panic  atomic.Pointer[any]
 }
 
+// share is a part of a loop's items, behind each other. Workers begin with their own and
+// then help with the others': so from loop to loop a worker has about the same columns of
+// what it reads and writes, which its caches hold, and the counters are its own.
+type share struct {
+	next atomic.Int64
+	end  int64
+	_    [112]byte // two cache lines, as processors fetch them
+}
+
+// mostShares is up to how many workers each has a share of its own: two cores of a Zen 5
+// whose cache lines take 250 ns from one to the other gain 3 to 6 % in a small model. Of
+// more workers all have one, as 16 cores of a Sapphire Rapids gained nothing by 8 or 16.
+const mostShares = 4
+
 const gateOpen = 1 << 31
 
 func newPool(workers int) *pool {
-	p := &pool{workers: workers}
+	p := &pool{workers: workers, shares: make([]share, 1)}
+	if workers <= mostShares {
+		p.shares = make([]share, workers)
+	}
 	p.parked = make([]atomic.Bool, workers)
 	p.wake = make([]chan struct{}, workers)
 	for w := 1; w < workers; w++ {
@@ -49,7 +65,7 @@ func newPool(workers int) *pool {
 	return p
 }
 
-// run calls body for items 0..n-1, spread over the workers in chunks of one;
+// run calls body for items 0..n-1, spread over the workers in shares of neighbours;
 // it returns when all are done. body must not depend on which worker runs it
 // but for scratch memory. A panic in a worker is raised again here.
 func (p *pool) run(n int, body func(worker, item int)) {
@@ -62,8 +78,11 @@ func (p *pool) run(n int, body func(worker, item int)) {
 		}
 		return
 	}
-	p.body, p.items = body, int64(n)
-	p.next.Store(0)
+	p.body = body
+	for i := range p.shares {
+		p.shares[i].next.Store(int64(n * i / len(p.shares)))
+		p.shares[i].end = int64(n * (i + 1) / len(p.shares))
+	}
 	p.gate.Store((p.gate.Load()>>32+1)<<32 | gateOpen)
 	for w := 1; w < p.workers; w++ {
 		if p.parked[w].CompareAndSwap(true, false) {
@@ -88,17 +107,26 @@ func (p *pool) loop(worker int) {
 	defer func() {
 		if e := recover(); e != nil {
 			p.panic.CompareAndSwap(nil, &e)
-			p.next.Store(p.items)
+			for i := range p.shares {
+				p.shares[i].next.Store(p.shares[i].end)
+			}
 		}
 	}()
-	for {
-		i := p.next.Add(1) - 1
-		if i >= p.items {
-			return
+	own := worker * len(p.shares) / p.workers
+	for k := range p.shares {
+		s := &p.shares[(own+k)%len(p.shares)]
+		for s.next.Load() < s.end {
+			i := s.next.Add(1) - 1
+			if i >= s.end {
+				break
+			}
+			p.body(worker, int(i))
 		}
-		p.body(worker, int(i))
 	}
 }
+
+// apart is how far apart the items are that a worker has one after the other.
+func (p *pool) apart() int { return p.workers / len(p.shares) }
 
 func (p *pool) work(worker int) {
 	defer p.done.Done()

@@ -66,7 +66,7 @@ func (f *forward) dispatchSame(x []float32, rows int, targets []target) {
 				continue
 			}
 			next := &f.b.scratch[worker].kernels.Next
-			*next = chunk * f.b.pool.workers
+			*next = chunk * f.b.pool.apart()
 			f.chunkInto(t, pk, worker, i*chunk, min((i+1)*chunk, t.w.Out()))
 			*next = 0
 			return
@@ -165,7 +165,7 @@ func (f *forward) gatedProject(d, xb *buffer, gate, up backend.Linear) {
 		s := &f.b.scratch[worker]
 		y := kernels.Grown(&s.out, f.rows*n)
 		z := kernels.Grown(&s.up, f.rows*n)
-		s.kernels.Next = chunk * f.b.pool.workers
+		s.kernels.Next = chunk * f.b.pool.apart()
 		g.proj.Project(y, n, pk, &g.Weight, o0, o1, &s.kernels)
 		u.proj.Project(z, n, pk, &u.Weight, o0, o1, &s.kernels)
 		s.kernels.Next = 0

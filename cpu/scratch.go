@@ -3,6 +3,7 @@ package cpu
 import (
 	"unsafe"
 
+	"windrow/backend"
 	"windrow/cpu/kernels"
 )
 
@@ -19,4 +20,10 @@ type scratch struct {
 	pages                 []unsafe.Pointer // and the pages
 
 	chosen []int32 // of the router: the best experts so far
+
+	// Of a convolution: the rows that its taps take, and their sums.
+	window [backend.MaxConv][]float32
+	sums   []float32
+
+	_ [128]byte // no cache line is the next worker's, too
 }

@@ -22,9 +22,16 @@ func mulAdd32(x, y, z float32) float32 {
 	return float32(s)
 }
 
-func genericMulAdd(dst, x, w []float32) {
-	for i, v := range x {
-		dst[i] = mulAdd32(v, w[i], dst[i])
+func genericTaps(dst []float32, x [][]float32, w []float32, stride int) { taps(dst, x, w, stride, 0) }
+
+// taps is Taps of the channels from one on.
+func taps(dst []float32, x [][]float32, w []float32, stride, first int) {
+	clear(dst[first:])
+	for t, row := range x {
+		tap := w[t*stride:]
+		for c := first; c < len(dst); c++ {
+			dst[c] = mulAdd32(row[c], tap[c], dst[c])
+		}
 	}
 }
 

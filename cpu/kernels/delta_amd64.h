@@ -3,7 +3,7 @@
 //
 //	WIDTH    bytes of a register
 //	ZERO(r)  sets one to 0
-//	STEP4, FOLD4  the functions for tiles of four registers, STEP1, FOLD1 of one; MULADD
+//	STEP4, FOLD4  the functions for tiles of four registers, STEP1, FOLD1 of one; TAPS
 
 // A tile is some columns of a state, in one register or four. A column's sums are one
 // multiply-add after the other; four registers of columns are enough of them to keep the
@@ -184,23 +184,36 @@ fold:
 	VZEROUPPER
 	RET
 
-// func mulAdd(dst, x, w *float32, n int)
+// func taps(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
 // n is a multiple of the lanes.
-TEXT MULADD(SB), NOSPLIT, $0-32
+TEXT TAPS(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), DI
 	MOVQ x+8(FP), SI
-	MOVQ w+16(FP), DX
-	MOVQ n+24(FP), CX
+	MOVQ taps+16(FP), R8
+	MOVQ w+24(FP), DX
+	MOVQ stride+32(FP), R9
+	SHLQ $2, R9
+	MOVQ n+40(FP), CX
+	XORQ BX, BX
 
 loop:
-	VMOVUPS     (DI), V0
-	VMOVUPS     (SI), V1
-	VFMADD231PS (DX), V1, V0
-	VMOVUPS     V0, (DI)
-	ADDQ        $WIDTH, SI
-	ADDQ        $WIDTH, DX
-	ADDQ        $WIDTH, DI
-	SUBQ        $(WIDTH/4), CX
-	JNZ         loop
+	ZERO(V0)
+	MOVQ SI, R10
+	LEAQ (DX)(BX*1), R11
+	MOVQ R8, R12
+
+tap:
+	MOVQ        (R10), AX
+	VMOVUPS     (AX)(BX*1), V1
+	VFMADD231PS (R11), V1, V0
+	ADDQ        $24, R10
+	ADDQ        R9, R11
+	DECQ        R12
+	JNZ         tap
+
+	VMOVUPS V0, (DI)(BX*1)
+	ADDQ    $WIDTH, BX
+	SUBQ    $(WIDTH/4), CX
+	JNZ     loop
 	VZEROUPPER
 	RET

@@ -6,7 +6,7 @@ var avx2Delta = &deltaCode{
 		{32, avx2DeltaStep32, avx2DeltaFold32},
 		{8, avx2DeltaStep8, avx2DeltaFold8},
 	},
-	lanes: 8, mulAdd: avx2MulAdd,
+	lanes: 8, taps: avx2Taps,
 }
 
 //go:noescape
@@ -22,4 +22,4 @@ func avx2DeltaFold32(dst, src *float32, stride int, k, d *float32, n int, alpha 
 func avx2DeltaFold8(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
 
 //go:noescape
-func avx2MulAdd(dst, x, w *float32, n int)
+func avx2Taps(dst *float32, x *[]float32, taps int, w *float32, stride, n int)

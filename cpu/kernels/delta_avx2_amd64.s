@@ -21,6 +21,6 @@
 #define FOLD4 ·avx2DeltaFold32
 #define STEP1 ·avx2DeltaStep8
 #define FOLD1 ·avx2DeltaFold8
-#define MULADD ·avx2MulAdd
+#define TAPS ·avx2Taps
 
 #include "delta_amd64.h"

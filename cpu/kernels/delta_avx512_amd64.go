@@ -6,7 +6,7 @@ var avx512Delta = &deltaCode{
 		{64, avx512DeltaStep64, avx512DeltaFold64},
 		{16, avx512DeltaStep16, avx512DeltaFold16},
 	},
-	lanes: 16, mulAdd: avx512MulAdd,
+	lanes: 16, taps: avx512Taps,
 }
 
 //go:noescape
@@ -22,4 +22,4 @@ func avx512DeltaFold64(dst, src *float32, stride int, k, d *float32, n int, alph
 func avx512DeltaFold16(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
 
 //go:noescape
-func avx512MulAdd(dst, x, w *float32, n int)
+func avx512Taps(dst *float32, x *[]float32, taps int, w *float32, stride, n int)

@@ -21,6 +21,6 @@
 #define FOLD4 ·avx512DeltaFold64
 #define STEP1 ·avx512DeltaStep16
 #define FOLD1 ·avx512DeltaFold16
-#define MULADD ·avx512MulAdd
+#define TAPS ·avx512Taps
 
 #include "delta_amd64.h"

@@ -3,7 +3,7 @@ package kernels
 // neonDelta takes 16 columns at once, or 4.
 var neonDelta = &deltaCode{
 	tiles: [2]deltaTile{{16, neonDeltaStep16Asm, neonDeltaFold16Asm}, {4, neonDeltaStep4Asm, neonDeltaFold4Asm}},
-	lanes: 8, mulAdd: neonMulAddAsm,
+	lanes: 8, taps: neonTapsAsm,
 }
 
 //go:noescape
@@ -19,4 +19,4 @@ func neonDeltaFold16Asm(dst, src *float32, stride int, k, d *float32, n int, alp
 func neonDeltaFold4Asm(dst, src *float32, stride int, k, d *float32, n int, alpha float32)
 
 //go:noescape
-func neonMulAddAsm(dst, x, w *float32, n int)
+func neonTapsAsm(dst *float32, x *[]float32, taps int, w *float32, stride, n int)

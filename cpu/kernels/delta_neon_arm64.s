@@ -184,21 +184,39 @@ fold:
 	BNE     fold
 	RET
 
-// func neonMulAddAsm(dst, x, w *float32, n int)
+// func neonTapsAsm(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
 // n is a multiple of 8.
-TEXT ·neonMulAddAsm(SB), NOSPLIT, $0-32
+TEXT ·neonTapsAsm(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
 	MOVD x+8(FP), R1
-	MOVD w+16(FP), R2
-	MOVD n+24(FP), R3
+	MOVD taps+16(FP), R2
+	MOVD w+24(FP), R3
+	MOVD stride+32(FP), R4
+	LSL  $2, R4
+	MOVD n+40(FP), R5
+	MOVD $0, R6
 
 loop:
-	VLD1   (R0), [V0.S4, V1.S4]
-	VLD1.P 32(R1), [V2.S4, V3.S4]
-	VLD1.P 32(R2), [V4.S4, V5.S4]
-	VFMLA  V4.S4, V2.S4, V0.S4
-	VFMLA  V5.S4, V3.S4, V1.S4
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	MOVD R1, R7
+	ADD  R3, R6, R8
+	MOVD R2, R9
+
+tap:
+	MOVD (R7), R10
+	ADD  R6, R10
+	VLD1 (R10), [V2.S4, V3.S4]
+	VLD1 (R8), [V4.S4, V5.S4]
+	VFMLA V4.S4, V2.S4, V0.S4
+	VFMLA V5.S4, V3.S4, V1.S4
+	ADD  $24, R7
+	ADD  R4, R8
+	SUBS $1, R9, R9
+	BNE  tap
+
 	VST1.P [V0.S4, V1.S4], 32(R0)
-	SUBS   $8, R3, R3
+	ADD    $32, R6
+	SUBS   $8, R5, R5
 	BNE    loop
 	RET

@@ -69,14 +69,20 @@ func TestDelta(t *testing.T) {
 			return x, check
 		}
 		for _, n := range []int{0, 1, 3, 4, 7, 8, 15, 16, 17, 20, 31, 32, 33, 48, 63, 64, 65, 100, 128} {
-			x, _ := vector(n)
-			w, _ := vector(n)
-			y, check := vector(n)
-			want := append([]float32(nil), y...)
-			ref.MulAdd(want, x, w)
-			k.MulAdd(y, x, w)
-			kernelstest.Compare(t, fmt.Sprintf("mulAdd n=%d", n), y, want, 0, 0)
-			check(t)
+			for count := range 6 {
+				var rows [][]float32
+				for range count {
+					x, _ := vector(n)
+					rows = append(rows, x)
+				}
+				w, _ := vector(count * (n + 3))
+				y, check := vector(n)
+				want := make([]float32, n)
+				ref.Taps(want, rows, w, n+3)
+				k.Taps(y, rows, w, n+3)
+				kernelstest.Compare(t, fmt.Sprintf("taps n=%d, %d rows", n, count), y, want, 0, 0)
+				check(t)
+			}
 			for _, keys := range []int{1, 2, 17, 128} {
 				s, check := vector(keys * n)
 				q, _ := vector(keys)

@@ -11,28 +11,32 @@ type deltaTile struct {
 // deltaCode is one instruction set's assembly for gated DeltaNet.
 type deltaCode struct {
 	tiles [2]deltaTile // the wider first
-	lanes int          // mulAdd takes multiples of them
-	// mulAdd is MulAdd of n > 0 elements.
-	mulAdd func(dst, x, w *float32, n int)
+	lanes int          // taps takes multiples of them
+	// taps is Taps of n > 0 channels and taps > 0 rows.
+	taps func(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
 }
 
 // of puts the code into a table. Columns and elements that no tile takes are left to the
 // reference, whose bits are the same.
 func (c *deltaCode) of(k *VectorKernels) {
-	k.MulAdd, k.DeltaFold, k.DeltaStep = c.multiply, c.foldAll, c.stepAll
+	k.Taps, k.DeltaFold, k.DeltaStep = c.tapsAll, c.foldAll, c.stepAll
 }
 
-func (c *deltaCode) multiply(dst, x, w []float32) {
-	n := len(x)
-	if n == 0 {
+func (c *deltaCode) tapsAll(dst []float32, x [][]float32, w []float32, stride int) {
+	n := len(dst)
+	m := n / c.lanes * c.lanes
+	if m == 0 || len(x) == 0 {
+		genericTaps(dst, x, w, stride)
 		return
 	}
-	_, _ = dst[n-1], w[n-1]
-	m := n / c.lanes * c.lanes
-	if m > 0 {
-		c.mulAdd(&dst[0], &x[0], &w[0], m)
+	for _, row := range x {
+		_ = row[n-1]
 	}
-	genericMulAdd(dst[m:], x[m:], w[m:])
+	_ = w[(len(x)-1)*stride+n-1]
+	c.taps(&dst[0], &x[0], len(x), &w[0], stride, m)
+	if m < n {
+		taps(dst, x, w, stride, m)
+	}
 }
 
 func (c *deltaCode) foldAll(dst, src, k, d []float32, alpha float32) {

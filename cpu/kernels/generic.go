@@ -26,7 +26,7 @@ func Reference() *Table {
 		ExpSums:      genericExpSums,
 		AttendScores: genericAttendScores,
 		AttendValues: genericAttendValues,
-		MulAdd:       genericMulAdd,
+		Taps:         genericTaps,
 		DeltaFold:    genericDeltaFold,
 		DeltaStep:    genericDeltaStep,
 	}}

@@ -8,6 +8,7 @@ package kernels
 import (
 	"math"
 	"math/bits"
+	"unsafe"
 
 	"windrow/backend"
 )
@@ -61,8 +62,10 @@ type VectorKernels struct {
 	Add func(dst, x []float32)
 	// Scale sets x *= s.
 	Scale func(x []float32, s float32)
-	// MulAdd sets dst = x·w + dst, elementwise, rounded once: a tap of a convolution.
-	MulAdd func(dst, x, w []float32)
+	// Taps sets dst[c] = Σ x[t][c]·w[t·stride+c], from t = 0 on, each product and sum rounded
+	// once: a row of a causal convolution by channel, without the taps that reach before the
+	// sequence.
+	Taps func(dst []float32, x [][]float32, w []float32, stride int)
 	// Rotate rotates the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
 	Rotate func(x, cos, sin []float32)
 	// SiluMul sets dst = gate/(1+e^-gate)·up.
@@ -175,14 +178,18 @@ type Scratch struct {
 // after a server's start still.
 func Grown[T any](s *[]T, n int) []T {
 	if cap(*s) < n {
-		room := n
-		if n > 1 && n <= mostRounded {
-			room = 1 << bits.Len(uint(n-1))
+		room := max(n, ownLines/int(unsafe.Sizeof((*s)[0])))
+		if room > 1 && n <= mostRounded {
+			room = 1 << bits.Len(uint(room-1))
 		}
 		*s = make([]T, room)
 	}
 	return (*s)[:n]
 }
+
+// ownLines are the bytes that Grown makes at least: memory of so many has its cache lines for
+// itself, so that workers do not take them from each other.
+const ownLines = 128
 
 // mostRounded are the elements up to which Grown rounds up.
 const mostRounded = 1 << 22

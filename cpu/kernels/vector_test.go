@@ -436,7 +436,8 @@ func TestShortSlices(t *testing.T) {
 			"siluMul":      func() { k.SiluMul(x, x, short) },
 			"attendScores": func() { k.AttendScores(short[:3], 2, x[:4], x[:4], 2, 2, 2) },
 			"attendValues": func() { k.AttendValues(short[:3], x, 2, x[:4], 2, 2, 2) },
-			"mulAdd":       func() { k.MulAdd(x, x, short) },
+			"taps":         func() { k.Taps(x, [][]float32{x, x}, append(short, short...), 7) },
+			"tapsRow":      func() { k.Taps(x, [][]float32{x, short}, make([]float32, 16), 8) },
 			"deltaFold":    func() { k.DeltaFold(x, short, x[:1], x, 1) },
 			"deltaStep":    func() { k.DeltaStep(short, x[:1], x[:1], x, x, x, 1, 1) },
 		} {
