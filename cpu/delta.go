@@ -78,7 +78,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 			f.deltaGate(dst, d, w, row, g, o.Eps)
 		}
 	}
-	if evenly(len(spans)*d.KeyHeads, f.b.pool.workers) {
+	if evenly(d.KeyHeads, f.b.pool.workers) {
 		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
 			span, g := &spans[i%len(spans)], i/len(spans)
 			rows(worker, g, span.First, span.First+span.Rows)
@@ -177,6 +177,7 @@ func (f *forward) deltaRow(s *scratch, d *backend.Delta, w *deltaWeights, span *
 	conv(q, d.Q, g*d.KeyDim)
 	conv(key, d.K, keys+g*d.KeyDim)
 	conv(m.v.data[row*d.Values()+g*r*d.ValueDim:][:r*d.ValueDim], d.V, 2*keys+g*r*d.ValueDim)
+	clear(window) // of a sequence that may be closed next
 	unit := func(x []float32, scale float64) {
 		k.Scale(x, float32(scale/math.Sqrt(float64(k.SumSquares(x))+backend.DeltaEps)))
 	}
