@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -55,5 +56,21 @@ func TestConformance(t *testing.T) {
 				backendtest.RunDelta(t, "../model/testdata/golden", open)
 			})
 		}
+	}
+}
+
+// TestDeltaThreads: gated DeltaNet passes where key heads leave workers idle, and are cut into
+// more items, and where there is one worker.
+func TestDeltaThreads(t *testing.T) {
+	for _, threads := range []int{1, 3} {
+		t.Run(fmt.Sprint(threads), func(t *testing.T) {
+			backendtest.RunDelta(t, "", func(t *testing.T) backend.Backend {
+				b, err := cpu.New(cpu.Options{Threads: threads})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			})
+		})
 	}
 }

@@ -53,8 +53,9 @@ func (f *forward) takesDelta(d *backend.Delta) error {
 
 // deltaNet runs a layer's recurrence over the rows of each span: first what a row needs
 // by itself and of the rows just before it, then heads and columns side by side, each
-// over all rows, then the norm of what they made. A key head needs nothing of the others:
-// where there are enough of them one goes through all three at once.
+// over all rows, then the norm of what they made. Where the value heads of a key head follow
+// each other it needs nothing of the others: where there are enough of them one goes through
+// all three at once.
 func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	d, m := o.Delta, &f.delta
 	w := m.weights[d]
@@ -78,7 +79,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 			f.deltaGate(dst, d, w, row, g, o.Eps)
 		}
 	}
-	if evenly(d.KeyHeads, f.b.pool.workers) {
+	if !d.Tiled && evenly(d.KeyHeads, f.b.pool.workers) {
 		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
 			span, g := &spans[i%len(spans)], i/len(spans)
 			rows(worker, g, span.First, span.First+span.Rows)

@@ -55,6 +55,7 @@ var deltaCases = []deltaCase{
 	{StateShape: backend.StateShape{KeyHeads: 1, ValueHeads: 4, KeyDim: 48, ValueDim: 100, Conv: 3}, byHead: true},
 	{StateShape: backend.StateShape{KeyHeads: 3, ValueHeads: 9, KeyDim: 16, ValueDim: 24, Conv: 4, Tiled: true}},
 	{StateShape: backend.StateShape{KeyHeads: 3, ValueHeads: 3, KeyDim: 17, ValueDim: 65, Conv: 8}},
+	{StateShape: backend.StateShape{KeyHeads: 4, ValueHeads: 8, KeyDim: 16, ValueDim: 20, Conv: 4, Tiled: true}},
 }
 
 // deltaLayer is a case with its weights.
