@@ -79,7 +79,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 			f.deltaGate(dst, d, w, row, g, o.Eps)
 		}
 	}
-	if !d.Tiled && evenly(d.KeyHeads, f.b.pool.workers) {
+	if !d.Tiled && busy(1, f.b.pool.workers, []int{d.KeyHeads}) >= .9 {
 		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
 			span, g := &spans[i%len(spans)], i/len(spans)
 			rows(worker, g, span.First, span.First+span.Rows)
@@ -107,12 +107,6 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	for i := range spans {
 		f.deltaLog(&spans[i], layer, d)
 	}
-}
-
-// evenly reports whether equal items leave workers idle for a tenth of the time at most.
-func evenly(items, workers int) bool {
-	turns := (items + workers - 1) / workers
-	return 10*items >= 9*turns*workers
 }
 
 // deltaGate norms what the value heads of a key head made of a row, and gates it.

@@ -54,15 +54,15 @@ func (f *forward) takesExperts(e *backend.Experts) error {
 // expertsAdd runs each expert once, over all rows that chose it: its weights are read
 // once a forward. Products and sums are in the order that a row alone has.
 func (f *forward) expertsAdd(d, h, routing *buffer, o *backend.Op) {
-	m, shared := &f.mixture, o.Experts.Shared
+	m, shared, inner := &f.mixture, o.Experts.Shared, o.Experts.Gate[0].Out()
 	m.sort(routing, f.rows, len(o.Experts.Gate))
 	m.collect(o.Experts)
-	if shared != nil && f.rows <= listedRows && shared.Gate.Out() == o.Experts.Gate[0].Out() {
+	if shared != nil && f.rows <= listedRows && shared.Gate.Out() == inner {
 		m.list(shared, f.rows)
 		shared = nil
 	}
 	m.gather.sized(len(m.rows), h.width)
-	m.mlp.sized(len(m.rows), o.Experts.Gate[0].Out())
+	m.mlp.sized(len(m.rows), inner)
 	f.expertsGated(h)
 	f.expertsDown(d)
 	if shared != nil {
@@ -103,46 +103,41 @@ func (m *mixture) sort(routing *buffer, rows, experts int) {
 
 // collect lists the experts that have rows.
 func (m *mixture) collect(e *backend.Experts) {
-	n := 0
+	m.active = m.all[:0]
 	for i := range e.Gate {
-		rows := m.first[i+1] - m.first[i]
-		if rows == 0 {
-			continue
+		if rows := m.first[i+1] - m.first[i]; rows > 0 {
+			m.activate(e.Gate[i], e.Up[i], e.Down[i], m.first[i], rows)
 		}
-		if n == len(m.all) {
-			m.all = append(m.all, active{})
-		}
-		x := &m.all[n]
-		x.gate, x.up, x.down = e.Gate[i].(*matrix), e.Up[i].(*matrix), e.Down[i].(*matrix)
-		x.weight, x.first, x.rows = nil, m.first[i], rows
-		n++
 	}
-	m.active = m.all[:n]
+}
+
+// activate lists one more expert, in the memory of one that was listed before.
+func (m *mixture) activate(gate, up, down backend.Matrix, first, rows int) *active {
+	n := len(m.active)
+	if n == len(m.all) {
+		m.all = append(m.all, active{})
+	}
+	m.active = m.all[:n+1]
+	x := &m.active[n]
+	x.gate, x.up, x.down = gate.(*matrix), up.(*matrix), down.(*matrix)
+	x.weight, x.first, x.rows = nil, first, rows
+	return x
 }
 
 // list puts the expert that every row has behind those that were chosen: so it is the last
 // of a row's sum, as where it is run by itself.
 func (m *mixture) list(s *backend.SharedExpert, rows int) {
-	n, pairs := len(m.active), len(m.rows)
-	if n == len(m.all) {
-		m.all = append(m.all, active{})
-	}
-	x := &m.all[n]
-	x.gate, x.up, x.down, x.weight = s.Gate.(*matrix), s.Up.(*matrix), s.Down.(*matrix), s.Weight.(*matrix)
-	x.first, x.rows = pairs, rows
-	m.active = m.all[:n+1]
+	m.activate(s.Gate, s.Up, s.Down, len(m.rows), rows).weight = s.Weight.(*matrix)
 	for r := range rows {
 		m.rows, m.weights = append(m.rows, r), append(m.weights, 0)
 	}
 }
 
-// gateRows makes the weights of rows h of the shared expert that is listed.
-func (m *mixture) gateRows(s *scratch, x *active, h []float32, width int) {
-	p := &m.shared.gated
-	p.Prepare(x.weight.exact, x.rows, width)
-	x.weight.exact.Pack(p, h, 0, x.rows)
+// gateRows makes the weights of the gathered rows of the shared expert that is listed.
+func (m *mixture) gateRows(s *scratch, x *active) {
+	x.pack(&m.shared.gated, x.weight.exact, &m.gather)
 	weights := m.weights[x.first : x.first+x.rows]
-	x.weight.exact.Project(weights, 1, p, &x.weight.Weight, 0, 1, &s.kernels)
+	x.weight.exact.Project(weights, 1, &m.shared.gated, &x.weight.Weight, 0, 1, &s.kernels)
 	for r := range weights {
 		weights[r] = sigmoid(weights[r])
 	}
@@ -165,7 +160,7 @@ func (f *forward) expertsGated(h *buffer) {
 			copy(m.gather.data[(x.first+i)*width:(x.first+i+1)*width], h.data[r*width:(r+1)*width])
 		}
 		if x.weight != nil {
-			m.gateRows(s, x, h.data, width)
+			m.gateRows(s, x)
 		}
 		x.pack(&x.in, x.gate.proj, &m.gather)
 		if x.up.proj.Name() != x.gate.proj.Name() {

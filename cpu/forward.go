@@ -249,10 +249,12 @@ func (f *forward) rowsEach(work int, body func(worker, row int)) {
 	})
 }
 
-// worth runs body for each item: inline when the work of all is too small to be worth a
-// dispatch (about 1 µs).
+// leastWork is from how many elements of work on a loop is worth a dispatch (about 1 µs).
+const leastWork = 16384
+
+// worth runs body for each item: inline when the work of all is too small for a dispatch.
 func (f *forward) worth(work, items int, body func(worker, i int)) {
-	if work >= 16384 {
+	if work >= leastWork {
 		f.b.pool.run(items, body)
 		return
 	}

@@ -51,10 +51,11 @@ const mostShares = 4
 const gateOpen = 1 << 31
 
 func newPool(workers int) *pool {
-	p := &pool{workers: workers, shares: make([]share, 1)}
+	shares := 1
 	if workers <= mostShares {
-		p.shares = make([]share, workers)
+		shares = workers
 	}
+	p := &pool{workers: workers, shares: make([]share, shares)}
 	p.parked = make([]atomic.Bool, workers)
 	p.wake = make([]chan struct{}, workers)
 	for w := 1; w < workers; w++ {
@@ -112,9 +113,8 @@ func (p *pool) loop(worker int) {
 			}
 		}
 	}()
-	own := worker * len(p.shares) / p.workers
 	for k := range p.shares {
-		s := &p.shares[(own+k)%len(p.shares)]
+		s := &p.shares[(worker+k)%len(p.shares)]
 		for s.next.Load() < s.end {
 			i := s.next.Add(1) - 1
 			if i >= s.end {

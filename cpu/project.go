@@ -11,7 +11,7 @@ func (f *forward) packFor(proj kernels.Projector, x []float32, rows, in int) *ke
 	pk := &f.b.packed
 	pk.Prepare(proj, rows, in)
 	block := proj.PackRows()
-	if n := (rows + block - 1) / block; n > 1 && rows*in >= 16384 {
+	if n := (rows + block - 1) / block; n > 1 && rows*in >= leastWork {
 		f.b.pool.run(n, func(_, i int) { proj.Pack(pk, x, i*block, min((i+1)*block, rows)) })
 	} else {
 		proj.Pack(pk, x, 0, rows)
