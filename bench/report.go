@@ -48,7 +48,9 @@ type Report struct {
 	// CPU reads at HostBandwidthGBps.
 	HostExperts       *model.HostExperts `json:"host_experts,omitempty"`
 	HostBandwidthGBps float64            `json:"host_bandwidth_gbps,omitempty"`
-	batches           []Batch
+	// Timelines are when kernels of steps ran, where that was asked for.
+	Timelines []Timeline `json:"timelines,omitempty"`
+	batches   []Batch
 	// AutoC is the c(rows) that the adaptive windows chose by: measured once for
 	// this model and machine, and kept.
 	AutoC  map[string]float64 `json:"auto_c,omitempty"`
@@ -91,7 +93,7 @@ func (r *runner) report() *Report {
 	y := &Report{
 		Model: e.Name(), DType: weightDType(e.Source()), Backend: e.BackendName(), Kernels: f.Kernels, Exact: f.Exact,
 		GPUs: f.Devices, KVDType: e.KV().String(), Threads: f.Threads, Repetitions: r.Repetitions, Context: r.Context,
-		OneRowBytes: r.watch.StepBytes(r.Context), Launches: e.Launches(), Modes: []ModeReport{},
+		OneRowBytes: r.watch.StepBytes(r.Context), Launches: e.Launches(), Modes: []ModeReport{}, Timelines: r.timelines,
 		Spread: Spreads{
 			BandwidthGBps: newSpread(r.bandwidth), OneRowBandwidth: newSpread(r.share),
 			Prefill: spreads(r.prefill), StepMS: spreads(r.steps), C: spreads(r.c), OneRowMS: spreads(r.contexts),
@@ -245,6 +247,9 @@ func (r *Report) Table(out io.Writer) error {
 	}
 	if r.Launches > 0 {
 		fmt.Fprintf(w, "\nkernels and copies of the last step\t%d\n", r.Launches)
+	}
+	for _, t := range r.Timelines {
+		t.table(w)
 	}
 	data := ""
 	for _, m := range r.Modes {

@@ -26,6 +26,7 @@ type measurements struct {
 	contexts         map[int][]float64   // ms of one row by context
 	batches          [][]float64         // ms by batch
 	modes            [][][]decoder.Stats // by text, mode and repetition
+	timelines        []Timeline
 }
 
 func newMeasurements(p *Plan) *measurements {
@@ -57,12 +58,18 @@ func (p *Plan) Run(ctx context.Context, e *engine.Engine, progress func(done, to
 		r.total += len(text.Prompts) * len(p.Modes)
 	}
 	r.total *= p.Repetitions
+	if p.Timeline {
+		r.total += len(p.Rows)
+	}
 	for range p.Repetitions {
 		for _, part := range []func(context.Context) error{r.runPrefill, r.runSteps, r.runContexts, r.runBatches, r.runModes} {
 			if err := part(ctx); err != nil {
 				return nil, err
 			}
 		}
+	}
+	if err := r.runTimelines(ctx); err != nil {
+		return nil, err
 	}
 	return r.report(), nil
 }

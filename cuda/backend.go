@@ -33,6 +33,8 @@ type Options struct {
 	// Code is a folder where kernels are kept as the driver has translated them; "": they
 	// are translated in every process.
 	Code string
+	// Timeline has kernels tell when they run, for [Backend.Timeline].
+	Timeline bool
 	// Library is the driver's library; "" searches for it.
 	Library string
 	// Experts, where set, run the experts of the first ExpertLayers layers in the host's
@@ -103,6 +105,11 @@ func New(o Options) (*Backend, error) {
 	go dev.Code.Prune()
 	dev.Context.Enter()
 	defer dev.Context.Leave()
+	if o.Timeline {
+		if err := dev.WatchKernels(); err != nil {
+			return nil, errors.Join(err, dev.Close())
+		}
+	}
 	b.setPromptRows()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {
 		return nil, errors.Join(err, dev.Close())
@@ -130,6 +137,11 @@ func (b *Backend) Launches() int {
 		n += g.Nodes()
 	}
 	return n
+}
+
+// Timeline says when the kernels of what it runs ran, where Options.Timeline was set.
+func (b *Backend) Timeline(run func() error) ([]backend.Launched, error) {
+	return b.device.Timeline(run)
 }
 
 // HostExperts are those of Options.

@@ -145,6 +145,8 @@ func TestErrors(t *testing.T) {
 			&decoder.OptionError{Option: "backend", Got: `"tpu"`, Want: "auto, cpu, cuda or metal"}},
 		"kernels": {func() error { _, err := Open(t.Context(), "", Options{Backend: CUDA, Kernels: "go"}); return err },
 			&decoder.OptionError{Option: "kernels", Got: "go", Want: "none: they are the CPU's, backend cuda has none to choose"}},
+		"timeline": {func() error { return Options{Backend: CPU, Timeline: true}.Check() },
+			&decoder.OptionError{Option: "timeline", Got: "(kernels that tell when they run)", Want: "backend cuda, one GPU"}},
 		"threads": {func() error { return Options{Threads: -1}.Check() }, &decoder.OptionError{Option: "threads", Got: "-1", Want: "0 to 1024"}},
 		"gpus":    {func() error { return Options{GPUs: 65}.Check() }, &decoder.OptionError{Option: "tensor-parallel-size", Got: "65", Want: "1 to 64"}},
 	} {

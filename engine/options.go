@@ -68,6 +68,9 @@ type Options struct {
 	MaskID *int32
 	// NoThink asks the chat template for an answer without a thinking part.
 	NoThink bool
+	// Timeline has the kernels of an NVIDIA GPU tell when they run, for
+	// [Stopwatch.Timeline]: forwards take some percent longer.
+	Timeline bool
 	// Measurements says where measurements of this machine are kept.
 	Measurements Measurements
 	// Note, where set, is given a line for people, such as why a GPU that is
@@ -98,6 +101,8 @@ func (o Options) Check() error {
 		return o.hostError("backend cuda: elsewhere all weights are in the host's memory")
 	case o.HostLayers != 0 && o.GPUs > 1:
 		return o.hostError("one GPU: several share the experts")
+	case o.Timeline && (o.Backend != CUDA || o.GPUs > 1):
+		return &decoder.OptionError{Option: "timeline", Got: "(kernels that tell when they run)", Want: "backend cuda, one GPU"}
 	case o.Threads < 0 || o.Threads > MaxThreads:
 		return &decoder.OptionError{Option: "threads", Got: fmt.Sprint(o.Threads), Want: fmt.Sprintf("0 to %d", MaxThreads)}
 	case o.KV > backend.KVF16:

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"windrow/backend"
 	"windrow/model"
 )
 
@@ -90,6 +92,27 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 		b := batch(wantAll, spans...)
 		var err error
 		seconds, err = s.settled(func() error { return s.fresh(ctx, b) })
+		return err
+	})
+}
+
+// Timeline is when the kernels of a step ran, in a series of them: of a forward of rows at a
+// context, with the results of all rows. Options.Timeline was set.
+func (s *Stopwatch) Timeline(ctx context.Context, rows, context int) (list []backend.Launched, err error) {
+	timed, ok := s.engine.device.backend.(backend.Timed)
+	if !ok {
+		return nil, fmt.Errorf("engine: kernels of %s do not tell when they run", s.engine.BackendName())
+	}
+	return list, s.alone(ctx, func() error {
+		c, err := s.at(ctx, context, rows)
+		if err != nil {
+			return err
+		}
+		b := batch(wantAll, span{c, s.prompt(rows)})
+		if _, err := repeat(2*s.least, func() error { return s.fresh(ctx, b) }); err != nil {
+			return err
+		}
+		list, err = timed.Timeline(func() error { return s.fresh(ctx, b) })
 		return err
 	})
 }

@@ -37,6 +37,8 @@ type Device struct {
 	attendBytes int
 	flash       flashState
 	mixtures    mixtures
+
+	timeline *timeline // what kernels tell of when they run (WatchKernels); nil: nothing
 }
 
 // kernel names an entry point: file is the name of a .cu file without its
@@ -106,6 +108,11 @@ func (d *Device) translate(k kernel) (*function, error) {
 	image, err := kernels.PTX(k.file, k.name, d.Info.Major, d.Info.Minor)
 	if err != nil {
 		return nil, err
+	}
+	if d.timeline != nil {
+		if image, err = d.timeline.mark(k.name, image); err != nil {
+			return nil, err
+		}
 	}
 	m, err := d.Code.load(d.Context, k.file, image)
 	if err != nil {
@@ -183,6 +190,7 @@ func (d *Device) Close() error {
 	d.awaitLoading()
 	d.Context.Enter()
 	defer d.Context.Leave()
+	d.forgetKernels()
 	return errors.Join(d.blas.close(), d.Stream.Close(), d.Context.Close())
 }
 
