@@ -62,6 +62,7 @@ type action struct {
 	to      [3]operand
 	from    [6]operand
 	scratch [3]driver.Ptr
+	left    bool // of opRoute and opExperts: the experts' launches may choose
 }
 
 // operation is what a kind of operation means to the plan and to a launch.

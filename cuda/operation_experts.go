@@ -77,6 +77,7 @@ func (c *compiler) experts(y *op, o *backend.Op) error {
 		}
 	}
 	before.router.Rounded = gates[0].weight.Fast()
+	e.Leave(before.router)
 	y.kind, y.mixture, y.routing, y.src = opExperts, e, o.Src[1], o.Src[:1]
 	return nil
 }
@@ -140,7 +141,9 @@ func prepareRoute(f *forward, y *plan, a *action) (moved bool, err error) {
 }
 
 func (b *Backend) emitRoute(y *plan, a *action) {
-	b.device.Route(a.to[0].f32, a.from[0].f32, a.router, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.fewRows(), y.prefillRows())
+	r := *a.router
+	r.Left = r.Left && a.left
+	b.device.Route(a.to[0].f32, a.from[0].f32, &r, launch.Normed{Weight: a.norm[0], Eps: a.eps, F32: a.to[1].f32, BF16: a.to[1].bf16}, b.step.Device, y.fewRows(), y.prefillRows())
 }
 
 func readsOfExperts(_ *plan, o *op) form { return formsOf(o.mixture.Reads()) }
@@ -176,7 +179,11 @@ func (b *Backend) emitExperts(y *plan, a *action) {
 		to = b.device.OwnPartial(n, y.decode)
 		b.device.ClearPartial(n, y.decode)
 	}
-	b.device.Experts(to, a.from[0].f32, a.from[0].bf16, routing, a.mixture, b.step.Device, y.fewRows(), y.prefillRows())
+	e := *a.mixture
+	if !a.left {
+		e.Router = nil
+	}
+	b.device.Experts(to, a.from[0].f32, a.from[0].bf16, routing, &e, b.step.Device, y.fewRows(), y.prefillRows())
 	if partial {
 		b.device.JoinPartials(a.to[0].f32, n, y.decode)
 	}

@@ -67,6 +67,7 @@ type wanted struct {
 	joined bool // its input is normed, or rotated, by its own kernel, not by the operation before
 	gone   bool // the next one is joined with it
 	normed form // of a joined router: what others read of the normed row
+	left   bool // a router and its experts are in one section: these may choose
 }
 
 // reset forgets where buffers lie.
@@ -99,7 +100,8 @@ func (y *plan) make(s section) error {
 		if joined {
 			normed = y.buffers[o.src[0]].want
 		}
-		y.wants[i] = wanted{forms: y.wanted(o), joined: joined, normed: normed}
+		left := o.kind == opRoute && i+1 < len(s.ops) && s.ops[i+1].kind == opExperts || o.kind == opExperts && i > 0 && s.ops[i-1].kind == opRoute
+		y.wants[i] = wanted{forms: y.wanted(o), joined: joined, normed: normed, left: left}
 		if joined {
 			i--
 			y.wants[i] = wanted{gone: true}
@@ -224,7 +226,7 @@ func (y *plan) operand(at backend.Buffer, f form) operand {
 // resolve appends the actions of one operation, conversions of its inputs first. before
 // is one that it is joined with, or nil.
 func (y *plan) resolve(o, before *op, w wanted) error {
-	a := action{op: *o}
+	a := action{op: *o, left: w.left}
 	src, reads := o.src, y.reads(o)
 	if before != nil {
 		a.eps, a.norm, a.angles = before.eps, before.norm, before.angles

@@ -8,6 +8,7 @@
 // parts are added in their order. An expert has few rows: where it has more than a ring
 // holds, its weights are read again, from L2.
 #pragma once
+#include "choose.cuh"
 #include "gemm.cuh"
 #include "strips.cuh"
 
@@ -158,6 +159,31 @@ template <class W, u32 G> struct Experts {
   METHOD void multiply(float (&total)[G][4], u32 stage) const {
     UNROLL for (u32 block = 0; block < perGranule; block++) multiply(total, brought(stage, block), stage, block);
   }
+
+  // run adds the products of the n granules of this warp by some rows, whose numbers the
+  // lanes have.
+  METHOD void run(float (&total)[G][4], const u8 *const (&source)[G], u32 strip, u32 n, u32 number, u32 rows) const {
+    _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) {
+      if (i < n) {
+        load(source, strip, begin + i, i);
+        bring(number, rows, begin + i, i);
+      }
+      copy_commit();
+    }
+    u32 stage = 0;
+    _Pragma("nounroll") for (u32 i = 0; i < n; i++) {
+      wait_groups(p.stages - 1);
+      sync_warp();
+      multiply(total, stage);
+      sync_warp();
+      if (i + p.stages < n) {
+        load(source, strip, begin + i + p.stages, stage);
+        bring(number, rows, begin + i + p.stages, stage);
+      }
+      copy_commit();
+      stage = stage + 1 == p.stages ? 0 : stage + 1;
+    }
+  }
 };
 
 template <class W, u32 G> DEV Experts<W, G> experts_of(const Mixture &p, u8 *shared, u32 held) {
@@ -180,17 +206,17 @@ DEV void touch(const u64 *list, u32 n) {
 
 constexpr u32 slotWarps = 8;
 
-// finish adds up the parts of up to 8 rows of a slot, from chunk on, and stores them. Each
-// warp leaves its sums, [G][8 rows][16], in its ring, which it is done with.
-template <class W, u32 G> DEV void finish(const Experts<W, G> &e, const Slot &s, float (&total)[G][4], u32 chunk, u32 rows, u32 first, const float *rings) {
+// finish adds up the parts of up to 8 rows of a slot and stores them, a row a sixteen of
+// threads, whose pair is given. Each warp leaves its sums, [G][8 rows][16], in its ring,
+// which it is done with.
+template <class W, u32 G> DEV void finish(const Experts<W, G> &e, float (&total)[G][4], u32 pair, u32 rows, u32 first, const float *rings) {
   const Mixture &p = e.p;
-  const u32 groups = slotWarps / p.parts, line = p.stages * e.stageBytes() / 4, row = tid() % 128 / 16;
-  const u32 pair = row < rows ? p.pairs[s.first + chunk + row] : 0;
+  const u32 groups = bdim() / 32 / p.parts, line = p.stages * e.stageBytes() / 4, row = tid() % 128 / 16;
   float *own = (float *)e.ring;
   UNROLL for (u32 j = 0; j < G; j++)
     UNROLL for (u32 i = 0; i < 4; i++) own[(j * 8 + e.t * 2 + i % 2) * 16 + e.g + i / 2 * 8] = total[j][i];
   sync();
-  for (u32 item = tid(); item < groups * 128; item += slotWarps * 32) {
+  for (u32 item = tid(); item < groups * 128; item += bdim()) {
     const u32 group = item / 128, m = (first + group) * 16 + item % 16;
     if (row >= rows || m >= p.out) continue;
     float v[G];
@@ -224,29 +250,42 @@ template <class W, u32 G> DEV void slots(const Mixture &p, u8 *shared, u32 held,
   _Pragma("nounroll") for (u32 chunk = 0; chunk < s.count; chunk += held) {
     const u32 rows = s.count - chunk < held ? s.count - chunk : held, number = e.lane < rows ? p.pairs[s.first + chunk + e.lane] / p.k : 0;
     if (chunk) sync(); // the sums are added
-    _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) {
-      if (i < n) {
-        e.load(source, strip, e.begin + i, i);
-        e.bring(number, rows, e.begin + i, i);
-      }
-      copy_commit();
-    }
     float total[G][4] = {};
-    u32 stage = 0;
-    _Pragma("nounroll") for (u32 i = 0; i < n; i++) {
-      wait_groups(p.stages - 1);
-      sync_warp();
-      e.multiply(total, stage);
-      sync_warp();
-      if (i + p.stages < n) {
-        e.load(source, strip, e.begin + i + p.stages, stage);
-        e.bring(number, rows, e.begin + i + p.stages, stage);
-      }
-      copy_commit();
-      stage = stage + 1 == p.stages ? 0 : stage + 1;
-    }
-    finish<W, G>(e, s, total, chunk, rows, first, (const float *)shared);
+    e.run(total, source, strip, n, number, rows);
+    const u32 row = tid() % 128 / 16;
+    finish<W, G>(e, total, row < rows ? p.pairs[s.first + chunk + row] : 0, rows, first, (const float *)shared);
   }
+}
+
+constexpr u32 oneWarps = 4; // of a block of gated_one
+
+// gated_one is gate and up of the only row, a block some strips of a slot, which is the place
+// of an expert in the row's choice, or behind that the shared one. A warp finds it by the
+// logits, so that nobody waits for a list, nor, once the expert is known, for where its
+// matrices lie. Blocks are small: those of experts_join_one stand beside them.
+template <class W> DEV void gated_one(const Mixture &p, const Choice &c, u8 *shared, u32 listed) {
+  const Experts<W, 2> e = experts_of<W, 2>(p, shared, 1);
+  u64 *matrices = (u64 *)(shared + oneWarps * p.stages * e.stageBytes());
+  u32 *found = (u32 *)(matrices + 2 * listed);
+  for (u32 i = tid(); i < listed; i += oneWarps * 32) matrices[i] = p.weights[0][i], matrices[listed + i] = p.weights[1][i];
+  const u32 first = bid() * (oneWarps / p.parts), strip = first + e.warp / p.parts, slot = bid_y();
+  dependency_wait();
+  launch_dependents(); // only now: experts_join_one then knows that the logits are there
+  if (e.warp == 0) { // one, as all blocks ask for the same lines
+    u32 expert = c.experts;
+    if (slot < c.k) {
+      const Chosen by = choose(c);
+      expert = reduce_max(e.lane < c.k && by.rank == slot ? by.expert : 0);
+    }
+    if (e.lane == 0) *found = expert;
+  }
+  sync();
+  const u32 expert = *found;
+  const u8 *const source[2] = {e.strip_of((const u8 *)matrices[expert], strip), e.strip_of((const u8 *)matrices[listed + expert], strip)};
+  const u32 n = strip < (p.out + 15) / 16 ? e.end - e.begin : 0;
+  float total[2][4] = {};
+  e.run(total, source, strip, n, 0, 1);
+  finish<W, 2>(e, total, slot, 1, first, (const float *)shared);
 }
 
 constexpr u32 joinWarps = 24; // of a block at most: 16 where that is enough, or there is no room for more
@@ -349,26 +388,53 @@ template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, u32 
   return bucket > 8 ? entries : n;
 }
 
-// A row takes `each` experts: those that it chose and, where it is listed, the shared one.
-// most is how many slots there may be; early: the launch before is experts_gated, which
-// begins when the router is done, so lists and weights are read before it has ended.
-template <class W>
-DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step, u32 bucket, u32 most, u32 held, u32 listed, u32 early) {
+// Sum says what a row gets: of `each` experts, those that it chose and, where it is listed,
+// the shared one, else with.
+struct Sum {
+  const float *with, *shares, *routing;
+  u32 chosen, each;
+  const Step *step;
+  u32 bucket;
+  u32 most;  // slots
+  float *noted; // where the choice of the only row goes, as routing
+  u32 early; // the launch before is experts_gated, which begins when the router is done: lists and weights are read before it has ended
+};
+
+// join makes down of all rows and adds it up; one: of the only row, by a choice of its own.
+template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u32 *totals, u32 held, u32 listed) {
+  const u32 each = j.each;
   launch_dependents();
   touch(p.weights[0], listed);
   const Experts<W, 1> e = experts_of<W, 1>(p, shared, held);
   float *made = (float *)(shared + bdim() / 32 * p.stages * e.stageBytes());
-  Listed *list = (Listed *)(made + bucket * each * p.parts * 16);
-  u32 *pairs = (u32 *)(list + most + bucket * each / 8);
-  float *weights = (float *)(pairs + bucket * each);
-  if (!early) dependency_wait();
-  const u32 n = fresh(p.tables), rows = fresh(&step->rows);
-  for (u32 i = tid(); i < rows * each; i += bdim()) {
-    const u32 r = i / each, j = i % each;
-    pairs[i] = fresh(p.pairs + i);
-    weights[i] = load_l2(j < chosen ? routing + r * 2 * chosen + chosen + j : shares + r);
+  Listed *list = (Listed *)(made + j.bucket * each * p.parts * 16);
+  u32 *pairs = (u32 *)(list + j.most + j.bucket * each / 8);
+  float *weights = (float *)(pairs + j.bucket * each);
+  u32 rows = 1, entries = each;
+  if constexpr (one) {
+    if (e.warp == 0) {
+      const Chosen by = choose(c);
+      u32 expert = by.expert, rank = by.rank;
+      float weight = by.weight;
+      if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = c.shared();
+      if (bid() == 0 && e.lane < c.k) j.noted[rank] = (float)expert, j.noted[c.k + rank] = weight;
+      if (e.lane < each) {
+        list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
+        pairs[rank] = rank;
+        weights[rank] = weight;
+      }
+    }
+  } else {
+    if (!j.early) dependency_wait();
+    const u32 n = fresh(p.tables);
+    rows = fresh(&j.step->rows);
+    for (u32 i = tid(); i < rows * each; i += bdim()) {
+      const u32 r = i / each, at = i % each;
+      pairs[i] = fresh(p.pairs + i);
+      weights[i] = load_l2(at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r);
+    }
+    entries = list_slots<W>(e, list, totals, n, j.most, j.bucket);
   }
-  const u32 entries = list_slots<W>(e, list, totals, n, most, bucket);
   sync();
   Join<W> y{e, made, list, pairs, bid(), entries * p.parts};
   y.start();
@@ -381,7 +447,7 @@ DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, cons
   const bool mine = row < rows && m < p.out;
   const u64 at = (u64)row * p.out + m;
   float sum = mine ? p.f32[at] : 0;
-  const float other = mine && with ? with[at] : 0, share = mine && with ? shares[row] : 0;
+  const float other = mine && j.with ? j.with[at] : 0, share = mine && j.with ? j.shares[row] : 0;
   u32 stage = 0;
   _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += bdim() / 32) y.work(index, stage);
   sync();
@@ -392,7 +458,7 @@ DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, cons
     for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
     sum = fma(weights[row * each + i], whole_sum<W>(v, tid() % 16 / 8), sum);
   }
-  if (with) sum = fma(share, other, sum);
+  if (j.with) sum = fma(share, other, sum);
   p.f32[at] = sum;
 }
 
@@ -418,6 +484,22 @@ DEV void join(const Mixture &p, u8 *shared, u32 *totals, const float *with, cons
     DYNAMIC_SHARED(experts_join_##name, shared);                                                                                                      \
     SHARED(experts_join_##name) u32 totals[joinWarps];                                                                                                \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                         \
-    join<W>(p, shared, totals, with, shares, routing, chosen, each, step, bucket, most, held, listed, early);                                         \
+    join<W, false>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, {}, shared, totals, held, listed);                   \
   }                                                                                                                                                   \
-  REGISTER(experts_join_##name)
+  REGISTER(experts_join_##name)                                                                                                                       \
+  KERNEL(oneWarps * 32) void experts_gated_one_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, u32 in, u32 out, u32 granule,           \
+                                                      u32 shift, u32 stages, u32 parts, u32 listed, const float *logits, u32 experts, u32 chosen) {   \
+    DYNAMIC_SHARED(experts_gated_one_##name, shared);                                                                                                 \
+    const Mixture p{{gate, up}, x, dst, nullptr, nullptr, nullptr, in, out, granule, shift, stages, parts, 1};                                        \
+    gated_one<W>(p, {logits, experts, chosen, true}, shared, listed);                                                                                 \
+  }                                                                                                                                                   \
+  REGISTER(experts_gated_one_##name)                                                                                                                  \
+  KERNEL(512, 2) void experts_join_one_##name(const u64 *down, const u16 *x, float *dst, u32 in, u32 out, u32 granule, u32 shift, u32 stages,         \
+                                              u32 parts, u32 each, u32 listed, const float *logits, u32 experts, u32 chosen, u32 renormalise,         \
+                                              float *routing) {                                                                                       \
+    DYNAMIC_SHARED(experts_join_one_##name, shared);                                                                                                  \
+    const Mixture p{{down, down}, x, nullptr, dst, nullptr, nullptr, in, out, granule, shift, stages, parts, 1};                                      \
+    join<W, true>(p, {nullptr, nullptr, nullptr, chosen, each, nullptr, 1, each, routing, true}, {logits, experts, chosen, renormalise}, shared,      \
+                  nullptr, 1, listed);                                                                                                                \
+  }                                                                                                                                                   \
+  REGISTER(experts_join_one_##name)

@@ -1,5 +1,6 @@
 // A mixture's router: products in f32, the k largest of a softmax, and the lists by
 // expert that the experts' kernels read. And the sum of what the experts made.
+#include "choose.cuh"
 #include "norm.cuh"
 #include "simt.cuh"
 
@@ -10,7 +11,7 @@ struct Router {
   u32 *pairs;     // of each slot, row · each + rank
   float *shares;  // [rows]: sigmoid of the product with share
   float *logits;  // [rows, experts + 1]
-  u32 *counter;   // blocks that are done; 0 between launches
+  u32 *counter;   // blocks that are done; 0 between launches. Null: the logits are all that is wanted
   const float *x; // [rows, width]
   const u8 *router, *share; // share may be null
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
@@ -27,9 +28,7 @@ struct Router {
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
-constexpr u32 mostExperts = 512, mostChosen = 32, fewRows = 32;
-
-DEV float below_all() { return -__builtin_inff(); }
+constexpr u32 fewRows = 32;
 
 // Dots multiplies `each` experts by 8 rows in a warp, by a quarter of the inputs:
 // lane l takes octets l, l+32, ... of it, whatever each is.
@@ -136,72 +135,17 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
   sync();
 }
 
-// share_of is e^(x-largest), 1 where both are the same infinity.
-DEV float share_of(float x, float largest) {
-  if (x == largest) return 1;
-  const float d = x - largest;
-  return d < -87 ? 0 : exp_precise(d);
-}
-
-// ordered is a number above 0 that is larger where x is; what is no number is less than
-// all others, and both zeros are equal.
-DEV u32 ordered(float x) {
-  const u32 bits = __builtin_bit_cast(u32, x != x ? below_all() : x + 0.0f);
-  return bits >> 31 ? ~bits : bits | 0x80000000;
-}
-DEV float number_of(u32 ordered) { return __builtin_bit_cast(float, ordered >> 31 ? ordered & 0x7fffffff : ~ordered); }
-
-// choose routes a row in a warp, of at most 32 · held experts. A lane below k gets an
-// expert, and its place in ascending order; bit j of taken says that expert lane + 32·j
-// was chosen.
-template <u32 held> DEV void choose_of(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
-  constexpr u32 none = 0xffffffff;
+// choose_row routes a row in a warp.
+DEV Chosen choose_row(const Router &p, u32 row) {
   const u32 lane = tid() % 32;
-  const float *logits = p.logits + (u64)row * (p.experts + 1);
-  u32 key[held]; // 0: taken, or not there
-  UNROLL for (u32 j = 0; j < held; j++) {
-    const u32 e = lane + j * 32;
-    key[j] = e < p.experts ? ordered(load_l2(logits + e)) : 0;
-  }
-  float mine = below_all(), largest = 0;
-  expert = none, taken = 0;
-  for (u32 i = 0; i < p.k; i++) {
-    u32 best = 0, at = none;
-    UNROLL for (u32 j = 0; j < held; j++) best = key[j] > best ? key[j] : best;
-    best = reduce_max(best);
-    UNROLL for (u32 j = held; j-- > 0;)
-      if (key[j] == best) at = lane + j * 32;
-    at = reduce_min(at);
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (lane + j * 32 == at) key[j] = 0, taken |= 1u << j;
-    if (i == 0) largest = number_of(best);
-    if (lane == i) mine = number_of(best), expert = at;
-  }
-  const float share = lane < p.k ? share_of(mine, largest) : 0;
-  float sum = share;
-  if (!p.renormalise) {
-    sum = 0;
-    UNROLL for (u32 j = 0; j < held; j++) {
-      const u32 e = lane + j * 32;
-      if (e >= p.experts) continue;
-      const float x = load_l2(logits + e);
-      sum += share_of(x != x ? below_all() : x, largest);
-    }
-  }
-  sum = warp_sum(sum);
-  rank = 0;
-  for (u32 i = 0; i < p.k; i++) rank += shfl(expert, (int)i) < expert;
+  const Choice c{p.logits + (u64)row * (p.experts + 1), p.experts, p.k, p.renormalise};
+  const Chosen to = choose(c);
   if (lane < p.k) {
-    p.routing[(u64)row * 2 * p.k + rank] = (float)expert;
-    p.routing[(u64)row * 2 * p.k + p.k + rank] = share / sum;
+    p.routing[(u64)row * 2 * p.k + to.rank] = (float)to.expert;
+    p.routing[(u64)row * 2 * p.k + p.k + to.rank] = to.weight;
   }
-  if (p.share && lane == 0) p.shares[row] = 1 / (1 + exp_precise(-load_l2(logits + p.experts)));
-}
-
-DEV void choose(const Router &p, u32 row, u32 &expert, u32 &rank, u32 &taken) {
-  if (p.experts <= 128) choose_of<4>(p, row, expert, rank, taken);
-  else if (p.experts <= 256) choose_of<8>(p, row, expert, rank, taken);
-  else choose_of<mostExperts / 32>(p, row, expert, rank, taken);
+  if (p.share && lane == 0) p.shares[row] = c.shared();
+  return to;
 }
 
 // scan adds up the numbers of the lanes up to this one.
@@ -303,7 +247,8 @@ template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 
   return rows;
 }
 
-// route is all of it for up to 32 rows: the block that is done last chooses and lists.
+// route is all of it for up to 32 rows: the block that is done last chooses and lists, where
+// the experts do not (experts.cuh).
 template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks, u16 *ids, u32 *totals, u32 *last) {
   const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
   launch_dependents();
@@ -311,6 +256,7 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks
   if (first < p.experts) rows = logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
   else if (F::whole && p.share_kind == p.kind) rows = logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
   else rows = logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
+  if (!p.counter) return;
   if (tid() == 0) {
     fence();
     *last = atomic_add(p.counter, 1) == gdim() * gdim_y() - 1;
@@ -319,14 +265,13 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks
   if (!*last) return;
   fence();
   for (u32 row = warp; row < rows; row += routeThreads / 32) {
-    u32 expert, rank, taken;
-    choose(p, row, expert, rank, taken);
-    marks[row * 32 + lane] = (u16)taken;
+    const Chosen to = choose_row(p, row);
+    marks[row * 32 + lane] = (u16)to.taken;
     if (lane < p.k) {
-      ids[row * p.k + rank] = (u16)expert;
+      ids[row * p.k + to.rank] = (u16)to.expert;
       if (rows == 1) {
-        *(u32x4 *)(p.tables + 4 + rank * 4) = {expert, rank, 1, 0};
-        p.pairs[rank] = rank;
+        *(u32x4 *)(p.tables + 4 + to.rank * 4) = {to.expert, to.rank, 1, 0};
+        p.pairs[to.rank] = to.rank;
       }
     }
   }
@@ -563,8 +508,7 @@ KERNEL(1024) void route_choose(ROUTER_ARGS, u32 *chosen) {
   const Router p ROUTER;
   const u32 lane = tid() % 32, warp = tid() / 32, rows = step->rows, row = bid() * 32 + warp;
   if (bid() * 32 >= rows) return;
-  u32 expert, rank, taken = 0;
-  if (row < rows) choose(p, row, expert, rank, taken);
+  const u32 taken = row < rows ? choose_row(p, row).taken : 0;
   marks[warp * 32 + lane] = (u16)taken;
   sync();
   if (tid() >= experts) return;

@@ -26,6 +26,17 @@ type Experts struct {
 	// Joined: the shared expert is in the lists, and runs with the others where rows are
 	// few. Its router says so, too.
 	Joined bool
+	// Router is that of a mixture whose launches choose the only row's experts by themselves
+	// (Leave); nil: it chooses.
+	Router *Router
+}
+
+// Leave has the experts' launches choose the experts of a pass of one row, where they can:
+// each finds what it reads by the router's logits, so that none waits for lists.
+func (e *Experts) Leave(r *Router) {
+	if r.Left = e.Gate.Of.Fast() && e.Down.Of.Fast() && e.joinParts() != 0; r.Left {
+		e.Router = r
+	}
 }
 
 // Joins reports whether a shared expert is like the others, gate, up and down, so that
@@ -170,8 +181,9 @@ type expertsPass struct {
 	work, tables, pairs          driver.Ptr
 	shares, shared               driver.Ptr // 0: there is none
 	tiles, slots, each, bucket   int
-	rows                         Rows // bucket of them
-	few                          bool // rows of an expert, as in decode passes
+	rows                         Rows       // bucket of them
+	few                          bool       // rows of an expert, as in decode passes
+	logits                       driver.Ptr // of the only row, by which its experts are chosen; 0: they are
 }
 
 func (p *expertsPass) at(offset int) driver.Ptr { return p.work + driver.Ptr(offset) }
@@ -201,6 +213,9 @@ func (d *Device) expertsPass(dst, x32, x16, routing driver.Ptr, e *Experts, step
 		if p.each == e.Chosen {
 			p.shared = p.at(p.sharedMade)
 		}
+	}
+	if leaves(e.Router != nil, e.Shared != nil, e.Joined, decode, rows) {
+		p.logits = lists + driver.Ptr(route.logits)
 	}
 	p.slots = e.Gate.Count
 	if bucket <= fewRows {
@@ -289,7 +304,38 @@ func (d *Device) projectAny(dst, x32, x16 driver.Ptr, w Linear, few bool, rows R
 func (d *Device) expertsGated(p *expertsPass) {
 	w := p.Gate.Of
 	f, parts := w.format(), gatedParts(w.format(), w.In)
+	if p.logits != 0 {
+		d.gatedOne(p, f, parts)
+		return
+	}
 	d.expertSlots(p, "experts_gated", w, 2*f.granule, parts, p.each, p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)))
+}
+
+// gatedOne makes silu(gate·x) ⊙ up·x of the only row's experts.
+func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
+	const warps = 4
+	w, listed := p.Gate.Of, p.Gate.Count+p.Gate.More
+	stage := warps * (2*f.granule + f.held(1))
+	fixed := 16*listed + 16                                                                                                   // where matrices lie, and which expert it is
+	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, min(72<<10, d.Info.SharedPerBlock-reservedShared)-fixed) // so that three blocks fit
+	d.launch(kernel{f.experts(), "experts_gated_one" + f.file[len("stream"):], stages*stage + fixed}, dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}, 32*warps,
+		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
+		uint64(listed), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen))
+}
+
+// joinOne makes down of the only row's experts and adds it to dst.
+func (d *Device) joinOne(p *expertsPass, f format, parts int) {
+	const most = 16 // warps: that many stand beside blocks of gate and up
+	w, warps := p.Down.Of, p.each*parts
+	if warps > most { // all alike
+		warps = Ceil(warps, Ceil(warps, most))
+	}
+	stage := warps * (f.granule + f.held(1))
+	made := p.each*(parts*16+2)*4 + 16*(p.each+p.each/8) // with the lists
+	stages := expertStages(Ceil(p.each*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, min(96<<10, d.Info.SharedPerBlock-reservedShared)-made)
+	d.launch(kernel{f.experts(), "experts_join_one" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
+		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
+		uint64(p.each), uint64(p.Down.Count+p.Down.More), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen), flag(p.Router.Renormalise), uint64(p.routing))
 }
 
 // expertsDown makes down of all pairs, f32.
@@ -315,6 +361,10 @@ func (d *Device) expertSlots(p *expertsPass, name string, w *Weight, bytes, part
 func (d *Device) expertsJoin(p *expertsPass) {
 	w := p.Down.Of
 	f, parts := w.format(), downParts(w.format(), w.In)
+	if p.logits != 0 {
+		d.joinOne(p, f, parts)
+		return
+	}
 	entries := p.slots + p.bucket*p.each/8
 	made := p.bucket*p.each*(parts*16+2)*4 + 16*entries // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made

@@ -20,6 +20,8 @@ type Router struct {
 	Chosen      int
 	Renormalise bool
 	Joined      bool // the shared expert is listed behind the others in passes of few rows (Experts.Joined)
+	// Left: the choice of the only row of a pass is left to the experts' launches (Leave).
+	Left bool
 	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
 	// router; else prompts have the bits of steps.
 	Rounded bool
@@ -105,6 +107,11 @@ func (d *Device) PrepareRoute(r *Router, bucket int) (changed bool, err error) {
 	return changed, err
 }
 
+// leaves reports whether the experts' launches choose in place of the router's.
+func leaves(left, shared, joined, decode bool, rows Rows) bool {
+	return left && rows.Count == 1 && (joined || !shared) && FewForExperts(decode, rows)
+}
+
 // routeKernel is the suffix of the kernels that read a router as it is stored.
 func routeKernel(w *Weight) string {
 	if w.In%8 != 0 {
@@ -115,7 +122,8 @@ func routeKernel(w *Weight) string {
 
 // Route writes the routing of the step's rows, [bucket, 2·chosen], by x, f32 [bucket,
 // width], and lists by expert for Experts, in a decode pass or another. PrepareRoute has
-// made room. A row's bits depend on that row alone.
+// made room. A row's bits depend on that row alone. Of the only row of a router whose
+// choice is left to the experts these write the routing.
 // One row may be normed first, with the bits of RMSNorm.
 func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, decode bool, rows Rows) {
 	bucket := rows.Count
@@ -138,6 +146,9 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 		shared = 4 * r.Weight.In
 	}
 	name := routeKernel(r.Weight)
+	if leaves(r.Left, r.Share != nil, r.Joined, decode, rows) {
+		args[5] = 0 // the counter: logits are all that is wanted
+	}
 	if bucket <= fewRows {
 		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, 8)}
 		for grid.x*grid.y > max(grid.x, d.Info.SMs) { // a block a multiprocessor
