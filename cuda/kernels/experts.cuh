@@ -233,12 +233,12 @@ template <class W, u32 G> DEV void finish(const Experts<W, G> &e, float (&total)
 }
 
 // slots is a block some strips and an expert: G is 2 for gate and up, whose products are
-// joined to silu(gate)·up in bf16, 1 for down. The last slots come first: that of a shared
-// expert has all rows.
+// joined to silu(gate)·up in bf16, 1 for down. Slots that are not there come last: of several
+// rows most places of a grid are theirs.
 template <class W, u32 G> DEV void slots(const Mixture &p, u8 *shared, u32 held, u32 listed) {
   UNROLL for (u32 j = 0; j < G; j++) touch(p.weights[j], listed);
   const Experts<W, G> e = experts_of<W, G>(p, shared, held);
-  const u32 first = bid() * (slotWarps / p.parts), strip = first + e.warp / p.parts, slot = gdim_y() - 1 - bid_y();
+  const u32 first = bid() * (slotWarps / p.parts), strip = first + e.warp / p.parts, slot = bid_y();
   const bool there = strip < (p.out + 15) / 16;
   dependency_wait();
   launch_dependents(); // only now: experts_join then knows that the router is done

@@ -7,7 +7,7 @@
 // Router is what a launch routes by; the same for every block.
 struct Router {
   float *routing; // [rows, 2k]: experts in ascending order, then their weights
-  u32 *tables;    // how many slots are in use; from the fifth on {expert, first pair, pairs, 0} of each
+  u32 *tables;    // how many slots are in use; from the fifth on {expert, first pair, pairs, 0} of each (slot)
   u32 *pairs;     // of each slot, row · each + rank
   float *shares;  // [rows]: sigmoid of the product with share
   float *logits;  // [rows, experts + 1]
@@ -163,6 +163,11 @@ DEV void list_shared(const Router &p, u32 rows, u32 first, u32 step) {
   for (u32 r = first; r < rows; r += step) p.pairs[rows * p.k + r] = r * p.each + p.k;
 }
 
+// slot is the place of an expert's in the tables, by their number: a shared expert's, which
+// has all rows, is the first.
+DEV u32x4 *slot(const Router &p, u32 number) { return (u32x4 *)(p.tables + 4) + number + (p.each > p.k); }
+DEV u32x4 *slot_shared(const Router &p) { return (u32x4 *)(p.tables + 4); }
+
 // list makes the slots of few rows: a thread an expert. ids are those of all pairs, marks
 // what choose has taken of each row, by lanes.
 DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *totals) {
@@ -177,7 +182,7 @@ DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *
   for (u32 i = 0; i < warp; i++) upto += totals[i];
   u32 first = (upto - own) & 0xffff;
   if (count) {
-    *(u32x4 *)(p.tables + 4 + ((upto - own) >> 16) * 4) = {e, first, count, 0};
+    *slot(p, (upto - own) >> 16) = {e, first, count, 0};
     for (; chosen; chosen &= chosen - 1) {
       const u32 r = (u32)__builtin_ctz(chosen);
       u32 rank = 0;
@@ -187,9 +192,8 @@ DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *
   }
   if (p.each > p.k) list_shared(p, rows, e, routeThreads);
   if (e != routeThreads - 1) return;
-  u32 slots = upto >> 16;
-  if (p.each > p.k) *(u32x4 *)(p.tables + 4 + slots++ * 4) = {p.experts, pairs, rows, 0};
-  p.tables[0] = slots;
+  if (p.each > p.k) *slot_shared(p) = {p.experts, pairs, rows, 0};
+  p.tables[0] = (upto >> 16) + (p.each > p.k);
 }
 
 constexpr u32 normHeld = 4; // quads of a thread that are on their way at once
@@ -270,7 +274,7 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks
     if (lane < p.k) {
       ids[row * p.k + to.rank] = (u16)to.expert;
       if (rows == 1) {
-        *(u32x4 *)(p.tables + 4 + to.rank * 4) = {to.expert, to.rank, 1, 0};
+        *slot(p, to.rank) = {to.expert, to.rank, 1, 0};
         p.pairs[to.rank] = to.rank;
       }
     }
@@ -280,7 +284,7 @@ template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks
     if (tid() != 0) return;
     p.tables[0] = p.each;
     if (p.each == p.k) return;
-    *(u32x4 *)(p.tables + 4 + p.k * 4) = {p.experts, p.k, 1, 0};
+    *slot_shared(p) = {p.experts, p.k, 1, 0};
     p.pairs[p.k] = p.k;
     return;
   }
@@ -521,7 +525,7 @@ REGISTER(route_choose)
 constexpr u32 listThreads = 512;
 static_assert(listThreads >= mostExperts);
 
-// lists, a block an expert, whose slot has its number. Each counts what the experts before
+// lists, a block an expert, whose slot has its number, but for that of a shared one. Each counts what the experts before
 // it have, and so knows where its own begin.
 KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity, u32 tiles) {
   SHARED(route_list) u32 counts[listThreads];
@@ -535,7 +539,7 @@ KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity
   if (tid() == 0 && e == 0) tables[0] = gdim();
   if (e == experts) { // the shared one
     list_shared(ROUTER, rows, tid(), listThreads);
-    if (tid() == 0) *(u32x4 *)(tables + 4 + e * 4) = {e, rows * k, rows, 0};
+    if (tid() == 0) *slot_shared(ROUTER) = {e, rows * k, rows, 0};
     return;
   }
   // Some threads an expert, each with some of the lines.
@@ -565,7 +569,7 @@ KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity
     *(u32x4 *)(tables + tiles + (tile + i) * 4) = {e, first + from, rest < per ? rest : per, 0};
   }
   if (tid() == 0) {
-    *(u32x4 *)(tables + 4 + e * 4) = {e, first, count, 0};
+    *slot(ROUTER, e) = {e, first, count, 0};
     if (e == experts - 1) tables[1] = tile + parts;
   }
   // The rows that chose it, in their order: 32 a warp.

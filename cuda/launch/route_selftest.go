@@ -124,7 +124,7 @@ func (b *projectBench) checkFewer(r *Router, to, from driver.Ptr, want []float32
 }
 
 // checkLists: each pair is in the list of its expert, in the order of the rows, and, where
-// each is more than k, all rows in that of the shared one.
+// each is more than k, all rows in that of the shared one, which is the first.
 func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, bucket int) error {
 	l := routeLayoutOf(experts, k, bucket)
 	memory := b.download(l.size, b.d.mixtures.route.data)
@@ -133,10 +133,12 @@ func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, buc
 	for slot := range word(l.tables) {
 		at := l.tables + 16 + 16*slot
 		e, first, count := word(at), word(at+4), word(at+8)
-		if e <= before || e >= experts+each-k {
+		switch shared := each > k && slot == 0; {
+		case shared && e != experts, !shared && (e <= before || e >= experts):
 			return fmt.Errorf("slot %d is of expert %d, behind that of %d", slot, e, before)
+		case !shared:
+			before = e
 		}
-		before = e
 		last := -1
 		for i := first; i < first+count; i++ {
 			pair := word(l.pairs + 4*i)
