@@ -169,15 +169,20 @@ func (f *forward) expertsGated(h *buffer) {
 	})
 	liked := func(x *active) int { return x.gate.proj.Chunk(x.rows, width) }
 	most := f.mostOf(m.mlp.width, liked)
-	f.chunksEach(m.mlp.width, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int) {
+	f.chunksEach(m.mlp.width, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int, next *active, from int) {
 		n := o1 - o0
+		s.kernels.After, s.kernels.AfterFrom = &x.up.Weight, o0
 		y, z := kernels.Grown(&s.out, x.rows*n), kernels.Grown(&s.up, x.rows*n)
 		x.gate.proj.Project(y, n, &x.in, &x.gate.Weight, o0, o1, &s.kernels)
 		in := &x.in
 		if x.up.proj.Name() != x.gate.proj.Name() {
 			in = &x.apart
 		}
+		if s.kernels.After = nil; next != nil {
+			s.kernels.After, s.kernels.AfterFrom = &next.gate.Weight, from
+		}
 		x.up.proj.Project(z, n, in, &x.up.Weight, o0, o1, &s.kernels)
+		s.kernels.After = nil
 		for r := range x.rows {
 			at := (x.first + r) * m.mlp.width
 			f.b.k.SiluMul(m.mlp.data[at+o0:at+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
@@ -203,6 +208,14 @@ func (f *forward) expertsDown(d *buffer) {
 		for i := range m.active {
 			x := &m.active[i]
 			y := kernels.Grown(&s.out, x.rows*n)
+			switch next := o0 + chunk*f.b.pool.apart(); {
+			case i+1 < len(m.active):
+				s.kernels.After, s.kernels.AfterFrom = &m.active[i+1].down.Weight, o0
+			case next < d.width:
+				s.kernels.After, s.kernels.AfterFrom = &m.active[0].down.Weight, next
+			default:
+				s.kernels.After = nil
+			}
 			x.down.proj.Project(y, n, &x.inner, &x.down.Weight, o0, o1, &s.kernels)
 			for r := range x.rows {
 				row := y[r*n : (r+1)*n]
@@ -211,6 +224,7 @@ func (f *forward) expertsDown(d *buffer) {
 				f.b.k.Add(d.data[at+o0:at+o1], row)
 			}
 		}
+		s.kernels.After = nil
 	})
 }
 
@@ -236,25 +250,31 @@ func (f *forward) mostOf(width int, liked func(x *active) int) int {
 	return largest
 }
 
-// chunksEach runs body for the columns of each expert that has rows, in chunks.
-func (f *forward) chunksEach(width int, chunk func(x *active) int, body func(s *scratch, x *active, o0, o1 int)) {
+// chunksEach runs body for the columns of each expert that has rows, in chunks. It is told
+// what the worker has next, as far as one can tell, and from which column on; nil: nothing.
+func (f *forward) chunksEach(width int, chunk func(x *active) int, body func(s *scratch, x *active, o0, o1 int, next *active, from int)) {
 	m := &f.mixture
 	items := 0
 	for i := range m.active {
 		n := chunk(&m.active[i])
 		items += (width + n - 1) / n
 	}
-	f.b.pool.run(items, func(worker, i int) {
+	find := func(i int) (x *active, o0, o1 int) {
 		for j := range m.active {
 			x := &m.active[j]
 			c := chunk(x)
-			if n := (width + c - 1) / c; i >= n {
-				i -= n
-				continue
+			n := (width + c - 1) / c
+			if i < n {
+				return x, i * c, min((i+1)*c, width)
 			}
-			body(&f.b.scratch[worker], x, i*c, min((i+1)*c, width))
-			return
+			i -= n
 		}
+		return nil, 0, 0
+	}
+	f.b.pool.run(items, func(worker, i int) {
+		x, o0, o1 := find(i)
+		next, from, _ := find(i + f.b.pool.apart())
+		body(&f.b.scratch[worker], x, o0, o1, next, from)
 	})
 }
 

@@ -9,6 +9,11 @@ func prefetchLines(p *byte, pages, lines int)
 //go:noescape
 func prefetchRows(p *byte, stride, rows, size int)
 
+// prefetchStarts asks for the first size bytes of rows that lie stride apart.
+//
+//go:noescape
+func prefetchStarts(p *byte, stride, rows, size int)
+
 // Prefetch asks for src to be brought into L2, one line of each 4 KiB page in
 // turn: the hardware follows one stream a page, and 8 of them read nearly
 // twice what one does.

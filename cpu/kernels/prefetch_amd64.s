@@ -40,3 +40,24 @@ rowLine:
 	DECQ       DX
 	JNZ        row
 	RET
+
+// func prefetchStarts(p *byte, stride, rows, size int)
+TEXT ·prefetchStarts(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), SI
+	MOVQ stride+8(FP), R8
+	MOVQ rows+16(FP), DX
+	MOVQ size+24(FP), R9
+
+start:
+	MOVQ SI, BX
+	MOVQ R9, CX
+
+startLine:
+	PREFETCHT0 (BX)
+	ADDQ       $64, BX
+	SUBQ       $64, CX
+	JG         startLine
+	ADDQ       R8, SI
+	DECQ       DX
+	JNZ        start
+	RET

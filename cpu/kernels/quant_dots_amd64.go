@@ -282,7 +282,7 @@ func (q quantDots) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 	}
 	m := q.memory(s, w, min(p.Rows, dotsRows))
 	if p.Rows <= streamRows && !q.unpacks {
-		done := q.streams(y, ldy, p, w, o0, o1, &m)
+		done := q.streams(y, ldy, p, w, o0, o1, &m, s)
 		o0, y = o0+done, y[done:]
 	}
 	for r := 0; r < p.Rows; r += dotsRows {
@@ -357,7 +357,9 @@ func (q quantDots) block(call *dotsCall, c []float32) {
 // and a row of 2,048 numbers of 4 bits is a quarter of one. One row takes from 1.05 to 1.3
 // times as long where they lie whole pages apart, as their lines then want the same set of L1:
 // so its streams are a row shorter there, and 8 outputs are left for a block of neighbours.
-func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, m *dotsMemory) int {
+// Where it is known what comes after them (Scratch.After), its streams are begun by the last
+// block: a piece of an expert is short (BenchmarkPieces).
+func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, m *dotsMemory, s *Scratch) int {
 	lanes, stride := q.lanes(), q.rowStride(w)
 	apart := (o1 - o0) / lanes
 	if q.isa == dotsOfOneRow && apart > 2 && apart*stride%4096 == 0 {
@@ -382,6 +384,14 @@ func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		call.a = uintptr(unsafe.Pointer(&w.data[o*stride]))
 		call.next = call.a + uintptr(stride)
 		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
+		if after := s.After; i == apart-1 && after != nil && after.alike(w) && s.AfterFrom+o1-o0 <= after.out {
+			call.next = uintptr(unsafe.Pointer(&after.data[s.AfterFrom*stride]))
+			if w.dt.Affine() {
+				at := 2 * s.AfterFrom * groups
+				prefetchStarts(&after.tensor.Scales[at], 2*groups*apart, lanes, 2*groups)
+				prefetchStarts(&after.tensor.Biases[at], 2*groups*apart, lanes, 2*groups)
+			}
+		}
 		if call.left == 0 {
 			call.ahead = call.next
 		}
@@ -396,6 +406,11 @@ func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 		}
 	}
 	return apart * lanes
+}
+
+// alike reports whether rows are of one form.
+func (w *Weight) alike(v *Weight) bool {
+	return w.dt == v.dt && w.in == v.in && w.tensor.Group == v.tensor.Group
 }
 
 // call is what does not change between blocks.

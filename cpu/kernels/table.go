@@ -165,11 +165,16 @@ type Scratch struct {
 	// Next is how many outputs on from the first of those that a worker is at its next ones
 	// of the same weights begin, as far as one can tell; 0: it is not known. They may be
 	// fetched ahead.
-	Next    int
-	project []float32 // a projector's own
-	quant   []float32 // parts of a quantised weight, decoded or widened
-	attend  []float32 // of AttendPages
-	panel   Weight    // a widened part of a quantised weight
+	Next int
+	// After, where not nil, are the weights of which a worker reads outputs next, from
+	// AfterFrom on and as many as of those that it is at: their beginning may be fetched.
+	// Whoever sets them takes them away again.
+	After     *Weight
+	AfterFrom int
+	project   []float32 // a projector's own
+	quant     []float32 // parts of a quantised weight, decoded or widened
+	attend    []float32 // of AttendPages
+	panel     Weight    // a widened part of a quantised weight
 }
 
 // Grown is *s with n elements, of undefined contents; *s is made anew where it has
