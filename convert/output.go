@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"windrow/filelock"
 )
@@ -157,7 +158,8 @@ func (o *output) ours() error {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(filepath.Join(o.partial, partialMarker)); err == nil || len(entries) == 0 {
+		// By one listing: a run that ends removes the marker, and the folder behind it.
+		if len(entries) == 0 || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == partialMarker }) {
 			return nil
 		}
 	}

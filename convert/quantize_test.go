@@ -476,6 +476,40 @@ func TestQuantizeCrowd(t *testing.T) {
 	}
 }
 
+// A folder that another run takes away is one that a run has made, at each moment.
+func TestOursWhileAnotherEnds(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a folder that is being read cannot be taken away there")
+	}
+	o := &output{partial: filepath.Join(t.TempDir(), "q.partial")}
+	marker := filepath.Join(o.partial, partialMarker)
+	ended := make(chan error)
+	go func() {
+		var err error
+		for range 3000 {
+			err = errors.Join(err, os.Mkdir(o.partial, 0o755), os.WriteFile(marker, nil, 0o644), os.Remove(marker), os.Remove(o.partial))
+		}
+		ended <- err
+	}()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			if err := o.ours(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	}
+}
+
 func testSafetensors(t testing.TB, metadata map[string]string, tensors []checkpoint.RawTensor) []byte {
 	t.Helper()
 	var b bytes.Buffer
