@@ -71,7 +71,7 @@ func (t *Timeline) table(w io.Writer) {
 		return
 	}
 	const us = 1e6
-	fmt.Fprintf(w, "\nkernels of a step of %d rows, %d in %.2f ms; µs from the end of the one before\n", t.Rows, len(t.Launches), 1000*t.Launches[len(t.Launches)-1].Last)
+	fmt.Fprintf(w, "\nkernels of a %d-row step, %d in %.2f ms; µs from the end of the one before\n", t.Rows, len(t.Launches), 1000*t.Launches[len(t.Launches)-1].Last)
 	fmt.Fprintf(w, "kernel\tlaunches\tblocks × threads\tbegun (half)\tready\treleased\tfirst ends\thalf\tlast\n")
 	for _, a := range t.alike() {
 		mean := func(sum float64) float64 { return us * sum / float64(a.launches) }

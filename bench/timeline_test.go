@@ -28,7 +28,7 @@ func TestTimelineTable(t *testing.T) {
 	line.table(w)
 	w.Flush()
 	want := `
-kernels of a step of 4 rows, 4 in 0.03 ms; µs from the end of the one before
+kernels of a 4-row step, 4 in 0.03 ms; µs from the end of the one before
 kernel  launches  blocks × threads  begun (half)  ready  released  first ends  half  last
 a       2         2 × 64            -1.0 (0.5)    1.0    2.0       3.5         5.5   9.0
 b       1         1 × 64            -2.0 (-1.0)   -1.0   1.0       2.0         3.0   4.0

@@ -181,9 +181,10 @@ type expertsPass struct {
 	work, tables, pairs          driver.Ptr
 	shares, shared               driver.Ptr // 0: there is none
 	tiles, slots, each, bucket   int
-	rows                         Rows       // bucket of them
-	few                          bool       // rows of an expert, as in decode passes
-	logits                       driver.Ptr // of the only row, by which its experts are chosen; 0: they are
+	rows                         Rows // bucket of them
+	few                          bool // rows of an expert, as in decode passes
+	// logits are those of the only row, by which its experts are to be chosen; 0: they are.
+	logits driver.Ptr
 }
 
 func (p *expertsPass) at(offset int) driver.Ptr { return p.work + driver.Ptr(offset) }
@@ -316,8 +317,9 @@ func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
 	const warps = 4
 	w, listed := p.Gate.Of, p.Gate.Count+p.Gate.More
 	stage := warps * (2*f.granule + f.held(1))
-	fixed := 16*listed + 16                                                                                                   // where matrices lie, and which expert it is
-	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, min(72<<10, d.Info.SharedPerBlock-reservedShared)-fixed) // so that three blocks fit
+	fixed := 16*listed + 16 // where matrices lie, and which expert it is
+	// Three blocks fit.
+	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, min(72<<10, d.Info.SharedPerBlock-reservedShared)-fixed)
 	d.launch(kernel{f.experts(), "experts_gated_one" + f.file[len("stream"):], stages*stage + fixed}, dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}, 32*warps,
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
 		uint64(listed), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen))
