@@ -411,13 +411,13 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
   u32 *pairs = (u32 *)(list + j.most + j.bucket * each / 8);
   float *weights = (float *)(pairs + j.bucket * each);
   u32 rows = 1, entries = each;
+  Chosen by{};
   if constexpr (one) {
     if (e.warp == 0) {
-      const Chosen by = choose(c);
+      by = choose(c);
       u32 expert = by.expert, rank = by.rank;
       float weight = by.weight;
       if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = c.shared();
-      if (bid() == 0 && e.lane < c.k) j.noted[rank] = (float)expert, j.noted[c.k + rank] = weight;
       if (e.lane < each) {
         list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
         pairs[rank] = rank;
@@ -440,6 +440,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();
+  if (one && bid() == 0 && e.warp == 0 && e.lane < c.k) j.noted[by.rank] = (float)by.expert, j.noted[c.k + by.rank] = by.weight;
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
   // What the sums begin with, on its way meanwhile.
