@@ -103,7 +103,7 @@ func (s *Stopwatch) Timeline(ctx context.Context, rows, context int) (list []bac
 	if !ok {
 		return nil, fmt.Errorf("engine: kernels of %s do not tell when they run", s.engine.BackendName())
 	}
-	return list, s.alone(ctx, func() error {
+	err = s.alone(ctx, func() error {
 		c, err := s.at(ctx, context, rows)
 		if err != nil {
 			return err
@@ -115,6 +115,7 @@ func (s *Stopwatch) Timeline(ctx context.Context, rows, context int) (list []bac
 		list, err = timed.Timeline(func() error { return s.fresh(ctx, b) })
 		return err
 	})
+	return list, err
 }
 
 // StepBytes is what a one-row step at a context reads: the weights, the states of

@@ -3,16 +3,10 @@ package kernels
 //go:noescape
 func prefetchLines(p *byte, pages, lines int)
 
-// prefetchRows asks for size bytes behind those of each row, the next row's, of rows that
-// lie stride apart.
+// prefetchRows asks for the first size bytes of rows that lie stride apart.
 //
 //go:noescape
 func prefetchRows(p *byte, stride, rows, size int)
-
-// prefetchStarts asks for the first size bytes of rows that lie stride apart.
-//
-//go:noescape
-func prefetchStarts(p *byte, stride, rows, size int)
 
 // Prefetch asks for src to be brought into L2, one line of each 4 KiB page in
 // turn: the hardware follows one stream a page, and 8 of them read nearly

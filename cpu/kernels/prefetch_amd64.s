@@ -28,7 +28,7 @@ TEXT ·prefetchRows(SB), NOSPLIT, $0-32
 	MOVQ size+24(FP), R9
 
 row:
-	LEAQ (SI)(R9*1), BX
+	MOVQ SI, BX
 	MOVQ R9, CX
 
 rowLine:
@@ -39,25 +39,4 @@ rowLine:
 	ADDQ       R8, SI
 	DECQ       DX
 	JNZ        row
-	RET
-
-// func prefetchStarts(p *byte, stride, rows, size int)
-TEXT ·prefetchStarts(SB), NOSPLIT, $0-32
-	MOVQ p+0(FP), SI
-	MOVQ stride+8(FP), R8
-	MOVQ rows+16(FP), DX
-	MOVQ size+24(FP), R9
-
-start:
-	MOVQ SI, BX
-	MOVQ R9, CX
-
-startLine:
-	PREFETCHT0 (BX)
-	ADDQ       $64, BX
-	SUBQ       $64, CX
-	JG         startLine
-	ADDQ       R8, SI
-	DECQ       DX
-	JNZ        start
 	RET

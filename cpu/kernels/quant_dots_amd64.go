@@ -373,25 +373,21 @@ func (q quantDots) streams(y []float32, ldy int, p *Packed, w *Weight, o0, o1 in
 	ahead := min((quantAhead+t.astep-1)/t.astep, t.steps)
 	for i := range apart {
 		o := o0 + i
+		next, from := w, o+1
+		if i == apart-1 && s.After != nil && s.After.alike(w) && s.AfterFrom+o1-o0 <= s.After.out {
+			next, from = s.After, s.AfterFrom
+		}
 		if w.dt.Affine() {
 			scales, biases := w.tensor.Scales[2*o*groups:], w.tensor.Biases[2*o*groups:]
 			q.widen(m.w, scales, 2*groups*apart, groups)
 			q.widen(m.bias, biases, 2*groups*apart, groups)
-			prefetchRows(&scales[0], 2*groups*apart, lanes, 2*groups)
-			prefetchRows(&biases[0], 2*groups*apart, lanes, 2*groups)
+			prefetchRows(&next.tensor.Scales[2*from*groups], 2*groups*apart, lanes, 2*groups)
+			prefetchRows(&next.tensor.Biases[2*from*groups], 2*groups*apart, lanes, 2*groups)
 		}
 		call := t
 		call.a = uintptr(unsafe.Pointer(&w.data[o*stride]))
-		call.next = call.a + uintptr(stride)
+		call.next = uintptr(unsafe.Pointer(&next.data[from*stride]))
 		call.ahead, call.left = call.a+uintptr(ahead*t.astep), t.steps-ahead
-		if after := s.After; i == apart-1 && after != nil && after.alike(w) && s.AfterFrom+o1-o0 <= after.out {
-			call.next = uintptr(unsafe.Pointer(&after.data[s.AfterFrom*stride]))
-			if w.dt.Affine() {
-				at := 2 * s.AfterFrom * groups
-				prefetchStarts(&after.tensor.Scales[at], 2*groups*apart, lanes, 2*groups)
-				prefetchStarts(&after.tensor.Biases[at], 2*groups*apart, lanes, 2*groups)
-			}
-		}
 		if call.left == 0 {
 			call.ahead = call.next
 		}

@@ -65,7 +65,7 @@ template <u32 held> DEV Chosen choose_of(const Choice &c) {
   }
   const float share = lane < c.k ? share_of(mine, largest) : 0;
   float sum = share;
-  if (!c.renormalise) {
+  if (!c.renormalise) { // logits are read again: they would take registers meanwhile
     sum = 0;
     UNROLL for (u32 j = 0; j < held; j++) {
       const u32 e = lane + j * 32;

@@ -16,7 +16,7 @@ struct Router {
   const u8 *router, *share; // share may be null
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
   u32 experts, width, k, renormalise;
-  u32 each; // pairs of a row: k, or one more, where the shared expert is listed behind the others
+  u32 each; // pairs of a row: k, or one more, where the shared expert is listed as one more
   const Step *step;
   // Where norm is not null x is one row, and is normed by these weights first; the
   // normed row goes to f32 and bf16 (null: not wanted).

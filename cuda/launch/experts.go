@@ -318,7 +318,7 @@ func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
 	w, listed := p.Gate.Of, p.Gate.Count+p.Gate.More
 	stage := warps * (2*f.granule + f.held(1))
 	fixed := 16*listed + 16 // where matrices lie, and which expert it is
-	// Three blocks fit.
+	// Three blocks fit on a multiprocessor.
 	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, min(72<<10, d.Info.SharedPerBlock-reservedShared)-fixed)
 	d.launch(kernel{f.experts(), "experts_gated_one" + f.file[len("stream"):], stages*stage + fixed}, dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}, 32*warps,
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),

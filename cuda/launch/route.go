@@ -19,7 +19,7 @@ type Router struct {
 	Share       *Weight // [1, width], likewise: how much a row takes of a shared expert; nil: there is none
 	Chosen      int
 	Renormalise bool
-	Joined      bool // the shared expert is listed behind the others in passes of few rows (Experts.Joined)
+	Joined      bool // the shared expert is listed as one more in passes of few rows (Experts.Joined)
 	// Left: the choice of the only row of a pass is left to the experts' launches (Leave).
 	Left bool
 	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
