@@ -62,7 +62,7 @@ func (d *Device) Preload(w Wanted, soon bool) {
 		}
 		l := &loading{done: make(chan struct{})}
 		d.loading[e] = l
-		by := &Device{Context: d.Context, Info: d.Info, Code: d.Code}
+		by := &Device{Context: d.Context, Info: d.Info, Code: d.Code, timeline: d.timeline}
 		go func() {
 			defer close(l.done)
 			d.loaders <- struct{}{}

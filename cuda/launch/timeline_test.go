@@ -131,6 +131,17 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.forgetKernels()
+	ahead, err := d.KernelsOf("route")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Preload(ahead, true)
+	if _, err := d.Await(ahead); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.timeline.names); n != len(ahead) {
+		t.Errorf("of %d kernels that were loaded ahead %d tell", len(ahead), n)
+	}
 	ran := false
 	list, err := d.Timeline(func() error {
 		ran = true
