@@ -32,6 +32,52 @@ DEV Slot slot_at(const Mixture &p, u32 i) {
   return {v.x, v.y, v.z};
 }
 
+// Inputs are the B operands of 64 inputs: of each 16 the first eight, and the second.
+struct Inputs { u32 low[4], high[4]; };
+
+// multiply_packed adds the products of 64 inputs by G granules, which lie one behind the
+// other: those of each from 64·block on.
+template <class W, u32 G> DEV void multiply_packed(float (&total)[G][4], const Inputs &b, const u8 *a, u32 bytes, u32 shift, u32 block, u32 lane) {
+  if constexpr (W::rounds) {
+    UNROLL for (u32 j = 0; j < G; j++) {
+      u32 w[4][4];
+      rounded<W>(w, a + j * bytes, block, shift, lane);
+      UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(total[j], w[k], {b.low[k], b.high[k]});
+    }
+    return;
+  }
+  constexpr u32 folds = 64 / W::fold, steps = W::fold / 16;
+  // Sums of x over a fold: products with ones, in every row of a result.
+  f32x2 sum[folds];
+  if constexpr (W::sums) {
+    UNROLL for (u32 f = 0; f < folds; f++) {
+      float acc[4] = {};
+      u32 one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) mma_bf16(acc, one, {b.low[k], b.high[k]});
+      sum[f] = {acc[0], acc[1]};
+    }
+  }
+  UNROLL for (u32 j = 0; j < G; j++) {
+    const u8 *granule = a + j * bytes;
+    typename W::Numbers numbers = W::load(granule, block, lane);
+    UNROLL for (u32 f = 0; f < folds; f++) {
+      Affine scale = W::scales(granule, block * folds + f, shift, lane / 4);
+      UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
+      float acc[4] = {};
+      UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) {
+        u32 w[4];
+        W::decode(w, numbers, k);
+        mma_bf16(acc, w, {b.low[k], b.high[k]});
+      }
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        float &to = total[j][i];
+        to = fma(scale.scale[i / 2], acc[i], to);
+        if constexpr (W::sums) to = fma(scale.bias[i / 2], i % 2 ? sum[f].y : sum[f].x, to);
+      }
+    }
+  }
+}
+
 // Experts multiplies strips of G matrices by up to 8 rows in a warp.
 template <class W, u32 G> struct Experts {
   static constexpr bool packed = W::bytes != Rows::bytes;
@@ -86,9 +132,6 @@ template <class W, u32 G> struct Experts {
     }
   }
 
-  // Inputs are the B operands of 64 inputs: of each 16 the first eight, and the second.
-  struct Inputs { u32 low[4], high[4]; };
-
   // brought are those of a stage's rows; of rows that are not there, any numbers.
   METHOD Inputs brought(u32 stage, u32 block) const {
     const u32 row = lane % 8 & (held - 1);
@@ -104,7 +147,9 @@ template <class W, u32 G> struct Experts {
 
   // multiply adds the products of 64 inputs, those of a granule from 64·block on.
   METHOD void multiply(float (&total)[G][4], const Inputs &b, u32 stage, u32 block) const {
-    if constexpr (!packed) {
+    if constexpr (packed) {
+      multiply_packed<W>(total, b, ring + stage * stageBytes(), p.granule, p.shift, block, lane);
+    } else {
       const Shared at = ringAt + stage * stageBytes();
       UNROLL for (u32 j = 0; j < G; j++)
         UNROLL for (u32 k = 0; k < 4; k++) {
@@ -113,45 +158,6 @@ template <class W, u32 G> struct Experts {
           load_matrix_at(w, at + j * 2048 + row * 128 + ((chunk ^ row % 8) << 4));
           mma_bf16(total[j], w, {b.low[k], b.high[k]});
         }
-    } else if constexpr (W::rounds) {
-      const u8 *a = ring + stage * stageBytes();
-      UNROLL for (u32 j = 0; j < G; j++) {
-        u32 w[4][4];
-        rounded<W>(w, a + j * p.granule, block, p.shift, lane);
-        UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(total[j], w[k], {b.low[k], b.high[k]});
-      }
-    } else {
-      const u8 *a = ring + stage * stageBytes();
-      constexpr u32 folds = 64 / W::fold, steps = W::fold / 16;
-      // Sums of x over a fold: products with ones, in every row of a result.
-      f32x2 sum[folds];
-      if constexpr (W::sums) {
-        UNROLL for (u32 f = 0; f < folds; f++) {
-          float acc[4] = {};
-          u32 one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
-          UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) mma_bf16(acc, one, {b.low[k], b.high[k]});
-          sum[f] = {acc[0], acc[1]};
-        }
-      }
-      UNROLL for (u32 j = 0; j < G; j++) {
-        const u8 *granule = a + j * p.granule;
-        typename W::Numbers numbers = W::load(granule, block, lane);
-        UNROLL for (u32 f = 0; f < folds; f++) {
-          Affine scale = W::scales(granule, block * folds + f, p.shift, g);
-          UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
-          float acc[4] = {};
-          UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) {
-            u32 w[4];
-            W::decode(w, numbers, k);
-            mma_bf16(acc, w, {b.low[k], b.high[k]});
-          }
-          UNROLL for (u32 i = 0; i < 4; i++) {
-            float &to = total[j][i];
-            to = fma(scale.scale[i / 2], acc[i], to);
-            if constexpr (W::sums) to = fma(scale.bias[i / 2], i % 2 ? sum[f].y : sum[f].x, to);
-          }
-        }
-      }
     }
   }
 
@@ -263,7 +269,7 @@ constexpr u32 oneWarps = 4; // of a block of gated_one
 // of an expert in the row's choice, or behind that the shared one. A warp finds it by the
 // logits, so that nobody waits for a list, nor, once the expert is known, for where its
 // matrices lie. Blocks are small: those of experts_join_one stand beside them.
-template <class W> DEV void gated_one(const Mixture &p, const Choice &c, u8 *shared, u32 listed) {
+template <class W> DEV void gated_one(const Mixture &p, const Choice &c, u8 *shared, u64 *pairs, u32 listed) {
   const Experts<W, 2> e = experts_of<W, 2>(p, shared, 1);
   u64 *matrices = (u64 *)(shared + oneWarps * p.stages * e.stageBytes());
   u32 *found = (u32 *)(matrices + 2 * listed);
@@ -274,7 +280,7 @@ template <class W> DEV void gated_one(const Mixture &p, const Choice &c, u8 *sha
   if (e.warp == 0) { // one, as all blocks ask for the same lines
     u32 expert = c.experts;
     if (slot < c.k) {
-      const Chosen by = choose(c);
+      const Chosen by = choose(c, pairs);
       expert = reduce_max(e.lane < c.k && by.rank == slot ? by.expert : 0);
     }
     if (e.lane == 0) *found = expert;
@@ -290,9 +296,16 @@ template <class W> DEV void gated_one(const Mixture &p, const Choice &c, u8 *sha
 
 constexpr u32 joinWarps = 24; // of a block at most: 16 where that is enough, or there is no room for more
 
-// Listed is up to 8 rows of a slot as a block has them in shared memory, with where their
+// Listed is rows of a slot as a block has them in shared memory, with where their
 // expert's strip lies: a warp takes many in turn, and would wait for each of them.
 struct alignas(16) Listed { const u8 *strip; u32 first, count; };
+
+// slot_words is a slot from L2, beside the number of them: it may be there or not.
+DEV f32x4 slot_words(const Mixture &p, u32 i, u32 most) {
+  f32x4 v = {};
+  if (i < most) v = load_l2_x4((const float *)p.tables + 4 + i * 4);
+  return v;
+}
 
 // fresh is a number from L2.
 DEV u32 fresh(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }
@@ -356,17 +369,17 @@ template <class W> struct Join {
   }
 };
 
-// list_slots lists the slots by 8 rows, and returns how many entries that makes. Up to
-// 8 rows each slot is one.
-template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, u32 *totals, u32 n, u32 most, u32 bucket) {
+// list_slots lists the slots by as many rows as a ring holds, and returns how many entries that
+// makes. Up to as many rows each slot is one. first is the one of this thread's number; of
+// matrices, in shared memory, is where each expert's lies.
+template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, const u64 *matrices, u32 *totals, f32x4 first, u32 n, u32 most, u32 bucket) {
   u32 entries = 0;
   for (u32 base = 0; base < most; base += bdim()) {
     const u32 i = base + tid();
-    f32x4 v = {};
-    if (i < most) v = load_l2_x4((const float *)e.p.tables + 4 + i * 4); // beside the number of them: it may be there or not
-    const u32 expert = __builtin_bit_cast(u32, v.x), first = __builtin_bit_cast(u32, v.y), count = i < n ? __builtin_bit_cast(u32, v.z) : 0, chunks = (count + 7) / 8;
+    const f32x4 v = base == 0 ? first : slot_words(e.p, i, most);
+    const u32 expert = __builtin_bit_cast(u32, v.x), pair = __builtin_bit_cast(u32, v.y), count = i < n ? __builtin_bit_cast(u32, v.z) : 0, chunks = (count + e.held - 1) / e.held;
     u32 at = i;
-    if (bucket > 8) {
+    if (bucket > e.held) {
       u32 upto = chunks;
       UNROLL for (u32 d = 1; d < 32; d *= 2) {
         const u32 other = shfl(upto, (int)((e.lane - d) & 31));
@@ -376,16 +389,17 @@ template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, u32 
       if (e.lane == 31) totals[e.warp] = upto;
       sync();
       at = entries + upto - chunks;
-      for (u32 w = 0; w < bdim() / 32; w++) {
-        if (w < e.warp) at += totals[w];
-        entries += totals[w];
+      UNROLL for (u32 w = 0; w < joinWarps; w++) {
+        const u32 own = w < bdim() / 32 ? totals[w] : 0;
+        if (w < e.warp) at += own;
+        entries += own;
       }
-    }
+    } else if (base == 0) sync(); // matrices are there
     if (!chunks) continue;
-    const u8 *strip = e.strip_of((const u8 *)e.p.weights[0][expert], bid());
-    for (u32 c = 0; c < chunks; c++) list[at + c] = {strip, first + c * 8, count - c * 8 < 8 ? count - c * 8 : 8};
+    const u8 *strip = e.strip_of((const u8 *)matrices[expert], bid());
+    for (u32 c = 0; c < chunks; c++) list[at + c] = {strip, pair + c * e.held, count - c * e.held < e.held ? count - c * e.held : e.held};
   }
-  return bucket > 8 ? entries : n;
+  return bucket > e.held ? entries : n;
 }
 
 // Sum says what a row gets: of `each` experts, those that it chose and, where it is listed,
@@ -401,20 +415,21 @@ struct Sum {
 };
 
 // join makes down of all rows and adds it up; one: of the only row, by a choice of its own.
-template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u32 *totals, u32 held, u32 listed) {
+template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u64 *rooms, u32 *totals, u32 held, u32 listed) {
   const u32 each = j.each;
   launch_dependents();
   touch(p.weights[0], listed);
   const Experts<W, 1> e = experts_of<W, 1>(p, shared, held);
   float *made = (float *)(shared + bdim() / 32 * p.stages * e.stageBytes());
   Listed *list = (Listed *)(made + j.bucket * each * p.parts * 16);
-  u32 *pairs = (u32 *)(list + j.most + j.bucket * each / 8);
+  u64 *matrices = (u64 *)(list + j.most + j.bucket * each / held); // where they lie, of several rows
+  u32 *pairs = (u32 *)(one ? matrices : matrices + listed);
   float *weights = (float *)(pairs + j.bucket * each);
   u32 rows = 1, entries = each;
   Chosen by{};
   if constexpr (one) {
     if (e.warp == 0) {
-      by = choose(c);
+      by = choose(c, rooms);
       u32 expert = by.expert, rank = by.rank;
       float weight = by.weight;
       if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = c.shared();
@@ -426,14 +441,19 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
     }
   } else {
     if (!j.early) dependency_wait();
+    // All are asked for at once, of rows that are not there, too.
+    const f32x4 first = slot_words(p, tid(), j.most);
     const u32 n = fresh(p.tables);
     rows = fresh(&j.step->rows);
-    for (u32 i = tid(); i < rows * each; i += bdim()) {
+    sync_warp();
+    for (u32 i = tid(); i < listed; i += bdim()) matrices[i] = p.weights[0][i];
+    for (u32 i = tid(); i < j.bucket * each; i += bdim()) {
       const u32 r = i / each, at = i % each;
+      const float *from = at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r;
       pairs[i] = fresh(p.pairs + i);
-      weights[i] = load_l2(at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r);
+      weights[i] = load_l2(from);
     }
-    entries = list_slots<W>(e, list, totals, n, j.most, j.bucket);
+    entries = list_slots<W>(e, list, matrices, totals, first, n, j.most, j.bucket);
   }
   sync();
   Join<W> y{e, made, list, pairs, bid(), entries * p.parts};
@@ -485,22 +505,24 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
     DYNAMIC_SHARED(experts_join_##name, shared);                                                                                                      \
     SHARED(experts_join_##name) u32 totals[joinWarps];                                                                                                \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                         \
-    join<W, false>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, {}, shared, totals, held, listed);                   \
+    join<W, false>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, {}, shared, nullptr, totals, held, listed);          \
   }                                                                                                                                                   \
   REGISTER(experts_join_##name)                                                                                                                       \
   KERNEL(oneWarps * 32) void experts_gated_one_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, u32 in, u32 out, u32 granule,           \
                                                       u32 shift, u32 stages, u32 parts, u32 listed, const float *logits, u32 experts, u32 chosen) {   \
     DYNAMIC_SHARED(experts_gated_one_##name, shared);                                                                                                 \
+    alignas(16) SHARED(experts_gated_one_##name) u64 pairs[mostPairs];                                                                                \
     const Mixture p{{gate, up}, x, dst, nullptr, nullptr, nullptr, in, out, granule, shift, stages, parts, 1};                                        \
-    gated_one<W>(p, {logits, experts, chosen, true}, shared, listed);                                                                                 \
+    gated_one<W>(p, {logits, experts, chosen, true}, shared, pairs, listed);                                                                          \
   }                                                                                                                                                   \
   REGISTER(experts_gated_one_##name)                                                                                                                  \
   KERNEL(512, 2) void experts_join_one_##name(const u64 *down, const u16 *x, float *dst, u32 in, u32 out, u32 granule, u32 shift, u32 stages,         \
                                               u32 parts, u32 each, u32 listed, const float *logits, u32 experts, u32 chosen, u32 renormalise,         \
                                               float *routing) {                                                                                       \
     DYNAMIC_SHARED(experts_join_one_##name, shared);                                                                                                  \
+    alignas(16) SHARED(experts_join_one_##name) u64 pairs[mostPairs];                                                                                 \
     const Mixture p{{down, down}, x, nullptr, dst, nullptr, nullptr, in, out, granule, shift, stages, parts, 1};                                      \
     join<W, true>(p, {nullptr, nullptr, nullptr, chosen, each, nullptr, 1, each, routing, true}, {logits, experts, chosen, renormalise}, shared,      \
-                  nullptr, 1, listed);                                                                                                                \
+                  pairs, nullptr, 1, listed);                                                                                                         \
   }                                                                                                                                                   \
   REGISTER(experts_join_one_##name)

@@ -120,23 +120,32 @@ DEV u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2
 DEV float warp_sum(float v) { UNROLL for (int m = 16; m; m >>= 1) v += shfl_xor(v, m); return v; }
 DEV float warp_max(float v) { UNROLL for (int m = 16; m; m >>= 1) v = __builtin_fmaxf(v, shfl_xor(v, m)); return v; }
 #ifdef HOPPER
+constexpr bool beginsEarly = true; // before the kernel before has ended
 // launch_dependents lets the next kernel of the stream start its prologue; dependency_wait waits
 // until the kernel before has finished and its writes are seen. Without the launch attribute both do nothing.
 DEV void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 DEV void dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #else
+constexpr bool beginsEarly = false;
 DEV void launch_dependents() {}
 DEV void dependency_wait() {}
 #endif
 // reduce_max and reduce_min are of all lanes.
 DEV u32 reduce_max(u32 v) { u32 r; asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 DEV u32 reduce_min(u32 v) { u32 r; asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
+// ballot has a bit for each lane where yes is set.
+DEV u32 ballot(bool yes) {
+  u32 r;
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %1, 0;\n\tvote.sync.ballot.b32 %0, p, 0xffffffff;\n\t}" : "=r"(r) : "r"((u32)yes));
+  return r;
+}
 // allow_unwritten tells the emulator that these bytes of shared memory may be
 // read though nobody has written them: what is made of them is dropped.
 DEV void allow_unwritten(const void *, u32) {}
 #else
 #include "../emulator/runtime/emulated.h"
 DEV void prefetch_l2(const void *) {}
+DEV u32 ballot(bool yes) { u32 v = (u32)yes << tid() % 32; UNROLL for (int m = 16; m; m >>= 1) v |= shfl_xor(v, m); return v; }
 DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o > v ? o : v; } return v; }
 DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
 #endif

@@ -11,7 +11,6 @@ struct Router {
   u32 *pairs;     // of each slot, row · each + rank
   float *shares;  // [rows]: sigmoid of the product with share
   float *logits;  // [rows, experts + 1]
-  u32 *counter;   // blocks that are done; 0 between launches. Null: the logits are all that is wanted
   const float *x; // [rows, width]
   const u8 *router, *share; // share may be null
   u32 kind, share_kind;     // 0 (f32), 1 (f16) or 2 (bf16)
@@ -28,7 +27,7 @@ struct Router {
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
-constexpr u32 fewRows = 32;
+constexpr u32 fewRows = 32, rehearsedRows = 2;
 
 // Dots multiplies `each` experts by 8 rows in a warp, by a quarter of the inputs:
 // lane l takes octets l, l+32, ... of it, whatever each is.
@@ -135,16 +134,21 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
   sync();
 }
 
-// choose_row routes a row in a warp.
-DEV Chosen choose_row(const Router &p, u32 row) {
+// write_row writes what a row chose, in a warp.
+DEV void write_row(const Router &p, u32 row, const Choice &c, const Chosen &to) {
   const u32 lane = tid() % 32;
-  const Choice c{p.logits + (u64)row * (p.experts + 1), p.experts, p.k, p.renormalise};
-  const Chosen to = choose(c);
   if (lane < p.k) {
     p.routing[(u64)row * 2 * p.k + to.rank] = (float)to.expert;
     p.routing[(u64)row * 2 * p.k + p.k + to.rank] = to.weight;
   }
   if (p.share && lane == 0) p.shares[row] = c.shared();
+}
+
+// choose_row routes a row in a warp.
+DEV Chosen choose_row(const Router &p, u32 row, u64 *pairs) {
+  const Choice c{p.logits + (u64)row * (p.experts + 1), p.experts, p.k, p.renormalise};
+  const Chosen to = choose(c, pairs);
+  write_row(p, row, c, to);
   return to;
 }
 
@@ -168,32 +172,48 @@ DEV void list_shared(const Router &p, u32 rows, u32 first, u32 step) {
 DEV u32x4 *slot(const Router &p, u32 number) { return (u32x4 *)(p.tables + 4) + number + (p.each > p.k); }
 DEV u32x4 *slot_shared(const Router &p) { return (u32x4 *)(p.tables + 4); }
 
-// list makes the slots of few rows: a thread an expert. ids are those of all pairs, marks
-// what choose has taken of each row, by lanes.
-DEV void list(const Router &p, const u16 *marks, const u16 *ids, u32 rows, u32 *totals) {
+// Of few rows a slot has no more than slotRows pairs: an expert of more rows has several.
+constexpr u32 slotRows = 8;
+DEV u32 slots_of(u32 count) { return (count + slotRows - 1) / slotRows; }
+DEV void put_slots(u32x4 *to, u32 expert, u32 first, u32 count) {
+  for (u32 i = 0; i < count; i += slotRows) *to++ = {expert, first + i, count - i < slotRows ? count - i : slotRows, 0};
+}
+
+// Marks is what the rows of a few chose, in shared memory: what choose has taken of each, by
+// lanes, and the place of an expert among those of its row, [rows, experts].
+struct Marks {
+  u16 *taken;
+  u8 *places;
+};
+
+// list makes the slots of few rows: a thread an expert. What is rehearsed is not written.
+DEV void list(const Router &p, const Marks &marks, u32 rows, u32 *totals, bool rehearsed) {
   const u32 e = tid(), lane = e % 32, warp = e / 32, pairs = rows * p.k;
   u32 chosen = 0; // by which rows
-  for (u32 r = 0; r < rows; r++) chosen |= (marks[r * 32 + lane] >> warp & 1u) << r;
+  _Pragma("nounroll") for (u32 base = 0; base < rows; base += 8)
+    UNROLL for (u32 i = 0; i < 8; i++)
+      if (base + i < rows) chosen |= (marks.taken[(base + i) * 32 + lane] >> warp & 1u) << (base + i);
   const u32 count = (u32)__builtin_popcount(chosen);
-  const u32 own = (count ? 1 << 16 : 0) + count;
+  const u32 own = slots_of(count) << 16 | count;
   u32 upto = scan(own);
   if (lane == 31) totals[warp] = upto;
   sync();
-  for (u32 i = 0; i < warp; i++) upto += totals[i];
+  UNROLL for (u32 i = 0; i < routeThreads / 32; i++) upto += i < warp ? totals[i] : 0;
   u32 first = (upto - own) & 0xffff;
+  const u32 before = p.each > p.k ? slots_of(rows) : 0; // those of a shared expert, which has all rows
+  u32x4 *const to = (u32x4 *)(p.tables + 4);
   if (count) {
-    *slot(p, (upto - own) >> 16) = {e, first, count, 0};
+    if (!rehearsed) put_slots(to + before + ((upto - own) >> 16), e, first, count);
     for (; chosen; chosen &= chosen - 1) {
-      const u32 r = (u32)__builtin_ctz(chosen);
-      u32 rank = 0;
-      while (ids[r * p.k + rank] != e) rank++;
-      p.pairs[first++] = r * p.each + rank;
+      const u32 r = (u32)__builtin_ctz(chosen), pair = r * p.each + marks.places[r * p.experts + e];
+      if (!rehearsed) p.pairs[first++] = pair;
     }
   }
-  if (p.each > p.k) list_shared(p, rows, e, routeThreads);
+  if (rehearsed) return;
+  if (before) list_shared(p, rows, e, routeThreads);
   if (e != routeThreads - 1) return;
-  if (p.each > p.k) *slot_shared(p) = {p.experts, pairs, rows, 0};
-  p.tables[0] = (upto >> 16) + (p.each > p.k);
+  if (before) put_slots(to, p.experts, pairs, rows);
+  p.tables[0] = (upto >> 16) + before;
 }
 
 constexpr u32 normHeld = 4; // quads of a thread that are on their way at once
@@ -234,7 +254,7 @@ DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float
 }
 
 // logits_of are those of an expert a group, for this block's rows of up to 32.
-template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
+template <class F> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
   Dots<F, 1> dots{p};
   dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
   f32x4 norm[normHeld] = {};
@@ -248,48 +268,40 @@ template <class F> DEV u32 logits_of(Router &p, const u8 *matrix, u32 kind, u32 
     dots.sum(y, r, rows);
     add_parts<1>(p, parts, y, first, count, to, r, rows);
   }
-  return rows;
 }
 
-// route is all of it for up to 32 rows: the block that is done last chooses and lists, where
-// the experts do not (experts.cuh).
-template <class F> DEV void route(Router p, float *row, float *parts, u16 *marks, u16 *ids, u32 *totals, u32 *last) {
-  const u32 warp = tid() / 32, lane = tid() % 32, first = bid() * routeGroups;
+// route makes the logits of up to 32 rows.
+template <class F> DEV void route(Router p, float *row, float *parts) {
+  const u32 first = bid() * routeGroups;
   launch_dependents();
-  u32 rows;
-  if (first < p.experts) rows = logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
-  else if (F::whole && p.share_kind == p.kind) rows = logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
-  else rows = logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
-  if (!p.counter) return;
-  if (tid() == 0) {
-    fence();
-    *last = atomic_add(p.counter, 1) == gdim() * gdim_y() - 1;
-  }
-  sync();
-  if (!*last) return;
-  fence();
-  for (u32 row = warp; row < rows; row += routeThreads / 32) {
-    const Chosen to = choose_row(p, row);
-    marks[row * 32 + lane] = (u16)to.taken;
-    if (lane < p.k) {
-      ids[row * p.k + to.rank] = (u16)to.expert;
-      if (rows == 1) {
-        *slot(p, to.rank) = {to.expert, to.rank, 1, 0};
-        p.pairs[to.rank] = to.rank;
-      }
+  if (first < p.experts) logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
+  else if (F::whole && p.share_kind == p.kind) logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
+  else logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
+}
+
+// choose_few chooses and lists for them, in one block. Its instructions come from L2, or from
+// memory, where all else is waiting for what it makes: so it is gone through once before there
+// are logits, by numbers of the router, which never change.
+template <u32 held> DEV void choose_few(const Router &p, const Marks &marks, u64 *pairs, u32 *totals) {
+  const u32 warp = tid() / 32, lane = tid() % 32;
+  launch_dependents();
+  const u32 all = __builtin_bit_cast(u32, load_l2((const float *)&p.step->rows)); // it was there before the step's first kernel
+  _Pragma("nounroll") for (u32 turn = !beginsEarly; turn < 2; turn++) {
+    const bool rehearsed = turn == 0;
+    if (!rehearsed) dependency_wait();
+    const u32 rows = rehearsed ? rehearsedRows : all;
+    _Pragma("nounroll") for (u32 row = warp; row < rows; row += routeThreads / 32) {
+      const float *logits = rehearsed ? (const float *)p.router : p.logits + (u64)row * (p.experts + 1);
+      const Choice c{logits, p.experts, p.k, p.renormalise};
+      const Chosen to = choose_of<held>(c, pairs + warp * mostPairs);
+      marks.taken[row * 32 + lane] = (u16)to.taken;
+      if (lane < p.k) marks.places[row * p.experts + to.expert] = (u8)to.rank;
+      if (!rehearsed) write_row(p, row, c, to);
     }
+    sync();
+    list(p, marks, rows, totals, rehearsed);
+    sync();
   }
-  if (tid() == 0) *p.counter = 0;
-  if (rows == 1) {
-    if (tid() != 0) return;
-    p.tables[0] = p.each;
-    if (p.each == p.k) return;
-    *slot_shared(p) = {p.experts, p.k, 1, 0};
-    p.pairs[p.k] = p.k;
-    return;
-  }
-  sync();
-  list(p, marks, ids, rows, totals);
 }
 
 template <class F> DEV void share_logits(const Router &p, float *parts) {
@@ -463,21 +475,17 @@ template <class F> DEV void route_prompt(const Router &p, float *sums) {
 }
 
 #define ROUTER_ARGS                                                                                                                     \
-  float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, u32 *counter, const float *x, const u8 *router,              \
+  float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, const float *x,                 const u8 *router,              \
       const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, u32 each, const Step *step, const float *norm, float eps, \
       float *f32, u16 *bf16, u32 own
-#define ROUTER {routing, tables, pairs, shares, logits, counter, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16, own}
+#define ROUTER {routing, tables, pairs, shares, logits, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16, own}
 
 #define ROUTE(name, F)                                                          \
   KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
     DYNAMIC_SHARED(route_##name, row);                                          \
     SHARED(route_##name) float parts[routeThreads];                             \
-    SHARED(route_##name) u16 ids[fewRows * mostChosen];                         \
-    SHARED(route_##name) u16 marks[fewRows * 32];                               \
-    SHARED(route_##name) u32 totals[routeThreads / 32];                         \
-    SHARED(route_##name) u32 last;                                              \
     const Router p ROUTER;                                                      \
-    route<F>(p, (float *)row, parts, marks, ids, totals, &last);                \
+    route<F>(p, (float *)row, parts);                                           \
   }                                                                             \
   REGISTER(route_##name)                                                        \
   KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \
@@ -491,6 +499,21 @@ ROUTE(f32, FormatF32)
 ROUTE(f16, FormatF16)
 ROUTE(bf16, FormatBF16)
 ROUTE(odd, FormatOdd)
+
+// A kernel for each number of experts, 32 a lane, has no more instructions than it needs.
+#define CHOOSE_FEW(held)                                                          \
+  KERNEL(routeThreads, 1) void route_choose_few_##held(ROUTER_ARGS) {             \
+    DYNAMIC_SHARED(route_choose_few_##held, places); /* [rows, experts] */        \
+    SHARED(route_choose_few_##held) u16 taken[fewRows * 32];                      \
+    alignas(16) SHARED(route_choose_few_##held) u32 totals[routeThreads / 32];    \
+    alignas(16) SHARED(route_choose_few_##held) u64 chosen[routeThreads / 32 * mostPairs]; \
+    choose_few<held>(ROUTER, {taken, (u8 *)places}, chosen, totals);              \
+  }                                                                               \
+  REGISTER(route_choose_few_##held)
+
+CHOOSE_FEW(4)
+CHOOSE_FEW(8)
+CHOOSE_FEW(16)
 
 #define PROMPT(name, F)                              \
   KERNEL(promptThreads) void name(ROUTER_ARGS) {     \
@@ -507,12 +530,13 @@ PROMPT(route_prompt_bf16, FormatBF16)
 // in chosen [rows / 32, experts], and
 KERNEL(1024) void route_choose(ROUTER_ARGS, u32 *chosen) {
   SHARED(route_choose) u16 marks[32 * 32];
+  alignas(16) SHARED(route_choose) u64 pairs_of[32 * mostPairs];
   launch_dependents();
   dependency_wait();
   const Router p ROUTER;
   const u32 lane = tid() % 32, warp = tid() / 32, rows = step->rows, row = bid() * 32 + warp;
   if (bid() * 32 >= rows) return;
-  const u32 taken = row < rows ? choose_row(p, row).taken : 0;
+  const u32 taken = row < rows ? choose_row(p, row, pairs_of + warp * mostPairs).taken : 0;
   marks[warp * 32 + lane] = (u16)taken;
   sync();
   if (tid() >= experts) return;

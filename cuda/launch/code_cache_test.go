@@ -110,8 +110,8 @@ func TestWhole(t *testing.T) {
 			if has {
 				products++
 			}
-			// one.cuh has none, and was measured whole.
-			if whole(file) != (has || strings.HasPrefix(file, "one_")) {
+			// one.cuh and experts_few.cuh have none, and were measured whole.
+			if whole(file) != (has || strings.HasPrefix(file, "one_") || strings.HasPrefix(file, "experts_few_")) {
 				t.Errorf("%s of %s has products of warpgroups %t, is translated whole %t", name, file, has, whole(file))
 			}
 		}

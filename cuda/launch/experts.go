@@ -218,11 +218,11 @@ func (d *Device) expertsPass(dst, x32, x16, routing driver.Ptr, e *Experts, step
 	if leaves(e.Router != nil, e.Shared != nil, e.Joined, decode, rows) {
 		p.logits = lists + driver.Ptr(route.logits)
 	}
-	p.slots = e.Gate.Count
+	more := p.each - e.Chosen
+	p.slots = e.Gate.Count + more
 	if bucket <= fewRows {
-		p.slots = min(p.slots, bucket*e.Chosen)
+		p.slots = slotsOf(e.Gate.Count, e.Chosen, more, bucket)
 	}
-	p.slots += p.each - e.Chosen
 	return p
 }
 
@@ -309,6 +309,10 @@ func (d *Device) expertsGated(p *expertsPass) {
 		d.gatedOne(p, f, parts)
 		return
 	}
+	if s, ok := d.fewGatedShape(p, f, parts); ok {
+		d.fewGated(p, f, parts, s)
+		return
+	}
 	d.expertSlots(p, "experts_gated", w, 2*f.granule, parts, p.each, p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)))
 }
 
@@ -333,7 +337,7 @@ func (d *Device) joinOne(p *expertsPass, f format, parts int) {
 		warps = Ceil(warps, Ceil(warps, most))
 	}
 	stage := warps * (f.granule + f.held(1))
-	made := p.each*(parts*16+2)*4 + 16*(p.each+p.each/8) // with the lists
+	made := p.each*(parts*16+2)*4 + 32*p.each // with the lists
 	stages := expertStages(Ceil(p.each*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, min(96<<10, d.Info.SharedPerBlock-reservedShared)-made)
 	d.launch(kernel{f.experts(), "experts_join_one" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
@@ -367,10 +371,10 @@ func (d *Device) expertsJoin(p *expertsPass) {
 		d.joinOne(p, f, parts)
 		return
 	}
-	entries := p.slots + p.bucket*p.each/8
-	made := p.bucket*p.each*(parts*16+2)*4 + 16*entries // with the lists
+	held := min(4, p.bucket) // most experts have fewer: rings are deeper
+	entries := p.slots + p.bucket*p.each/held
+	made := p.bucket*p.each*parts*16*4 + 16*entries + 8*p.bucket*p.each + 8*(p.Down.Count+p.Down.More) // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
-	held := heldRows(p.bucket)
 	warps, stage := 24, f.granule+f.held(held)
 	if entries*parts <= 16 || 2*warps*stage > most {
 		warps = 16

@@ -31,6 +31,7 @@ const (
 	byWide    = "wide/affine4-64"
 	byExperts = "experts/affine4-64"
 	byRoute   = "route"
+	byFew     = "few experts/affine4-64"
 )
 
 var faults = []fault{
@@ -91,10 +92,17 @@ var faults = []fault{
 	{"the router may not be done", "experts.cuh", "dependency_wait();\nlaunch_dependents(); // only now: experts_join then", "launch_dependents();\ndependency_wait(); // experts_join then", byExperts},
 	{"the logits may not be there", "experts.cuh", "dependency_wait();\nlaunch_dependents(); // only now: experts_join_one", "launch_dependents();\ndependency_wait(); // experts_join_one", byExperts},
 	{"an expert is read before it is found", "experts.cuh", "*found = expert;\n}\nsync();", "*found = expert;\n}", byExperts},
+	{"weights of few rows are not waited for", "experts_few.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byFew},
+	{"a stage of few rows is filled while it is read", "experts_few.cuh", "sync_warp();\ncopyNext(at.stage);", "copyNext(at.stage);", byFew},
+	{"few rows may not be there", "experts_few.cuh", "wait_phase(taken, 0);", "", byFew},
+	{"lists of few rows are read before all of them are there", "experts_few.cuh", "sync();\nconst u32 team", "const u32 team", byFew},
+	{"parts of few rows are added before they are there", "experts_few.cuh", "sync_group(1 + team, teamWarps * 32);\ny.store(item);", "y.store(item);", byFew},
+	{"sums of few rows are overwritten while they are added", "experts_few.cuh", "y.store(item);\nsync_group(1 + team, teamWarps * 32);", "y.store(item);", byFew},
 	{"the sum begins before all experts are there", "experts.cuh", "sync();\nif (!mine) return;", "if (!mine) return;", byExperts},
 	{"rows of a stage are read too early", "grouped.cuh", "wait_groups(p.stages - 2);\nsync();", "wait_groups(p.stages - 2);", byExperts},
 	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
-	{"logits are told of without a fence", "route.cu", "fence();\n*last = atomic_add", "*last = atomic_add", byRoute},
+	{"rows choose before there are logits", "route.cu", "if (!rehearsed) dependency_wait();", "", byRoute},
+	{"what is rehearsed is chosen over before it is listed", "route.cu", "list(p, marks, rows, totals, rehearsed);\nsync();", "list(p, marks, rows, totals, rehearsed);", byRoute},
 	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * 8 * each) {", "if (tid() < routeGroups * 8 * each) {", byRoute},
 	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, marks", "list(p, marks", byRoute},
 	{"quarters are added before all are there", "route.cu", "sync();\nfor (u32 i = tid(); i < promptRows", "for (u32 i = tid(); i < promptRows", byRoute},
@@ -139,6 +147,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byExperts:
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
+	case byFew:
+		return "experts_few_affine4_hopper", []string{"experts_affine4", "route", "rows", "pack"}
 	case byRoute:
 		return "", []string{"route", "rows"}
 	case byDelta:

@@ -11,6 +11,8 @@ const (
 	MostExperts = 512
 	MostChosen  = 32
 	fewRows     = 32
+
+	rehearsedRows = 2
 )
 
 // Router chooses Chosen experts for a row.
@@ -52,7 +54,7 @@ type mixtures struct {
 type routeLayout struct{ tables, tiles, shares, pairs, logits, chosen, size int }
 
 func routeLayoutOf(experts, chosen, bucket int) routeLayout {
-	at := 16 // behind the counter
+	at := 0
 	next := func(words int) int {
 		here := at
 		at += aligned(4 * words)
@@ -63,12 +65,23 @@ func routeLayoutOf(experts, chosen, bucket int) routeLayout {
 		tiles = groupedTilesOf(bucket*chosen, experts)
 	}
 	slots := 4 + 4*(experts+1) // one more for the shared expert
+	if bucket <= fewRows {
+		slots = 4 + 4*slotsOf(experts, chosen, 1, bucket)
+	}
 	l := routeLayout{tables: next(slots + 4*tiles), tiles: slots, shares: next(bucket), pairs: next(bucket * (chosen + 1)), logits: next(bucket * (experts + 1))}
 	if bucket > fewRows {
 		l.chosen = next(Ceil(bucket, 32) * experts)
 	}
 	l.size = at
 	return l
+}
+
+// slotRows is how many pairs a slot of the tables has at most where rows are few.
+const slotRows = 8
+
+// slotsOf is how many slots few rows have at most, with more experts that have all rows.
+func slotsOf(experts, chosen, more, bucket int) int {
+	return min(experts, bucket*chosen) + bucket*chosen/slotRows + more*Ceil(bucket, slotRows)
 }
 
 // grow makes room for n bytes; changed reports whether its address changed. What it
@@ -100,11 +113,7 @@ func (d *Device) FreeMixtures() {
 // PrepareRoute makes room for the routing of bucket rows; changed reports whether
 // addresses changed.
 func (d *Device) PrepareRoute(r *Router, bucket int) (changed bool, err error) {
-	changed, err = d.grow(&d.mixtures.route, routeLayoutOf(r.Weight.Out, r.Chosen, bucket).size)
-	if changed && err == nil {
-		err = d.Context.Upload(d.mixtures.route.data, make([]byte, 16)) // the counter
-	}
-	return changed, err
+	return d.grow(&d.mixtures.route, routeLayoutOf(r.Weight.Out, r.Chosen, bucket).size)
 }
 
 // leaves reports whether the experts' launches choose in place of the router's.
@@ -136,7 +145,7 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 		share, shareKind, blocks = r.Share.Raw, floatKind(r.Share.DType), 1
 	}
 	args := []uint64{
-		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits), uint64(at),
+		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits),
 		uint64(x), uint64(r.Weight.Raw), uint64(share), floatKind(r.Weight.DType), shareKind,
 		uint64(r.Weight.Out), uint64(r.Weight.In), uint64(r.Chosen), flag(r.Renormalise), uint64(r.each(decode, rows)), uint64(step),
 		uint64(n.Weight), f32(n.Eps), uint64(n.F32), uint64(n.BF16),
@@ -146,15 +155,16 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 		shared = 4 * r.Weight.In
 	}
 	name := routeKernel(r.Weight)
-	if leaves(r.Left, r.Share != nil, r.Joined, decode, rows) {
-		args[5] = 0 // the counter: logits are all that is wanted
-	}
 	if bucket <= fewRows {
 		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, 8)}
 		for grid.x*grid.y > max(grid.x, d.Info.SMs) { // a block a multiprocessor
 			grid.y--
 		}
-		d.launch(kernel{"route", "route_" + name, shared}, grid, 512, append(args, uint64(8*Ceil(Ceil(bucket, 8), grid.y)))...)
+		args = append(args, uint64(8*Ceil(Ceil(bucket, 8), grid.y)))
+		d.launch(kernel{"route", "route_" + name, shared}, grid, 512, args...)
+		if !leaves(r.Left, r.Share != nil, r.Joined, decode, rows) {
+			d.launch(kernel{"route", fmt.Sprintf("route_choose_few_%d", heldExperts(r.Weight.Out)), max(bucket, rehearsedRows) * r.Weight.Out}, dim{x: 1}, 512, args...)
+		}
 		return
 	}
 	args = append(args, 0)
@@ -169,6 +179,9 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	slots := r.Weight.Out + r.each(decode, rows) - r.Chosen
 	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 512, append(args, chosen, uint64(groupedRows), uint64(l.tiles))...)
 }
+
+// heldExperts is how many experts a lane of the warp that chooses has.
+func heldExperts(experts int) int { return max(4, PowerOfTwo(Ceil(experts, 32))) }
 
 // promptInputs is what the inputs of a router are a multiple of for its rows of prompts
 // to be multiplied on tensor cores.

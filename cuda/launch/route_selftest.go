@@ -129,17 +129,22 @@ func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, buc
 	l := routeLayoutOf(experts, k, bucket)
 	memory := b.download(l.size, b.d.mixtures.route.data)
 	word := func(at int) int { return int(binary.LittleEndian.Uint32(memory[at:])) }
-	seen, before := 0, -1
+	least, most := 0, rows // pairs of a slot
+	if bucket <= fewRows {
+		least, most = 1, slotRows
+	}
+	seen, before, room, last := 0, -1, 0, -1
 	for slot := range word(l.tables) {
 		at := l.tables + 16 + 16*slot
 		e, first, count := word(at), word(at+4), word(at+8)
-		switch shared := each > k && slot == 0; {
-		case shared && e != experts, !shared && (e <= before || e >= experts):
-			return fmt.Errorf("slot %d is of expert %d, behind that of %d", slot, e, before)
-		case !shared:
-			before = e
+		place := (e + 1) % (experts + 1)
+		if e > experts || place < before || place == before && room > 0 || count < least || count > most {
+			return fmt.Errorf("slot %d is of expert %d, %d pairs, behind number %d, which has room for %d more", slot, e, count, before, room)
 		}
-		last := -1
+		if place != before {
+			last = -1
+		}
+		before, room = place, most-count
 		for i := first; i < first+count; i++ {
 			pair := word(l.pairs + 4*i)
 			if pair <= last || pair >= rows*each || (pair%each == k) != (e == experts) || e < experts && routing[pair/each*2*k+pair%each] != float32(e) {

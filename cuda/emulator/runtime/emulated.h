@@ -179,6 +179,7 @@ DEV u32 round_bf16(float v) {
   return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 DEV u32 pack_bf16(float lo, float hi) { return round_bf16(lo) | round_bf16(hi) << 16; }
+constexpr bool beginsEarly = true;
 DEV void launch_dependents() { emulator::launch_dependents(); }
 DEV void dependency_wait() { emulator::dependency_wait(); }
 DEV void allow_unwritten(const void *shared, u32 bytes) { emulator::allow_unwritten(shared, bytes); }

@@ -1,0 +1,190 @@
+// Gate and up of few rows of a mixture by 4-bit weights on compute capability 9.0, with the
+// bits of experts.cuh: the same parts of the inputs, the same products and order of sums.
+//
+// What differs is what is waited for. A block stays on its multiprocessor, and goes from one
+// strip of an expert to the next without a gap: what comes next is loaded while one is
+// multiplied. Weights come by the copy unit, a granule of both matrices a stage; the rows lie
+// whole in shared memory, lines 16 bytes longer than they are, so that eight of them are read
+// without conflicts.
+#pragma once
+#include "experts.cuh"
+#include "hopper.cuh"
+
+// FewMixture is what a launch computes; the same for every block.
+struct FewMixture {
+  const u64 *weights[2]; // addresses of each expert's matrices: gate and up
+  const u16 *x;          // [rows, in]
+  u16 *bf16;             // [pairs, out]
+  const u32 *tables, *pairs;
+  const Step *step;
+  u32 in, out, granule, shift, stages;
+  u32 parts;         // of the inputs
+  u32 each;          // pairs of a row: those it chose, and the shared expert's
+  u32 listed;        // experts, the shared one among them
+  u32 bucket, slots; // at most: rows, slots in use
+};
+
+constexpr u32 fewWarps = 24, teamWarps = 4, fewTeams = fewWarps / teamWarps; // of a block; warps that share strips
+
+// FewGated multiplies strips of both matrices by up to 8 rows in a warp. Teams of warps take
+// strips of a slot, as many as they have groups of warps, in turn.
+template <class W> struct FewGated {
+  static constexpr u32 perGranule = W::inputs / 64, sumsOf = 2 * 8 * 16;
+
+  const FewMixture &p;
+  u32 warp, lane;
+  u32 begin, end;    // this warp's granules
+  u8 *ring;          // this warp's stages, of two granules each
+  u32 ringAt, barriers;
+  u8 *x;
+  u32 line; // bytes of a row
+  const u64 *matrices; // [2, listed]
+  const u32x4 *slots;  // {expert, first pair, pairs, 0}
+  const u32 *numbers;  // of pairs
+  float *sums;         // [fewWarps][2][8 rows][16]
+
+  u32 groups, group, strips, wide; // of a team; this warp's; of a matrix; items of a slot
+  u32 items, step;
+  // What is loaded next.
+  u32 item, granule;
+  const u8 *source[2];
+
+  METHOD u32 depth() const { return (p.in + W::inputs - 1) / W::inputs; }
+  METHOD u32 stripOf(u32 item) const { return item % wide * groups + group; }
+
+  // aim finds the next item of which this warp has a strip.
+  METHOD void aim() {
+    while (item < items && stripOf(item) >= strips) item += step;
+    if (item >= items) return;
+    const u32 expert = slots[item / wide].x;
+    const u64 strip = (u64)stripOf(item) * depth() * p.granule;
+    granule = begin;
+    UNROLL for (u32 j = 0; j < 2; j++) source[j] = (const u8 *)matrices[j * p.listed + expert] + strip;
+  }
+
+  METHOD void copyNext(u32 stage) {
+    if (item >= items) return;
+    const u32 to = ringAt + stage * 2 * p.granule, barrier = barriers + stage * 8, from = granule * p.granule;
+    copy_bulk(to, source[0] + from, p.granule, barrier, 2 * p.granule);
+    copy_more(to + p.granule, source[1] + from, p.granule, barrier);
+    if (++granule == end) {
+      item += step;
+      aim();
+    }
+  }
+
+  // multiply adds the products of a granule, whose weights are in a stage, by the row whose
+  // line each lane knows: that of column lane % 8.
+  METHOD void multiply(float (&total)[2][4], Shared row, u32 granule, u32 stage) const {
+    UNROLL for (u32 block = 0; block < perGranule; block++) {
+      Inputs b;
+      UNROLL for (u32 i = 0; i < 2; i++) {
+        u32 v[4];
+        load_matrix_at(v, row + (((granule * perGranule + block) * 8 + i * 4 + lane / 8) << 4));
+        b.low[i * 2] = v[0], b.high[i * 2] = v[1], b.low[i * 2 + 1] = v[2], b.high[i * 2 + 1] = v[3];
+      }
+      multiply_packed<W>(total, b, ring + stage * 2 * p.granule, p.granule, p.shift, block, lane);
+    }
+  }
+
+  // work multiplies an item's strip, and leaves the sums.
+  METHOD void work(u32 item, Ring &at) {
+    float total[2][4] = {};
+    const u32x4 of = slots[item / wide];
+    const u32 column = lane % 8, number = column < of.z ? numbers[of.y + column] / p.each : 0;
+    const Shared row = shared_at(x) + number * line;
+    const u32 last = stripOf(item) < strips ? end : begin;
+    _Pragma("nounroll") for (u32 i = begin; i < last; i++) {
+      wait_phase(barriers + at.stage * 8, at.phase);
+      multiply(total, row, i, at.stage);
+      sync_warp();
+      copyNext(at.stage);
+      at.next();
+    }
+    float *to = sums + warp * sumsOf;
+    UNROLL for (u32 j = 0; j < 2; j++)
+      UNROLL for (u32 i = 0; i < 4; i++) to[(j * 8 + lane % 4 * 2 + i % 2) * 16 + lane / 4 + i / 2 * 8] = total[j][i];
+  }
+
+  // store adds up the parts of an item, a thread of the team an output.
+  METHOD void store(u32 item) const {
+    const u32x4 of = slots[item / wide];
+    const float *team = sums + warp / teamWarps * teamWarps * sumsOf;
+    _Pragma("nounroll") for (u32 i = tid() % (teamWarps * 32); i < groups * of.z * 16; i += teamWarps * 32) {
+      const u32 group = i / (of.z * 16), row = i / 16 - group * of.z, m = (item % wide * groups + group) * 16 + i % 16;
+      if (m >= p.out) continue;
+      float v[2];
+      UNROLL for (u32 j = 0; j < 2; j++) {
+        const float *part = team + group * p.parts * sumsOf + (j * 8 + row) * 16 + i % 16;
+        v[j] = part[0];
+        _Pragma("nounroll") for (u32 k = 1; k < p.parts; k++) v[j] += part[k * sumsOf];
+        v[j] = whole_sum<W>(v[j], i % 16 / 8);
+      }
+      p.bf16[(u64)numbers[of.y + row] * p.out + m] = (u16)pack_bf16(silu(v[0]) * v[1], 0);
+    }
+  }
+};
+
+template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
+  constexpr u32 threads = fewWarps * 32;
+  const u32 depth = (p.in + W::inputs - 1) / W::inputs, padded = depth * W::inputs, line = padded * 2 + 16;
+  // Rings, sums, rows, where matrices lie, slots, pairs, barriers.
+  float *sums = (float *)(shared + fewWarps * p.stages * 2 * p.granule);
+  u8 *x = (u8 *)(sums + fewWarps * FewGated<W>::sumsOf);
+  u64 *matrices = (u64 *)(x + p.bucket * line);
+  u32x4 *slots = (u32x4 *)(matrices + 2 * p.listed);
+  u32 *numbers = (u32 *)(slots + p.slots);
+  const u32 barriers = shared_address(numbers + (p.bucket * p.each + 3) / 4 * 4), taken = barriers; // the first: rows are there
+  const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, part = warp % p.parts;
+  FewGated<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts};
+  y.ring = shared + warp * p.stages * 2 * p.granule;
+  y.ringAt = shared_address(y.ring);
+  y.barriers = barriers + 8 + warp * p.stages * 8;
+  y.x = x, y.line = line, y.matrices = matrices, y.slots = slots, y.numbers = numbers, y.sums = sums;
+  y.groups = teamWarps / p.parts, y.group = warp % teamWarps / p.parts, y.strips = (p.out + 15) / 16;
+  y.wide = (y.strips + y.groups - 1) / y.groups, y.step = fewTeams * gdim();
+  if (elected()) {
+    _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(y.barriers + i * 8, 1);
+    if (warp == 0) barrier_init(taken, 1);
+    barriers_made();
+  }
+  for (u32 i = tid(); i < 2 * p.listed; i += threads) matrices[i] = i < p.listed ? p.weights[0][i] : p.weights[1][i - p.listed];
+  for (u32 i = tid(); i < p.bucket * ((padded - p.in) / 8); i += threads) { // behind the inputs
+    const u32 rest = (padded - p.in) / 8;
+    *(u32x4 *)(x + i / rest * line + (p.in + i % rest * 8) * 2) = {0, 0, 0, 0};
+  }
+  const u32 rows = fresh(&p.step->rows);
+  sync_warp();
+  dependency_wait();
+  launch_dependents(); // only now: experts_join then knows that the router is done
+  if (warp == 0) {
+    copy_bulk(shared_address(x), p.x, p.in * 2, taken, rows * p.in * 2);
+    _Pragma("nounroll") for (u32 r = 1; r < rows; r++) copy_more(shared_address(x) + r * line, p.x + (u64)r * p.in, p.in * 2, taken);
+  }
+  const u32 used = p.tables[0];
+  for (u32 i = tid(); i < p.slots; i += threads) slots[i] = ((const u32x4 *)(p.tables + 4))[i]; // they may be there or not
+  for (u32 i = tid(); i < rows * p.each; i += threads) numbers[i] = p.pairs[i];
+  sync();
+  const u32 team = warp / teamWarps, first = bid() + team * gdim();
+  y.items = used * y.wide, y.item = first;
+  y.aim();
+  _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.copyNext(i);
+  wait_phase(taken, 0);
+  Ring ring{p.stages};
+  _Pragma("nounroll") for (u32 item = first; item < y.items; item += y.step) {
+    y.work(item, ring);
+    sync_group(1 + team, teamWarps * 32);
+    y.store(item);
+    sync_group(1 + team, teamWarps * 32);
+  }
+}
+
+#define EXPERTS_FEW(name, W)                                                                                                                   \
+  HOPPER_KERNEL(fewWarps * 32)                                                                                                                 \
+  void experts_few_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, const Step *step, \
+                                u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) { \
+    DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                          \
+    const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};          \
+    few_gated<W>(p, shared);                                                                                                                   \
+  }                                                                                                                                            \
+  REGISTER(experts_few_gated_##name)
