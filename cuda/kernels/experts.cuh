@@ -414,17 +414,85 @@ struct Sum {
   u32 early; // the launch before is experts_gated, which begins when the router is done: lists and weights are read before it has ended
 };
 
+// JoinLists are what a block of down and the sum reads, in shared memory.
+struct JoinLists {
+  float *made; // [pairs][parts][16]
+  Listed *list;
+  u64 *matrices; // where they lie, of several rows
+  u32 *pairs;
+  float *weights; // of pairs
+};
+
+DEV JoinLists lists_at(u8 *at, const Mixture &p, const Sum &j, u32 held, u32 listed) {
+  const u32 pairs = j.bucket * j.each;
+  JoinLists l;
+  l.made = (float *)at;
+  l.list = (Listed *)(l.made + pairs * p.parts * 16);
+  l.matrices = (u64 *)(l.list + j.most + pairs / held);
+  l.pairs = (u32 *)(l.matrices + listed);
+  l.weights = (float *)(l.pairs + pairs);
+  return l;
+}
+
+// take_lists makes the lists of several rows, and returns how many entries and rows there are.
+template <class W> DEV u32 take_lists(const Experts<W, 1> &e, const Sum &j, const JoinLists &l, u32 *totals, u32 listed, u32 &rows) {
+  const Mixture &p = e.p;
+  if (!j.early) dependency_wait();
+  // All are asked for at once, of rows that are not there, too.
+  const f32x4 first = slot_words(p, tid(), j.most);
+  const u32 n = fresh(p.tables);
+  rows = fresh(&j.step->rows);
+  sync_warp();
+  for (u32 i = tid(); i < listed; i += bdim()) l.matrices[i] = p.weights[0][i];
+  for (u32 i = tid(); i < j.bucket * j.each; i += bdim()) {
+    const u32 r = i / j.each, at = i % j.each;
+    const float *from = at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r;
+    l.pairs[i] = fresh(p.pairs + i);
+    l.weights[i] = load_l2(from);
+  }
+  return list_slots<W>(e, l.list, l.matrices, totals, first, n, j.most, j.bucket);
+}
+
+// Joined is the output that a thread adds up: what it begins with is on its way while experts
+// are multiplied.
+struct Joined {
+  u32 row;
+  u64 at;
+  bool mine;
+  float sum, other, share;
+};
+
+DEV Joined begin_sum(const Mixture &p, const Sum &j, u32 rows) {
+  Joined y{tid() / 16};
+  const u32 m = bid() * 16 + tid() % 16;
+  y.mine = y.row < rows && m < p.out;
+  y.at = (u64)y.row * p.out + m;
+  y.sum = y.mine ? p.f32[y.at] : 0;
+  y.other = y.mine && j.with ? j.with[y.at] : 0, y.share = y.mine && j.with ? j.shares[y.row] : 0;
+  return y;
+}
+
+// add_up adds what the experts made of a row, which is all there.
+template <class W> DEV void add_up(const Mixture &p, const Sum &j, const JoinLists &l, const Joined &y) {
+  if (!y.mine) return;
+  float sum = y.sum;
+  for (u32 i = 0; i < j.each; i++) {
+    const float *from = l.made + (y.row * j.each + i) * p.parts * 16 + tid() % 16;
+    float v = from[0];
+    for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
+    sum = fma(l.weights[y.row * j.each + i], whole_sum<W>(v, tid() % 16 / 8), sum);
+  }
+  if (j.with) sum = fma(y.share, y.other, sum);
+  p.f32[y.at] = sum;
+}
+
 // join makes down of all rows and adds it up; one: of the only row, by a choice of its own.
 template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u64 *rooms, u32 *totals, u32 held, u32 listed) {
   const u32 each = j.each;
   launch_dependents();
   touch(p.weights[0], listed);
   const Experts<W, 1> e = experts_of<W, 1>(p, shared, held);
-  float *made = (float *)(shared + bdim() / 32 * p.stages * e.stageBytes());
-  Listed *list = (Listed *)(made + j.bucket * each * p.parts * 16);
-  u64 *matrices = (u64 *)(list + j.most + j.bucket * each / held); // where they lie, of several rows
-  u32 *pairs = (u32 *)(one ? matrices : matrices + listed);
-  float *weights = (float *)(pairs + j.bucket * each);
+  const JoinLists l = lists_at(shared + bdim() / 32 * p.stages * e.stageBytes(), p, j, held, one ? 0 : listed);
   u32 rows = 1, entries = each;
   Chosen by{};
   if constexpr (one) {
@@ -434,53 +502,27 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
       float weight = by.weight;
       if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = c.shared();
       if (e.lane < each) {
-        list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
-        pairs[rank] = rank;
-        weights[rank] = weight;
+        l.list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
+        l.pairs[rank] = rank;
+        l.weights[rank] = weight;
       }
     }
   } else {
-    if (!j.early) dependency_wait();
-    // All are asked for at once, of rows that are not there, too.
-    const f32x4 first = slot_words(p, tid(), j.most);
-    const u32 n = fresh(p.tables);
-    rows = fresh(&j.step->rows);
-    sync_warp();
-    for (u32 i = tid(); i < listed; i += bdim()) matrices[i] = p.weights[0][i];
-    for (u32 i = tid(); i < j.bucket * each; i += bdim()) {
-      const u32 r = i / each, at = i % each;
-      const float *from = at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r;
-      pairs[i] = fresh(p.pairs + i);
-      weights[i] = load_l2(from);
-    }
-    entries = list_slots<W>(e, list, matrices, totals, first, n, j.most, j.bucket);
+    entries = take_lists<W>(e, j, l, totals, listed, rows);
   }
   sync();
-  Join<W> y{e, made, list, pairs, bid(), entries * p.parts};
+  Join<W> y{e, l.made, l.list, l.pairs, bid(), entries * p.parts};
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();
   if (one && bid() == 0 && e.warp == 0 && e.lane < c.k) j.noted[by.rank] = (float)by.expert, j.noted[c.k + by.rank] = by.weight;
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
-  // What the sums begin with, on its way meanwhile.
-  const u32 row = tid() / 16, m = bid() * 16 + tid() % 16;
-  const bool mine = row < rows && m < p.out;
-  const u64 at = (u64)row * p.out + m;
-  float sum = mine ? p.f32[at] : 0;
-  const float other = mine && j.with ? j.with[at] : 0, share = mine && j.with ? j.shares[row] : 0;
+  const Joined to = begin_sum(p, j, rows);
   u32 stage = 0;
   _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += bdim() / 32) y.work(index, stage);
   sync();
-  if (!mine) return;
-  for (u32 i = 0; i < each; i++) {
-    const float *from = y.made + (row * each + i) * p.parts * 16 + tid() % 16;
-    float v = from[0];
-    for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
-    sum = fma(weights[row * each + i], whole_sum<W>(v, tid() % 16 / 8), sum);
-  }
-  if (j.with) sum = fma(share, other, sum);
-  p.f32[at] = sum;
+  add_up<W>(p, j, l, to);
 }
 
 #define EXPERTS(name, W)                                                                                                                              \

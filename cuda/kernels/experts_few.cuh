@@ -1,11 +1,11 @@
-// Gate and up of few rows of a mixture by 4-bit weights on compute capability 9.0, with the
-// bits of experts.cuh: the same parts of the inputs, the same products and order of sums.
+// Few rows of a mixture by 4-bit weights on compute capability 9.0, with the bits of
+// experts.cuh: the same parts of the inputs, the same products and order of sums.
 //
-// What differs is what is waited for. A block stays on its multiprocessor, and goes from one
-// strip of an expert to the next without a gap: what comes next is loaded while one is
-// multiplied. Weights come by the copy unit, a granule of both matrices a stage; the rows lie
-// whole in shared memory, lines 16 bytes longer than they are, so that eight of them are read
-// without conflicts.
+// What differs is how weights and rows come: by the copy unit, which takes an instruction for
+// a granule where a warp's own copies take dozens, as many as its products. Lines of rows are
+// 16 bytes longer than they are, so that eight of them are read without conflicts. Of gate and
+// up a block stays on its multiprocessor, and goes from one strip of an expert to the next
+// without a gap; the rows lie whole in shared memory.
 #pragma once
 #include "experts.cuh"
 #include "hopper.cuh"
@@ -179,12 +179,127 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
   }
 }
 
-#define EXPERTS_FEW(name, W)                                                                                                                   \
-  HOPPER_KERNEL(fewWarps * 32)                                                                                                                 \
-  void experts_few_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, const Step *step, \
-                                u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) { \
-    DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                          \
-    const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};          \
-    few_gated<W>(p, shared);                                                                                                                   \
-  }                                                                                                                                            \
-  REGISTER(experts_few_gated_##name)
+// FewJoin is Join by the copy unit: a stage is a granule of down, and behind it lines of the
+// rows that are multiplied by it.
+template <class W> struct FewJoin {
+  static constexpr u32 perGranule = W::inputs / 64, bytes = W::inputs * 2, line = bytes + 16;
+
+  const Mixture &p;
+  u32 warp, lane;
+  u32 begin, end; // this warp's granules
+  u8 *ring;
+  u32 ringAt, barriers;
+  u32 held;
+  const JoinLists &lists;
+  u32 units; // entries of the list and parts
+  // What is loaded next; a lane has the address of its row, where there is one.
+  u32 unit, granule, count;
+  const u8 *source, *row;
+
+  METHOD u32 stageBytes() const { return p.granule + held * line; }
+
+  METHOD void aim() {
+    granule = begin;
+    if (unit >= units) return;
+    const Listed s = lists.list[unit / p.parts];
+    source = s.strip, count = s.count;
+    row = lane < count ? (const u8 *)(p.x + (u64)lists.pairs[s.first + lane] * p.in) : nullptr;
+  }
+  METHOD void start() {
+    unit = warp;
+    aim();
+  }
+
+  // loadNext starts the copies of the next granule; what of it rows do, weights may have done before.
+  template <bool weights, bool rows> METHOD void loadNext(u32 stage) {
+    if (unit >= units) return;
+    const u32 to = ringAt + stage * stageBytes(), barrier = barriers + stage * 8;
+    if constexpr (weights) copy_bulk(to, source + granule * p.granule, p.granule, barrier, p.granule + count * bytes);
+    if constexpr (rows) copy_if(lane < count, to + p.granule + lane * line, row + granule * bytes, bytes, barrier);
+    if (++granule == end) {
+      unit += bdim() / 32;
+      aim();
+    }
+  }
+
+  METHOD void work(u32 index, Ring &at) {
+    float total[1][4] = {};
+    const u32 line0 = p.granule + (lane % 8 & (held - 1)) * line;
+    _Pragma("nounroll") for (u32 i = begin; i < end; i++) {
+      wait_phase(barriers + at.stage * 8, at.phase);
+      const u8 *stage = ring + at.stage * stageBytes();
+      const Shared row = shared_at(stage + line0);
+      UNROLL for (u32 block = 0; block < perGranule; block++) {
+        Inputs b;
+        UNROLL for (u32 k = 0; k < 2; k++) {
+          u32 v[4];
+          load_matrix_at(v, row + ((block * 8 + k * 4 + lane / 8) << 4));
+          b.low[k * 2] = v[0], b.high[k * 2] = v[1], b.low[k * 2 + 1] = v[2], b.high[k * 2 + 1] = v[3];
+        }
+        multiply_packed<W>(total, b, stage, p.granule, p.shift, block, lane);
+      }
+      sync_warp();
+      loadNext<true, true>(at.stage);
+      at.next();
+    }
+    const Listed s = lists.list[index / p.parts];
+    UNROLL for (u32 i = 0; i < 2; i++) {
+      const u32 r = lane % 4 * 2 + i;
+      if (r >= s.count) continue;
+      float *to = lists.made + (lists.pairs[s.first + r] * p.parts + index % p.parts) * 16 + lane / 4;
+      to[0] = total[0][i];
+      to[8] = total[0][i + 2];
+    }
+  }
+};
+
+template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared, u32 *totals, u32 held, u32 listed) {
+  launch_dependents();
+  touch(p.weights[0], listed);
+  const u32 warps = bdim() / 32, warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp % p.parts;
+  Experts<W, 1> e{p, warp, lane}; // where strips lie
+  e.held = held;
+  const u32 stage = p.granule + held * FewJoin<W>::line;
+  const JoinLists l = lists_at(shared + warps * p.stages * stage, p, j, held, listed);
+  u8 *ring = shared + warp * p.stages * stage;
+  const u32 barriers = shared_address(l.weights + j.bucket * j.each) + warp * p.stages * 8;
+  if (elected()) {
+    _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
+    barriers_made();
+  }
+  for (u32 i = 0; i < p.stages; i++) allow_unwritten(ring + i * stage + p.granule, held * FewJoin<W>::line);
+  u32 rows;
+  const u32 entries = take_lists<W>(e, j, l, totals, listed, rows);
+  sync();
+  FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, l, entries * p.parts};
+  y.start();
+  _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
+  dependency_wait();
+  y.start();
+  _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
+  const Joined to = begin_sum(p, j, rows);
+  Ring at{p.stages};
+  _Pragma("nounroll") for (u32 index = warp; index < y.units; index += warps) y.work(index, at);
+  sync();
+  add_up<W>(p, j, l, to);
+}
+
+#define EXPERTS_FEW(name, W)                                                                                                                           \
+  HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
+  void experts_few_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, const Step *step,         \
+                                u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) {         \
+    DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                                  \
+    const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
+    few_gated<W>(p, shared);                                                                                                                           \
+  }                                                                                                                                                    \
+  REGISTER(experts_few_gated_##name)                                                                                                                   \
+  HOPPER_KERNEL(joinWarps * 32)                                                                                                                        \
+  void experts_few_join_##name(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out, u32 granule,           \
+                               u32 shift, u32 stages, u32 parts, const float *with, const float *shares, const float *routing, u32 chosen, u32 each,   \
+                               const Step *step, u32 bucket, u32 most, u32 held, u32 listed, u32 early) {                                              \
+    DYNAMIC_SHARED(experts_few_join_##name, shared);                                                                                                   \
+    SHARED(experts_few_join_##name) u32 totals[joinWarps];                                                                                             \
+    const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                          \
+    few_join<W>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, shared, totals, held, listed);                           \
+  }                                                                                                                                                    \
+  REGISTER(experts_few_join_##name)

@@ -1,4 +1,4 @@
-// Gate and up of few rows of a mixture by 4-bit affine weights in groups of 32.
+// Few rows of a mixture by 4-bit affine weights in groups of 32.
 #include "experts_few.cuh"
 
 using Affine4 = AffineGroups<Nibbles, 32>;

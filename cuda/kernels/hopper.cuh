@@ -140,6 +140,12 @@ DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier) {
                "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
+// copy_if copies, in each lane where yes is set, what the phase waits for already.
+DEV void copy_if(bool yes, u32 to, const void *from, u32 bytes, u32 barrier) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+               "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "r"((u32)yes)
+               : "memory");
+}
 // prefetch_map fetches a tensor map.
 DEV void prefetch_map(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 // proxy_fence shows what this thread wrote to shared memory to copies and

@@ -24,6 +24,7 @@ type Device struct {
 	err       error
 	Code      CodeCache
 	Tuning    Tuning  // of decode projections
+	common    bool    // for tests: kernels for compute capability 9.0 alone are left out
 	brief     bool    // self-tests take few shapes: an emulated device is slow
 	dry       bool    // load what launches need, and enqueue nothing
 	overlap   bool    // the launch before was a kernel: this one may start its prologue

@@ -103,6 +103,6 @@ func TestSelfTestsChecked(t *testing.T) {
 // withoutHopper keeps the device from kernels that are for compute capability 9.0
 // alone.
 func (d *Device) withoutHopper() {
-	d.prefill.tried, d.flash.prefill.tried, d.flash.decode.tried = true, true, true
+	d.common, d.flash.prefill.tried, d.flash.decode.tried = true, true, true
 	d.findBLAS()
 }

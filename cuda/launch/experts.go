@@ -376,12 +376,18 @@ func (d *Device) expertsJoin(p *expertsPass) {
 	made := p.bucket*p.each*parts*16*4 + 16*entries + 8*p.bucket*p.each + 8*(p.Down.Count+p.Down.More) // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	warps, stage := 24, f.granule+f.held(held)
+	k := kernel{file: f.experts(), name: "experts_join" + f.file[len("stream"):]}
+	if d.fewJoins(f, w.In) {
+		k = f.fewKernel("join")
+		stage = f.granule + held*(2*f.inputs+16) + 8
+	}
 	if entries*parts <= 16 || 2*warps*stage > most {
 		warps = 16
 	}
 	stage *= warps
 	stages := expertStages(Ceil(entries*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, most)
-	d.launch(kernel{f.experts(), "experts_join" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
+	k.shared = stages*stage + made
+	d.launch(k, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
 		uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step), uint64(p.bucket), uint64(p.slots),

@@ -1,7 +1,5 @@
 package launch
 
-import "strings"
-
 // fewGatedRows are the rows up to which gate and up of a mixture go through
 // kernels/experts_few.cuh.
 const fewGatedRows = 16
@@ -30,10 +28,21 @@ func (d *Device) fewGatedShape(p *expertsPass, f format, parts int) (s fewShape,
 
 // fewGated makes silu(gate·x) ⊙ up·x of few rows, bf16, by a block a multiprocessor.
 func (d *Device) fewGated(p *expertsPass, f format, parts int, s fewShape) {
-	w := p.Gate.Of
-	file := strings.Replace(f.file, "stream_", "experts_few_", 1)
-	d.launch(kernel{file + "_hopper", "experts_few_gated" + f.file[len("stream"):], s.shared}, dim{x: d.Info.SMs}, 32*fewWarps,
+	w, k := p.Gate.Of, f.fewKernel("gated")
+	k.shared = s.shared
+	d.launch(k, dim{x: d.Info.SMs}, 32*fewWarps,
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs), uint64(p.step),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(s.stages), uint64(parts), uint64(p.each),
 		uint64(p.Gate.Count+p.Gate.More), uint64(p.bucket), uint64(p.slots))
+}
+
+// fewJoins reports whether down and the sum of few rows go through kernels/experts_few.cuh.
+func (d *Device) fewJoins(f format, in int) bool {
+	return f.nibbles() && in%f.inputs == 0 && d.takesTiled()
+}
+
+// fewKernel is one of kernels/experts_few.cuh.
+func (f format) fewKernel(name string) kernel {
+	suffix := f.file[len("stream"):]
+	return kernel{file: "experts_few" + suffix + "_hopper", name: "experts_few_" + name + suffix}
 }

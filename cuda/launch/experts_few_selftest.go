@@ -22,9 +22,9 @@ func fewShapes(d *Device, dt backend.DType) []expertShape {
 	case dt == backend.Q4_K:
 		return []expertShape{{5, 2, 512, 256, 256}}
 	case d.brief:
-		return []expertShape{{5, 2, 576, 192, 192}, {60, 8, 1024, 96, 0}}
+		return []expertShape{{5, 2, 576, 256, 256}, {60, 8, 512, 256, 0}}
 	}
-	return []expertShape{{5, 2, 576, 192, 192}, {140, 8, 1024, 96, 0}, {260, 8, 512, 256, 256}}
+	return []expertShape{{5, 2, 576, 192, 192}, {140, 8, 1024, 96, 0}, {60, 8, 512, 256, 0}, {260, 8, 512, 256, 256}}
 }
 
 // checkFewExperts compares mixtures of few rows, whose gate and up go through

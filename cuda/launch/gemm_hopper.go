@@ -86,7 +86,7 @@ const (
 // drivers that make no tensor maps. Those that do know its PTX version: both
 // came with CUDA 12.0.
 func (d *Device) openHopper() *hopperGEMM {
-	if d.Info.Major != 9 || d.Info.Minor != 0 {
+	if d.common || d.Info.Major != 9 || d.Info.Minor != 0 {
 		return nil
 	}
 	encode, err := d.Context.Symbol("cuTensorMapEncodeTiled")

@@ -96,6 +96,9 @@ DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) { c
 DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
   if (elected(file, line)) emulator::copy_bulk(to, from, bytes, barrier, file, line);
 }
+DEV void copy_if(bool yes, u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
+  if (yes) emulator::copy_bulk(to, from, bytes, barrier, file, line);
+}
 DEV void prefetch_map(const void *) {}
 DEV void allow_unwritten(u32 at, u32 bytes, CALLER) {
   if (bytes) emulator::allow_unwritten(emulator::shared_place(at, bytes, "allow_unwritten", file, line), bytes);
