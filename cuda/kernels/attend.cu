@@ -284,9 +284,10 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gate
                        u32 units, u32 parts, u32 blocks, u8 *shared) {
   using L = Layout<DIM, KV>;
   launch_dependents();
-  if (bid_z() >= step->spans) return;
+  const Step head = head_of(step);
+  if (bid_z() >= head.spans) return;
   Work w;
-  if (!work_of<L::TILE>(w, step->span[bid_z()], step, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
+  if (!work_of<L::TILE>(w, head.span[bid_z()], head.pages, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
   take_team(w);
   decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
 }
@@ -295,12 +296,15 @@ template <u32 DIM>
 DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, const float *v, u32 gated, float *sums, f32x2 *marks, const float *q_norm, const float *k_norm, float eps,
                       const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, float scale, u32 units, u32 parts, u8 *shared) {
   launch_dependents();
-  if (bid_z() >= step->spans) return;
-  const Span s = step->span[bid_z()];
+  const Step begin = head_of(step);
+  if (bid_z() >= begin.spans) return;
+  const Span s = begin.span[bid_z()];
+  const u32 first = begin.positions[0]; // of the only row it is known without its span
+  sync_warp();
   Work w;
-  if (!work_of<Layout<DIM, BF16>::TILE>(w, s, step, layer, q_heads, kv_heads, units, 1, QUERIES)) return;
+  if (!work_of<Layout<DIM, BF16>::TILE>(w, s, begin.pages, layer, q_heads, kv_heads, units, 1, QUERIES)) return;
   take_team(w);
-  const u32 position = step->positions[w.row], stride = gated ? 2 * DIM : DIM;
+  const u32 position = begin.rows == 1 ? first : begin.positions[w.row], stride = gated ? 2 * DIM : DIM;
   const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
   const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,
                        (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, pairs, stride, slot_of(s, s.base)};

@@ -78,7 +78,7 @@ struct Work {
 
 // work_of sets what a block has to do, which takes up to most query vectors; false:
 // nothing. blocks of them share those of a KV head. TILE is the bytes of a page's keys.
-template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const Step *step, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
+template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
   w.part = bid_y() / blocks;
   w.unit = w.part * units;
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
@@ -90,7 +90,7 @@ template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const Step *step, u
   const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
   w.units = left < units ? left : units;
   w.count = end - w.first < most ? end - w.first : most;
-  w.pages = step->pages + s.pages + w.unit;
+  w.pages = pages + s.pages + w.unit;
   w.keys = (u64)(layer * 2 * kv_heads + bid()) * TILE;
   w.values = w.keys + (u64)kv_heads * TILE;
   w.head = bid() * w.group;

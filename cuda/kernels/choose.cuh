@@ -27,9 +27,12 @@ struct Choice {
   const float *logits;
   u32 experts, k, renormalise;
 
-  // shared is the weight of a shared expert.
-  METHOD float shared() const { return 1 / (1 + exp_precise(-load_l2(logits + experts))); }
+  // shared is the logit of a shared expert.
+  METHOD float shared() const { return load_l2(logits + experts); }
 };
+
+// weight_of is the weight of a shared expert.
+DEV float weight_of(float shared) { return 1 / (1 + exp_precise(-shared)); }
 
 // Chosen is what a lane below k gets: an expert, its place in ascending order, and its weight.
 // Bit j of taken says, in every lane, that expert lane + 32·j was chosen.

@@ -111,6 +111,8 @@ template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
   launch_dependents();
+  const Step begin = head_of(step);
+  const States *const stateOf = step->states;
   const u32 key_heads = shape.key_heads, value_heads = shape.value_heads, conv = shape.conv, lines = shape.lines;
   const u32 lane = tid() % 32, group = shape.group(), parts = 2 * key_heads + value_heads;
   const u32 item = bid() * WARPS + tid() / 32, part = item % parts, first = item / parts * each;
@@ -127,9 +129,11 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
     auto tap = [&](u32 e) { return there && e < dim ? from[(u64)e * conv] : 0; };
     weight[t] = {tap(lane * 4), tap(lane * 4 + 1), tap(lane * 4 + 2), tap(lane * 4 + 3)};
   }
+  const float decay = value ? log_decay[head] : 0, shift = value ? time_step[head] : 0;
   const u64 width = shape.raw_line();
+  sync_warp();
 
-  const u32 end = first + each < step->rows ? first + each : step->rows;
+  const u32 end = first + each < begin.rows ? first + each : begin.rows;
   if (first >= end) return;
   Span span = {};
   States states = {};
@@ -141,9 +145,9 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
     const u32 row = from + a;
     if (row >= end) break;
     if (row == first || row >= span.first + span.rows) { // the rows before, of another sequence
-      const u32 at = step->span_of[row];
-      span = step->span[at];
-      states = step->states[at];
+      const u32 at = begin.spans == 1 ? 0 : begin.span_of[row];
+      span = begin.span[at];
+      states = stateOf[at];
       ring = place_of(shape, fixed + by_log * states.log, states.log).raw + channel;
       const u32 index = span.base + row - span.first, held = states.log + conv - 1;
       // What another forward brought is there before the kernel ahead has ended. Before the
@@ -170,7 +174,7 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
       }
       if (value && row == first && lane < end - first) { // gates of all rows, one a lane
         const u32 r = first + lane;
-        const float rate = exp_precise(log_decay[head]), time = of_a.x[(u64)r * of_a.width + head / group * of_a.stride + head % group] + time_step[head];
+        const float rate = exp_precise(decay), time = of_a.x[(u64)r * of_a.width + head / group * of_a.stride + head % group] + shift;
         gates[(u64)r * value_heads + head] = {exp_precise(-rate * softplus(time)), sigmoid(of_b.x[(u64)r * of_b.width + head / group * of_b.stride + head % group]), 0, 0};
       }
     }

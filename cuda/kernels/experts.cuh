@@ -500,7 +500,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
       by = choose(c, rooms);
       u32 expert = by.expert, rank = by.rank;
       float weight = by.weight;
-      if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = c.shared();
+      if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = weight_of(c.shared());
       if (e.lane < each) {
         l.list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
         l.pairs[rank] = rank;

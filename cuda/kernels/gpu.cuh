@@ -150,6 +150,14 @@ DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = 
 DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
 #endif
 
+// head_of is the head of a step block. What is used of it is on its way at once: where little else
+// is to be done, each load that waits for another is half a microsecond more.
+DEV Step head_of(const Step *step) {
+  const Step head = *step;
+  sync_warp();
+  return head;
+}
+
 DEV float low_bf16(u32 v) { return __builtin_bit_cast(float, v << 16); }
 DEV float high_bf16(u32 v) { return __builtin_bit_cast(float, v & 0xffff0000u); }
 DEV float exp(float x) { return ex2(x * 1.4426950408889634f); }

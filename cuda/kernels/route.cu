@@ -135,20 +135,21 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
 }
 
 // write_row writes what a row chose, in a warp.
-DEV void write_row(const Router &p, u32 row, const Choice &c, const Chosen &to) {
+DEV void write_row(const Router &p, u32 row, const Chosen &to, float shared) {
   const u32 lane = tid() % 32;
   if (lane < p.k) {
     p.routing[(u64)row * 2 * p.k + to.rank] = (float)to.expert;
     p.routing[(u64)row * 2 * p.k + p.k + to.rank] = to.weight;
   }
-  if (p.share && lane == 0) p.shares[row] = c.shared();
+  if (p.share && lane == 0) p.shares[row] = weight_of(shared);
 }
 
 // choose_row routes a row in a warp.
 DEV Chosen choose_row(const Router &p, u32 row, u64 *pairs) {
   const Choice c{p.logits + (u64)row * (p.experts + 1), p.experts, p.k, p.renormalise};
+  const float shared = p.share ? c.shared() : 0;
   const Chosen to = choose(c, pairs);
-  write_row(p, row, c, to);
+  write_row(p, row, to, shared);
   return to;
 }
 
@@ -259,8 +260,9 @@ template <class F> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32
   dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
   f32x4 norm[normHeld] = {};
   if (p.norm) take_norm(p, norm);
+  const u32 rows = p.step->rows; // it was there before the step's first kernel
+  sync_warp();
   dependency_wait();
-  const u32 rows = p.step->rows;
   if (p.norm) take_row(p, norm, row, parts), p.x = row;
   float y[routeRows];
   const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
@@ -293,10 +295,11 @@ template <u32 held> DEV void choose_few(const Router &p, const Marks &marks, u64
     _Pragma("nounroll") for (u32 row = warp; row < rows; row += routeThreads / 32) {
       const float *logits = rehearsed ? (const float *)p.router : p.logits + (u64)row * (p.experts + 1);
       const Choice c{logits, p.experts, p.k, p.renormalise};
+      const float shared = p.share && !rehearsed ? c.shared() : 0;
       const Chosen to = choose_of<held>(c, pairs + warp * mostPairs);
       marks.taken[row * 32 + lane] = (u16)to.taken;
       if (lane < p.k) marks.places[row * p.experts + to.expert] = (u8)to.rank;
-      if (!rehearsed) write_row(p, row, c, to);
+      if (!rehearsed) write_row(p, row, to, shared);
     }
     sync();
     list(p, marks, rows, totals, rehearsed);
@@ -322,8 +325,9 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
   if (bid() < blocks) {
     Dots<F, 4> dots{p};
     dots.start(p.router, p.kind, (bid() * routeGroups + group) * 4, p.experts);
+    const u32 rows = p.step->rows;
     dependency_wait();
-    const u32 rows = p.step->rows, first = bid_y() * routeRows;
+    const u32 first = bid_y() * routeRows;
     if (first >= rows) return;
     float y[4 * routeRows];
     dots.sum(y, first, rows);
