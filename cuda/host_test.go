@@ -156,7 +156,7 @@ func TestHostParts(t *testing.T) {
 			run(false)
 		}
 	}
-	most := 8*2 + 6 + 2*7 // beside what a step has without: leave, return, two norms, two forms, a shared expert's
+	most := 8*2 + 6 + 2*8 // beside what a step of one row has without: the choice, leave, return, two norms, two forms, a shared expert's
 	if n := b.Launches(); n == 0 || n > most {
 		t.Errorf("a step is %d launches, want at most %d", n, most)
 	}

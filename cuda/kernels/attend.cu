@@ -287,7 +287,7 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gate
   const Step head = head_of(step);
   if (bid_z() >= head.spans) return;
   Work w;
-  if (!work_of<L::TILE>(w, head.span[bid_z()], head.pages, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
+  if (!work_of<L::TILE>(w, span_at(step, head, bid_z()), head.pages, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
   take_team(w);
   decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
 }
@@ -298,13 +298,11 @@ DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, 
   launch_dependents();
   const Step begin = head_of(step);
   if (bid_z() >= begin.spans) return;
-  const Span s = begin.span[bid_z()];
-  const u32 first = begin.positions[0]; // of the only row it is known without its span
-  sync_warp();
+  const Span s = span_at(step, begin, bid_z());
   Work w;
   if (!work_of<Layout<DIM, BF16>::TILE>(w, s, begin.pages, layer, q_heads, kv_heads, units, 1, QUERIES)) return;
   take_team(w);
-  const u32 position = begin.rows == 1 ? first : begin.positions[w.row], stride = gated ? 2 * DIM : DIM;
+  const u32 position = w.row == 0 ? begin.position : begin.positions[w.row], stride = gated ? 2 * DIM : DIM;
   const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
   const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,
                        (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, pairs, stride, slot_of(s, s.base)};

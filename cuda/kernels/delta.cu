@@ -16,6 +16,7 @@ struct States {
 
 // RecurrentStep is the step block as far as recurrent layers read it.
 struct RecurrentStep : Step {
+  States firstStates;   // states[0]
   const States *states; // [spans]
   const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
 };
@@ -111,8 +112,7 @@ template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
   launch_dependents();
-  const Step begin = head_of(step);
-  const States *const stateOf = step->states;
+  const RecurrentStep begin = head_of(step);
   const u32 key_heads = shape.key_heads, value_heads = shape.value_heads, conv = shape.conv, lines = shape.lines;
   const u32 lane = tid() % 32, group = shape.group(), parts = 2 * key_heads + value_heads;
   const u32 item = bid() * WARPS + tid() / 32, part = item % parts, first = item / parts * each;
@@ -146,8 +146,8 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
     if (row >= end) break;
     if (row == first || row >= span.first + span.rows) { // the rows before, of another sequence
       const u32 at = begin.spans == 1 ? 0 : begin.span_of[row];
-      span = begin.span[at];
-      states = stateOf[at];
+      span = span_at(step, begin, at);
+      states = *(at == 0 ? &step->firstStates : begin.states + at);
       ring = place_of(shape, fixed + by_log * states.log, states.log).raw + channel;
       const u32 index = span.base + row - span.first, held = states.log + conv - 1;
       // What another forward brought is there before the kernel ahead has ended. Before the
@@ -198,7 +198,7 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
 }
 
 #define DELTA_ROWS(name, most, ahead)                                                                                                                                         \
-  KERNEL(WARPS * 32) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
+  KERNEL(WARPS * 32, 2) void name(float *q_to, float *k_to, float *v_to, f32x4 *gates, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width,        \
                                u32 k_stride, const float *v, u32 v_width, u32 v_stride, const float *b, u32 b_width, u32 b_stride, const float *a, u32 a_width,    \
                                u32 a_stride, const float *taps, const float *log_decay, const float *time_step, const RecurrentStep *step, u32 fixed, u32 by_log, \
                                u32 key_heads, u32 value_heads, u32 key_dim, u32 value_dim, u32 conv, u32 lines, u32 each) {                                       \

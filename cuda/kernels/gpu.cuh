@@ -31,12 +31,13 @@ struct Span { u32 first, rows, base, slots, window, keep, pages, pad; };
 struct Step {
   u32 rows, spans, wanted, top;
   i32 limit, except;
-  u32 pad[2];
+  u32 position, pad; // of row 0
   const u32 *tokens, *positions;
   const u32 *span_of;
   const Span *span;
   const u64 *pages;
   const u32 *want;
+  Span first; // span[0]: most steps are of one sequence, which finds it beside the rest
 };
 
 #ifdef __NVPTX__
@@ -152,11 +153,12 @@ DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = 
 
 // head_of is the head of a step block. What is used of it is on its way at once: where little else
 // is to be done, each load that waits for another is half a microsecond more.
-DEV Step head_of(const Step *step) {
-  const Step head = *step;
+template <class S> DEV S head_of(const S *step) {
+  const S head = *step;
   sync_warp();
   return head;
 }
+DEV Span span_at(const Step *step, const Step &head, u32 i) { return *(i == 0 ? &step->first : head.span + i); }
 
 DEV float low_bf16(u32 v) { return __builtin_bit_cast(float, v << 16); }
 DEV float high_bf16(u32 v) { return __builtin_bit_cast(float, v & 0xffff0000u); }

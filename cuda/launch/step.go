@@ -21,9 +21,13 @@ type StepShape struct {
 
 // Sizes of the structs in gpu.cuh, and of those in delta.cu.
 const (
-	stepHeader  = 32 + 8*8
 	spanBytes   = 8 * 4
 	statesBytes = 2*8 + 2*4
+
+	// The header: numbers, addresses, the first span, its states, addresses of recurrent layers.
+	stepSpan   = 32 + 6*8
+	stepStates = stepSpan + spanBytes
+	stepHeader = stepStates + statesBytes + 2*8
 )
 
 // stepLayout holds byte offsets into the block.
@@ -86,14 +90,20 @@ func (v *StepValues) Write(block []byte, s StepShape, base driver.Ptr) {
 	u32(0, uint32(v.Rows))
 	u32(4, uint32(len(v.Spans)))
 	v.WriteWanted(block, s)
-	for i, at := range []int{l.tokens, l.positions, l.spanOf, l.span, l.pages, l.want, l.states, l.folded} {
+	for i, at := range []int{l.tokens, l.positions, l.spanOf, l.span, l.pages, l.want} {
 		le.PutUint64(block[32+8*i:], uint64(base)+uint64(at))
+	}
+	for i, at := range []int{l.states, l.folded} {
+		le.PutUint64(block[stepStates+statesBytes+8*i:], uint64(base)+uint64(at))
 	}
 	for i, t := range v.Tokens {
 		u32(l.tokens+4*i, uint32(t))
 	}
 	for i, p := range v.Positions {
 		u32(l.positions+4*i, uint32(p))
+	}
+	if len(v.Positions) > 0 {
+		u32(24, uint32(v.Positions[0]))
 	}
 	page := 0
 	for i, sp := range v.Spans {
@@ -119,6 +129,8 @@ func (v *StepValues) Write(block []byte, s StepShape, base driver.Ptr) {
 			}
 		}
 	}
+	copy(block[stepSpan:stepStates], block[l.span:l.pages])
+	copy(block[stepStates:stepStates+statesBytes], block[l.states:l.folded])
 }
 
 // WriteWanted writes only what the head reads, into a block that has the rest.
