@@ -440,15 +440,23 @@ template <class W> DEV u32 take_lists(const Experts<W, 1> &e, const Sum &j, cons
   if (!j.early) dependency_wait();
   // All are asked for at once, of rows that are not there, too.
   const f32x4 first = slot_words(p, tid(), j.most);
-  const u32 n = fresh(p.tables);
+  const u32 n = fresh(p.tables), pairs = j.bucket * j.each;
   rows = fresh(&j.step->rows);
-  sync_warp();
-  for (u32 i = tid(); i < listed; i += bdim()) l.matrices[i] = p.weights[0][i];
-  for (u32 i = tid(); i < j.bucket * j.each; i += bdim()) {
-    const u32 r = i / j.each, at = i % j.each;
-    const float *from = at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r;
-    l.pairs[i] = fresh(p.pairs + i);
-    l.weights[i] = load_l2(from);
+  const u32 most = listed < pairs ? pairs : listed;
+  _Pragma("nounroll") for (u32 base = 0; base < most; base += bdim()) {
+    const u32 i = base + tid();
+    u64 matrix = 0;
+    u32 pair = 0;
+    float weight = 0;
+    if (i < listed) matrix = p.weights[0][i];
+    if (i < pairs) {
+      const u32 r = i / j.each, at = i % j.each;
+      pair = fresh(p.pairs + i);
+      weight = load_l2(at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r);
+    }
+    sync_warp();
+    if (i < listed) l.matrices[i] = matrix;
+    if (i < pairs) l.pairs[i] = pair, l.weights[i] = weight;
   }
   return list_slots<W>(e, l.list, l.matrices, totals, first, n, j.most, j.bucket);
 }

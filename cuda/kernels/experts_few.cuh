@@ -161,9 +161,13 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
     copy_bulk(shared_address(x), p.x, p.in * 2, taken, rows * p.in * 2);
     _Pragma("nounroll") for (u32 r = 1; r < rows; r++) copy_more(shared_address(x) + r * line, p.x + (u64)r * p.in, p.in * 2, taken);
   }
-  const u32 used = p.tables[0];
-  for (u32 i = tid(); i < p.slots; i += threads) slots[i] = ((const u32x4 *)(p.tables + 4))[i]; // they may be there or not
-  for (u32 i = tid(); i < rows * p.each; i += threads) numbers[i] = p.pairs[i];
+  // A thread takes a slot, which may be there or not, and a pair: there are fewer of either.
+  const u32 used = p.tables[0], own = tid();
+  const f32x4 slot = load_l2_x4((const float *)p.tables + 4 + (own < p.slots ? own : 0) * 4);
+  const u32 number = p.pairs[own < rows * p.each ? own : 0];
+  sync_warp(); // all are on their way at once
+  if (own < p.slots) *(f32x4 *)(slots + own) = slot;
+  if (own < rows * p.each) numbers[own] = number;
   sync();
   const u32 team = warp / teamWarps, first = bid() + team * gdim();
   y.items = used * y.wide, y.item = first;
