@@ -307,16 +307,31 @@ DEV f32x4 slot_words(const Mixture &p, u32 i, u32 most) {
   return v;
 }
 
-// fresh is a number from L2.
-DEV u32 fresh(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }
+// JoinLists are what a block of down and the sum reads and makes, in shared memory.
+struct JoinLists {
+  float *made; // [pairs][parts][16]
+  Listed *list;
+  u64 *matrices; // where they lie, of several rows
+  u32 *pairs;
+  float *weights; // of pairs
 
-// Join is down and the sum of up to 32 rows in one: a block makes 16 outputs by all
-// experts. made is [pairs][parts][16].
+  // leave keeps what a warp has made of a unit: an entry of the list, and a part.
+  METHOD void leave(const float (&total)[1][4], u32 unit, u32 parts, u32 lane) const {
+    const Listed s = list[unit / parts];
+    UNROLL for (u32 i = 0; i < 2; i++) {
+      const u32 r = lane % 4 * 2 + i;
+      if (r >= s.count) continue;
+      float *to = made + (pairs[s.first + r] * parts + unit % parts) * 16 + lane / 4;
+      to[0] = total[0][i];
+      to[8] = total[0][i + 2];
+    }
+  }
+};
+
+// Join is down and the sum of up to 32 rows in one: a block makes 16 outputs by all experts.
 template <class W> struct Join {
   const Experts<W, 1> &e;
-  float *made;
-  const Listed *list;
-  const u32 *pairs;
+  const JoinLists &lists;
   u32 strip, units; // entries of the list and parts
   // What is loaded next.
   u32 unit, granule;
@@ -326,9 +341,9 @@ template <class W> struct Join {
   METHOD void aim() {
     granule = e.begin;
     if (unit >= units) return;
-    const Listed s = list[unit / e.p.parts];
+    const Listed s = lists.list[unit / e.p.parts];
     source[0] = s.strip, count = s.count;
-    number = e.lane < count ? pairs[s.first + e.lane] : 0;
+    number = e.lane < count ? lists.pairs[s.first + e.lane] : 0;
   }
   METHOD void start() {
     unit = e.warp;
@@ -358,14 +373,7 @@ template <class W> struct Join {
       loadNext<true, true>(stage);
       stage = stage + 1 == p.stages ? 0 : stage + 1;
     }
-    const Listed s = list[index / p.parts];
-    UNROLL for (u32 i = 0; i < 2; i++) {
-      const u32 r = e.t * 2 + i;
-      if (r >= s.count) continue;
-      float *to = made + (pairs[s.first + r] * p.parts + index % p.parts) * 16 + e.g;
-      to[0] = total[0][i];
-      to[8] = total[0][i + 2];
-    }
+    lists.leave(total, index, p.parts, e.lane);
   }
 };
 
@@ -412,15 +420,6 @@ struct Sum {
   u32 most;  // slots
   float *noted; // where the choice of the only row goes, as routing
   u32 early; // the launch before is experts_gated, which begins when the router is done: lists and weights are read before it has ended
-};
-
-// JoinLists are what a block of down and the sum reads, in shared memory.
-struct JoinLists {
-  float *made; // [pairs][parts][16]
-  Listed *list;
-  u64 *matrices; // where they lie, of several rows
-  u32 *pairs;
-  float *weights; // of pairs
 };
 
 DEV JoinLists lists_at(u8 *at, const Mixture &p, const Sum &j, u32 held, u32 listed) {
@@ -519,7 +518,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
     entries = take_lists<W>(e, j, l, totals, listed, rows);
   }
   sync();
-  Join<W> y{e, l.made, l.list, l.pairs, bid(), entries * p.parts};
+  Join<W> y{e, l, bid(), entries * p.parts};
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();

@@ -26,6 +26,18 @@ struct FewMixture {
 
 constexpr u32 fewWarps = 24, teamWarps = 4, fewTeams = fewWarps / teamWarps; // of a block; warps that share strips
 
+// inputs_at are 64 inputs of eight rows, the block-th of their lines: each lane knows that of
+// row lane % 8.
+DEV Inputs inputs_at(Shared row, u32 block, u32 lane) {
+  Inputs b;
+  UNROLL for (u32 i = 0; i < 2; i++) {
+    u32 v[4];
+    load_matrix_at(v, row + ((block * 8 + i * 4 + lane / 8) << 4));
+    b.low[i * 2] = v[0], b.high[i * 2] = v[1], b.low[i * 2 + 1] = v[2], b.high[i * 2 + 1] = v[3];
+  }
+  return b;
+}
+
 // FewGated multiplies strips of both matrices by up to 8 rows in a warp. Teams of warps take
 // strips of a slot, as many as they have groups of warps, in turn.
 template <class W> struct FewGated {
@@ -76,15 +88,8 @@ template <class W> struct FewGated {
   // multiply adds the products of a granule, whose weights are in a stage, by the row whose
   // line each lane knows: that of column lane % 8.
   METHOD void multiply(float (&total)[2][4], Shared row, u32 granule, u32 stage) const {
-    UNROLL for (u32 block = 0; block < perGranule; block++) {
-      Inputs b;
-      UNROLL for (u32 i = 0; i < 2; i++) {
-        u32 v[4];
-        load_matrix_at(v, row + (((granule * perGranule + block) * 8 + i * 4 + lane / 8) << 4));
-        b.low[i * 2] = v[0], b.high[i * 2] = v[1], b.low[i * 2 + 1] = v[2], b.high[i * 2 + 1] = v[3];
-      }
-      multiply_packed<W>(total, b, ring + stage * 2 * p.granule, p.granule, p.shift, block, lane);
-    }
+    UNROLL for (u32 block = 0; block < perGranule; block++)
+      multiply_packed<W>(total, inputs_at(row, granule * perGranule + block, lane), ring + stage * 2 * p.granule, p.granule, p.shift, block, lane);
   }
 
   // work multiplies an item's strip, and leaves the sums.
@@ -233,27 +238,13 @@ template <class W> struct FewJoin {
       wait_phase(barriers + at.stage * 8, at.phase);
       const u8 *stage = ring + at.stage * stageBytes();
       const Shared row = shared_at(stage + line0);
-      UNROLL for (u32 block = 0; block < perGranule; block++) {
-        Inputs b;
-        UNROLL for (u32 k = 0; k < 2; k++) {
-          u32 v[4];
-          load_matrix_at(v, row + ((block * 8 + k * 4 + lane / 8) << 4));
-          b.low[k * 2] = v[0], b.high[k * 2] = v[1], b.low[k * 2 + 1] = v[2], b.high[k * 2 + 1] = v[3];
-        }
-        multiply_packed<W>(total, b, stage, p.granule, p.shift, block, lane);
-      }
+      UNROLL for (u32 block = 0; block < perGranule; block++)
+        multiply_packed<W>(total, inputs_at(row, block, lane), stage, p.granule, p.shift, block, lane);
       sync_warp();
       loadNext<true, true>(at.stage);
       at.next();
     }
-    const Listed s = lists.list[index / p.parts];
-    UNROLL for (u32 i = 0; i < 2; i++) {
-      const u32 r = lane % 4 * 2 + i;
-      if (r >= s.count) continue;
-      float *to = lists.made + (lists.pairs[s.first + r] * p.parts + index % p.parts) * 16 + lane / 4;
-      to[0] = total[0][i];
-      to[8] = total[0][i + 2];
-    }
+    lists.leave(total, index, p.parts, lane);
   }
 };
 

@@ -287,7 +287,7 @@ template <class F> DEV void route(Router p, float *row, float *parts) {
 template <u32 held> DEV void choose_few(const Router &p, const Marks &marks, u64 *pairs, u32 *totals) {
   const u32 warp = tid() / 32, lane = tid() % 32;
   launch_dependents();
-  const u32 all = __builtin_bit_cast(u32, load_l2((const float *)&p.step->rows)); // it was there before the step's first kernel
+  const u32 all = fresh(&p.step->rows); // it was there before the step's first kernel
   _Pragma("nounroll") for (u32 turn = !beginsEarly; turn < 2; turn++) {
     const bool rehearsed = turn == 0;
     if (!rehearsed) dependency_wait();
@@ -479,7 +479,7 @@ template <class F> DEV void route_prompt(const Router &p, float *sums) {
 }
 
 #define ROUTER_ARGS                                                                                                                     \
-  float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, const float *x,                 const u8 *router,              \
+  float *routing, u32 *tables, u32 *pairs, float *shares, float *logits, const float *x, const u8 *router,                                \
       const u8 *share, u32 kind, u32 share_kind, u32 experts, u32 width, u32 k, u32 renormalise, u32 each, const Step *step, const float *norm, float eps, \
       float *f32, u16 *bf16, u32 own
 #define ROUTER {routing, tables, pairs, shares, logits, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16, own}

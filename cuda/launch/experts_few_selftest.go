@@ -8,11 +8,7 @@ import (
 )
 
 func init() {
-	for _, f := range projectFormats {
-		if packed, ok := formatOf(f.dt, f.group); ok && packed.nibbles() {
-			registerSelfTest("few experts/"+vectors.Name(f.dt, f.group), func(d *Device) error { return checkFewExperts(d, f.dt, f.group) })
-		}
-	}
+	registerNibbles("few experts", checkFewExperts)
 }
 
 // fewShapes have inputs of half a granule, strips that do not fill a team, experts that more

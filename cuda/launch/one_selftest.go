@@ -1,16 +1,9 @@
 package launch
 
-import (
-	"windrow/backend"
-	"windrow/backend/vectors"
-)
+import "windrow/backend"
 
 func init() {
-	for _, f := range projectFormats {
-		if packed, ok := formatOf(f.dt, f.group); ok && packed.nibbles() {
-			registerSelfTest("one/"+vectors.Name(f.dt, f.group), func(d *Device) error { return checkOne(d, f.dt, f.group) })
-		}
-	}
+	registerNibbles("one", checkOne)
 }
 
 // checkOne compares projections of one row by kernels/one.cuh with kernels/stream.cuh,

@@ -23,6 +23,15 @@ func init() {
 	}
 }
 
+// registerNibbles registers a self-test of each format of 4-bit weights, which some kernels are for alone.
+func registerNibbles(prefix string, check func(d *Device, dt backend.DType, group int) error) {
+	for _, f := range projectFormats {
+		if packed, ok := formatOf(f.dt, f.group); ok && packed.nibbles() {
+			registerSelfTest(prefix+"/"+vectors.Name(f.dt, f.group), func(d *Device) error { return check(d, f.dt, f.group) })
+		}
+	}
+}
+
 var projectFormats = []struct {
 	dt    backend.DType
 	group int
