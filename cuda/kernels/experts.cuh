@@ -439,8 +439,8 @@ template <class W> DEV u32 take_lists(const Experts<W, 1> &e, const Sum &j, cons
   if (!j.early) dependency_wait();
   // All are asked for at once, of rows that are not there, too.
   const f32x4 first = slot_words(p, tid(), j.most);
-  const u32 n = fresh(p.tables), pairs = j.bucket * j.each;
-  rows = fresh(&j.step->rows);
+  const u32 n = load_l2(p.tables), pairs = j.bucket * j.each;
+  rows = load_l2(&j.step->rows);
   const u32 most = listed < pairs ? pairs : listed;
   _Pragma("nounroll") for (u32 base = 0; base < most; base += bdim()) {
     const u32 i = base + tid();
@@ -450,7 +450,7 @@ template <class W> DEV u32 take_lists(const Experts<W, 1> &e, const Sum &j, cons
     if (i < listed) matrix = p.weights[0][i];
     if (i < pairs) {
       const u32 r = i / j.each, at = i % j.each;
-      pair = fresh(p.pairs + i);
+      pair = load_l2(p.pairs + i);
       weight = load_l2(at < j.chosen ? j.routing + r * 2 * j.chosen + j.chosen + at : j.shares + r);
     }
     sync_warp();

@@ -158,7 +158,7 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
     const u32 rest = (padded - p.in) / 8;
     *(u32x4 *)(x + i / rest * line + (p.in + i % rest * 8) * 2) = {0, 0, 0, 0};
   }
-  const u32 rows = fresh(&p.step->rows);
+  const u32 rows = load_l2(&p.step->rows);
   sync_warp();
   dependency_wait();
   launch_dependents(); // only now: experts_join then knows that the router is done

@@ -151,8 +151,7 @@ DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = 
 DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
 #endif
 
-// fresh is a number from L2.
-DEV u32 fresh(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }
+DEV u32 load_l2(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }
 
 // head_of is the head of a step block. What is used of it is on its way at once: where little else
 // is to be done, each load that waits for another is half a microsecond more.

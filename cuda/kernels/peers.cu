@@ -19,7 +19,7 @@ DEV void send(u64 to, float a, float b, u32 round);
 DEV bool arrived(u64 from, u32 round, float &a, float &b);
 // stopped asks the host, which takes a microsecond.
 DEV bool stopped(const u32 *stop);
-DEV u32 done_rounds(const u32 *round) { return fresh(round); }
+DEV u32 done_rounds(const u32 *round) { return load_l2(round); }
 
 DEV u64 place(const Exchange &e, u32 box, u32 round, u32 from) { return e.boxes[box] + 8 * (u64)e.room * ((round & 1) * e.count + from); }
 

@@ -287,7 +287,7 @@ template <class F> DEV void route(Router p, float *row, float *parts) {
 template <u32 held> DEV void choose_few(const Router &p, const Marks &marks, u64 *pairs, u32 *totals) {
   const u32 warp = tid() / 32, lane = tid() % 32;
   launch_dependents();
-  const u32 all = fresh(&p.step->rows); // it was there before the step's first kernel
+  const u32 all = load_l2(&p.step->rows); // it was there before the step's first kernel
   _Pragma("nounroll") for (u32 turn = !beginsEarly; turn < 2; turn++) {
     const bool rehearsed = turn == 0;
     if (!rehearsed) dependency_wait();
