@@ -96,7 +96,7 @@ var operations = [...]operation{
 	opHead:       {scratch: scratchOfHead, prepare: prepareHead, emit: (*Backend).emitHead},
 	opRoute:      {prepare: prepareRoute, emit: (*Backend).emitRoute},
 	opExperts:    {reads: readsOfExperts, prepare: prepareExperts, emit: (*Backend).emitExperts},
-	opDelta:      {writes: asWanted, emit: (*Backend).emitDelta},
+	opDelta:      {writes: asWanted, prepare: prepareDelta, emit: (*Backend).emitDelta},
 	opLeave:      {prepare: prepareLeave, emit: (*Backend).emitLeave},
 	opShared:     {reads: readsOfShared, prepare: prepareShared, emit: (*Backend).emitShared},
 	opReturn:     {emit: (*Backend).emitReturn},

@@ -66,6 +66,10 @@ func recurrent(p *backend.Program) (n int) {
 	return n
 }
 
+func prepareDelta(f *forward, y *plan, a *action) (moved bool, err error) {
+	return f.b.device.PrepareDelta(&a.delta.Delta, y.shape.Bucket)
+}
+
 func (b *Backend) emitDelta(y *plan, a *action) {
 	x := a.delta.Delta
 	for i, r := range []*launch.DeltaRaw{&x.Q, &x.K, &x.V, &x.Z, &x.B, &x.A} {

@@ -241,7 +241,7 @@ func pinned(t *testing.T, r *rig, n int) *driver.Pinned {
 }
 
 // clustered is the beginning of a kernel that runs in clusters, by its name.
-var clustered = regexp.MustCompile(`(?s)\.entry \w*(_pair|_c\d+)\(.*?\.minnctapersm 1`)
+var clustered = regexp.MustCompile(`(?s)\.entry \w*(_pair|_c\d+)\(.*?\.minnctapersm \d+`)
 
 // markClusters makes clusters of two blocks of kernels whose names end in _pair, and
 // of N of those in _cN.

@@ -29,7 +29,7 @@ image() { # file architecture PTX-version flags...
 	"$CLANG" $flags --cuda-gpu-arch=$arch --cuda-feature=+$ptx "$@" -o "$temporary/ptx" "$f.cu"
 	# Kernels whose names end in _pair run in clusters of two blocks, those that end in _cN of N, for which clang has no attribute.
 	awk '/\.entry / { blocks = /_pair\(/ ? 2 : match($0, /_c[0-9]+\(/) ? substr($0, RSTART + 2, RLENGTH - 3) : 1 }
-		blocks > 1 { sub(/\.minnctapersm 1/, "&\n.explicitcluster\n.reqnctapercluster " blocks ", 1, 1") }
+		blocks > 1 { sub(/\.minnctapersm [0-9]+/, "&\n.explicitcluster\n.reqnctapercluster " blocks ", 1, 1") }
 		{ print }' "$temporary/ptx" >"$temporary/marked"
 	gzip -9nc "$temporary/marked" >"$temporary/$f.$arch.ptx.gz"
 	mv "$temporary/$f.$arch.ptx.gz" "$out/"

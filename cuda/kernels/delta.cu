@@ -1,107 +1,10 @@
 // Gated DeltaNet (backend.Delta) in three kernels: what a row needs by itself and of the
 // rows just before it; the recurrence, with the state in registers over all rows of a
 // span; the gated norm, and the log of rows that may still be taken back.
-//
-// Every sum has one order, however rows are cut into forwards and whoever is beside
-// them; products are rounded where it is written, and multiply-adds are fma.
-#include "gpu.cuh"
+#include "delta.cuh"
 
-// States are where a span's states are read (null: there are none yet) and written:
-// those of all layers, in f32. Rows from index settle on are logged.
-struct States {
-  const float *from;
-  float *to;
-  u32 settle, log; // log: rows that it holds
-};
-
-// RecurrentStep is the step block as far as recurrent layers read it.
-struct RecurrentStep : Step {
-  States firstStates;   // states[0]
-  const States *states; // [spans]
-  const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
-};
-
-#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
-static constexpr u32 COLUMNS = 16; // of a block of the recurrence
-static constexpr u32 WARPS = 8;    // of a block of the others
+static constexpr u32 WARPS = 8; // of a block that takes a head of a row a warp
 static constexpr u32 MOST_CONV = 8;
-
-// Shape is that of a layer. Keys are lines of lines elements, zeros past key_dim, and
-// values lines of a multiple of COLUMNS.
-struct Shape {
-  u32 key_heads, value_heads, key_dim, value_dim, conv, lines;
-  METHOD u32 group() const { return value_heads / key_heads; }
-  METHOD u32 channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
-  METHOD u32 columns() const { return (value_dim + COLUMNS - 1) / COLUMNS * COLUMNS; }
-  METHOD u64 key_line() const { return (u64)key_heads * lines; }
-  METHOD u64 value_line() const { return (u64)value_heads * columns(); }
-  METHOD u64 raw_line() const { return (channels() + 3) / 4 * 4; }
-};
-
-// Of a sequence's states a layer has, from fixed + by_log · log on: S [value heads,
-// columns, lines]; the log's keys [log, key heads, lines], deltas [log, value heads,
-// columns] and gates [log, value heads, 4]; rows before the convolution [log + conv - 1,
-// channels]. Rows of the last two kinds are found by index, modulo how many there are.
-struct Place { u64 keys, deltas, gates, raw; };
-DEV Place place_of(const Shape &s, u64 base, u64 log) {
-  Place p;
-  p.keys = base + s.value_line() * s.lines;
-  p.deltas = p.keys + log * s.key_line();
-  p.gates = p.deltas + log * s.value_line();
-  p.raw = p.gates + log * s.value_heads * 4;
-  return p;
-}
-
-DEV float sigmoid(float x) { return 1 / (1 + exp_precise(-x)); }
-DEV float silu(float x) { return x / (1 + exp_precise(-x)); }
-
-// softplus: ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|), the logarithm by its series in
-// s = e / (2 + e) ≤ 1/3: 2·(s + s³/3 + s⁵/5 + …), 1e-8 at most left out.
-DEV float softplus(float x) {
-  const float e = exp_precise(x < 0 ? x : -x), s = e / (2 + e), q = s * s;
-  float sum = 1.0f / 15;
-  sum = fma(sum, q, 1.0f / 13);
-  sum = fma(sum, q, 1.0f / 11);
-  sum = fma(sum, q, 1.0f / 9);
-  sum = fma(sum, q, 1.0f / 7);
-  sum = fma(sum, q, 1.0f / 5);
-  sum = fma(sum, q, 1.0f / 3);
-  return fma(2 * s * q, sum, 2 * s) + (x > 0 ? x : 0);
-}
-
-// Raw is a projection: the part of a key head begins at head · stride.
-struct Raw { const float *x; u32 width, stride; };
-
-// Quad is four channels of a lane: those of lane i begin at 4·i, of the first dim that
-// there are. whole: they lie at multiples of 16 bytes, all four or none of them.
-DEV f32x4 load_quad(const float *from, u32 lane, u32 dim, bool whole) {
-  const u32 e = lane * 4;
-  f32x4 v = {0, 0, 0, 0};
-  if (whole) {
-    if (e < dim) v = *(const f32x4 *)(from + e);
-    return v;
-  }
-  if (e < dim) v.x = from[e];
-  if (e + 1 < dim) v.y = from[e + 1];
-  if (e + 2 < dim) v.z = from[e + 2];
-  if (e + 3 < dim) v.w = from[e + 3];
-  return v;
-}
-DEV void store_quad(float *to, f32x4 v, u32 lane, u32 dim, bool whole) {
-  const u32 e = lane * 4;
-  if (whole) {
-    if (e < dim) *(f32x4 *)(to + e) = v;
-    return;
-  }
-  if (e < dim) to[e] = v.x;
-  if (e + 1 < dim) to[e + 1] = v.y;
-  if (e + 2 < dim) to[e + 2] = v.z;
-  if (e + 3 < dim) to[e + 3] = v.w;
-}
-DEV bool quads(const void *p, u64 step, u32 dim) { return (u64)p % 16 == 0 && step % 4 == 0 && dim % 4 == 0; }
-DEV f32x4 fma4(f32x4 a, f32x4 b, f32x4 c) { return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w)}; }
-// sum_squares adds a lane's four, and then the lanes.
-DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, v.x * v.x)))); }
 
 // A warp makes one head's queries, keys or values of `each` rows in turn: convolution, silu, and
 // of queries and keys the L2 norm; with values also the decay and β of the head. Results are
@@ -174,8 +77,8 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
       }
       if (value && row == first && lane < end - first) { // gates of all rows, one a lane
         const u32 r = first + lane;
-        const float rate = exp_precise(decay), time = of_a.x[(u64)r * of_a.width + head / group * of_a.stride + head % group] + shift;
-        gates[(u64)r * value_heads + head] = {exp_precise(-rate * softplus(time)), sigmoid(of_b.x[(u64)r * of_b.width + head / group * of_b.stride + head % group]), 0, 0};
+        const u32 at = head / group;
+        gates[(u64)r * value_heads + head] = gates_of(decay, shift, of_a.x[(u64)r * of_a.width + at * of_a.stride + head % group], of_b.x[(u64)r * of_b.width + at * of_b.stride + head % group]);
       }
     }
     UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
@@ -186,13 +89,12 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
       if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
     const u32 index = span.base + row - span.first;
     if (index + conv > states.settle) store_quad(states.to + ring + index % (states.log + conv - 1) * width, x[CONV - 1], lane, dim, kept_whole);
-    c = {silu(c.x), silu(c.y), silu(c.z), silu(c.w)}; // 0 past dim
+    c = silu4(c); // 0 past dim
     if (value) {
       store_quad(v_to + (u64)row * shape.value_line() + head * shape.columns(), c, lane, shape.columns(), true);
       continue;
     }
-    float scale = 1 / sqrt_exact(sum_squares(c) + 1e-6f);
-    if (part < key_heads) scale *= 1 / sqrt_exact((float)dim);
+    const float scale = unit_scale(c, dim, part < key_heads);
     store_quad((part < key_heads ? q_to : k_to) + (u64)row * shape.key_line() + head * lines, {c.x * scale, c.y * scale, c.z * scale, c.w * scale}, lane, lines, true);
   }
 }
@@ -209,207 +111,102 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
 DELTA_ROWS(delta_rows_4, 4, 4) // kernels of 4 rows, as all published models have
 DELTA_ROWS(delta_rows_8, MOST_CONV, 1)
 
-// The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
-// share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a
-// column is 4·L chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
-// then those of the lanes likewise.
-//
-// Rows come through a ring of chunks in shared memory: first those that were logged and
-// are to stay, then the forward's.
-template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES> struct Columns {
-  static constexpr u32 N = DIM / 4 / L, COUNT = 32 / L * C * W, THREADS = 32 * W;
-  static constexpr u32 LINE = 2 * DIM + COUNT + 4; // a row in the ring: key, query, values, gates
-  static constexpr u32 FLOATS = STAGES * CHUNK * LINE;
+// Rows come through a ring of chunks in shared memory.
+template <u32 DIM, u32 L, u32 C, u32 W, u32 CHUNK, u32 STAGES>
+DEV void delta_columns(float *ring, float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u64 fixed,
+                       u64 by_log, u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {
+  using Form = Columns<DIM, L, C, W>;
+  constexpr u32 COUNT = Form::COUNT, THREADS = Form::THREADS, LINE = Form::LINE;
+  launch_dependents();
+  if (bid_y() >= step->spans) return;
+  const Shape shape = {key_heads, value_heads, 0, value_dim, 0, DIM};
+  const Span span = step->span[bid_y()];
+  const States states = step->states[bid_y()];
+  const u64 base = fixed + by_log * states.log;
+  const Place place = place_of(shape, base, states.log);
+  const u32 blocks = shape.columns() / COUNT, head = bid() / blocks, first = bid() % blocks * COUNT;
+  const u32 key_head = tiled ? head % key_heads : head / shape.group();
+  const u32 t = tid(), slice = t % L, column = t / L * C;
+  // Items are rows that are folded in, and then the forward's; from item settled on they
+  // may be taken back.
+  const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
+  const u32 settled = states.settle - folded;
+  const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
+  const u64 mine = (u64)head * shape.columns() + first, value_line = shape.value_line(), key_line = shape.key_line(); // of a row of values
 
-  // Held are the elements of a column, key or query that a lane has.
-  struct Held { f32x4 v[N]; };
-  // Item is what a row brings besides its query.
-  struct Item {
-    Held key;
-    float value[C];
-    f32x2 gates; // decay, β
+  // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
+  // first ones also have values and gates.
+  auto copy = [&](u32 item, float *line) INLINE {
+    const bool fold = item < folds;
+    const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
+    for (u32 i = t; i < (fold ? DIM / 4 : DIM / 2); i += THREADS)
+      copy_async(line + i * 4, (fold ? states.from + place.keys : i < DIM / 4 ? k : q) + row * key_line + key_head * DIM + i % (DIM / 4) * 4);
+    if (t < COUNT / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * value_line + mine + t * 4);
+    else if (t == COUNT / 4) copy_async(line + 2 * DIM + COUNT, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
+  };
+  auto start = [&](u32 chunk) INLINE {
+    float *lines = ring + chunk % STAGES * CHUNK * LINE;
+    const u32 item = chunk * CHUNK;
+    if (item >= folds && item + CHUNK <= items) { // rows of the forward, all there
+      const u64 row = span.first + item - folds;
+      UNROLL for (u32 i = t; i < CHUNK * DIM / 2; i += THREADS) {
+        const u32 r = i / (DIM / 2), e = i % (DIM / 2);
+        copy_async(lines + r * LINE + e * 4, (e < DIM / 4 ? k : q) + (row + r) * key_line + key_head * DIM + e % (DIM / 4) * 4);
+      }
+      for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
+        const u32 r = i / (COUNT / 4), e = i % (COUNT / 4);
+        copy_async(lines + r * LINE + 2 * DIM + e * 4, v + (row + r) * value_line + mine + e * 4);
+      }
+      if (t < CHUNK) copy_async(lines + t * LINE + 2 * DIM + COUNT, gates + (row + t) * value_heads + head);
+    } else {
+      for (u32 r = 0; r < CHUNK && item + r < items; r++) copy(item + r, lines + r * LINE);
+    }
+    copy_commit();
   };
 
-  static METHOD void take(Held &to, const float *line, u32 slice) {
-    UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * L];
-  }
-  static METHOD void take(Item &to, const float *line, u32 slice, u32 column) {
-    take(to.key, line, slice);
-    to.gates = *(const f32x2 *)(line + 2 * DIM + COUNT);
-    UNROLL for (u32 c = 0; c < C; c++) to.value[c] = line[2 * DIM + column + c];
-  }
-  static METHOD float dot(const Held &s, const Held &x) {
-    f32x4 sum = {0, 0, 0, 0};
-    UNROLL for (u32 j = 0; j < N; j++) sum = fma4(s.v[j], x.v[j], sum);
-    return (sum.x + sum.y) + (sum.z + sum.w);
-  }
-  static METHOD void update(Held &s, const Held &key, float delta, float decay) {
-    UNROLL for (u32 j = 0; j < N; j++) {
-      const f32x4 x = key.v[j];
-      s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
+  typename Form::Running r{slice, column};
+  r.begin(states.from ? states.from + state : nullptr);
+  const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
+  dependency_wait();
+  UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
+  r.given = out + (u64)span.first * value_line + mine + column + slice;
+  r.apart = r.line = value_line;
+  r.log = states.log;
+  // rows takes those of a chunk from item from on, up to item to.
+  auto rows = [&](const float *lines, u32 from, u32 to, bool log) INLINE {
+    if (from >= to) return;
+    if (log) r.keep(states.to + place.deltas + mine + column, folded + from);
+    r.rows(lines + from % CHUNK * LINE, to - from, log);
+  };
+  _Pragma("nounroll") for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
+    copy_wait<STAGES - 2>();
+    if constexpr (W > 1) sync(); // the chunk is there, and nobody reads the one before
+    else sync_warp();
+    start(chunk + STAGES - 1);
+    const float *lines = ring + chunk % STAGES * CHUNK * LINE;
+    u32 item = chunk * CHUNK;
+    const u32 end = item + CHUNK < items ? item + CHUNK : items;
+    for (; item < end && item < folds; item++) {
+      typename Form::Item fold;
+      Form::take(fold, lines + item % CHUNK * LINE, slice, column);
+      r.fold(fold);
     }
+    const u32 plain = end < settled ? end : settled;
+    if (item < plain) rows(lines, item, plain, false), item = plain;
+    if (item == settled && item < end && !kept) r.store(states.to + state);
+    rows(lines, item, end, true);
   }
-  // lanes adds sums up over the lanes that share columns: all of them have them then.
-  static METHOD void lanes(float (&sum)[C]) {
-    UNROLL for (u32 m = 1; m < L; m *= 2)
-      UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
-  }
-  // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
-  static METHOD float spread(const float (&sum)[C], u32 slice) {
-    float own = sum[0];
-    if constexpr (C == 2) {
-      own = slice % 2 ? sum[1] : sum[0];
-      own += shfl_xor(slice % 2 ? sum[0] : sum[1], 1);
-    }
-    UNROLL for (u32 m = C; m < L; m *= 2) own += shfl_xor(own, (int)m);
-    return own;
-  }
-
-  static METHOD void run(float *ring, float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u64 fixed,
-                         u64 by_log, u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {
-    launch_dependents();
-    if (bid_y() >= step->spans) return;
-    const Shape shape = {key_heads, value_heads, 0, value_dim, 0, DIM};
-    const Span span = step->span[bid_y()];
-    const States states = step->states[bid_y()];
-    const u64 base = fixed + by_log * states.log;
-    const Place place = place_of(shape, base, states.log);
-    const u32 blocks = shape.columns() / COUNT, head = bid() / blocks, first = bid() % blocks * COUNT;
-    const u32 key_head = tiled ? head % key_heads : head / shape.group();
-    const u32 t = tid(), slice = t % L, column = t / L * C;
-    // Items are rows that are folded in, and then the forward's; from item settled on they
-    // may be taken back.
-    const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
-    const u32 settled = states.settle - folded;
-    const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
-    const u64 mine = (u64)head * shape.columns() + first, value_line = shape.value_line(), key_line = shape.key_line(); // of a row of values
-
-    // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
-    // first ones also have values and gates.
-    auto copy = [&](u32 item, float *line) INLINE {
-      const bool fold = item < folds;
-      const u64 row = fold ? (folded + item) % states.log : span.first + item - folds;
-      for (u32 i = t; i < (fold ? DIM / 4 : DIM / 2); i += THREADS)
-        copy_async(line + i * 4, (fold ? states.from + place.keys : i < DIM / 4 ? k : q) + row * key_line + key_head * DIM + i % (DIM / 4) * 4);
-      if (t < COUNT / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * value_line + mine + t * 4);
-      else if (t == COUNT / 4) copy_async(line + 2 * DIM + COUNT, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
-    };
-    auto start = [&](u32 chunk) INLINE {
-      float *lines = ring + chunk % STAGES * CHUNK * LINE;
-      const u32 item = chunk * CHUNK;
-      if (item >= folds && item + CHUNK <= items) { // rows of the forward, all there
-        const u64 row = span.first + item - folds;
-        UNROLL for (u32 i = t; i < CHUNK * DIM / 2; i += THREADS) {
-          const u32 r = i / (DIM / 2), e = i % (DIM / 2);
-          copy_async(lines + r * LINE + e * 4, (e < DIM / 4 ? k : q) + (row + r) * key_line + key_head * DIM + e % (DIM / 4) * 4);
-        }
-        for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
-          const u32 r = i / (COUNT / 4), e = i % (COUNT / 4);
-          copy_async(lines + r * LINE + 2 * DIM + e * 4, v + (row + r) * value_line + mine + e * 4);
-        }
-        if (t < CHUNK) copy_async(lines + t * LINE + 2 * DIM + COUNT, gates + (row + t) * value_heads + head);
-      } else {
-        for (u32 r = 0; r < CHUNK && item + r < items; r++) copy(item + r, lines + r * LINE);
-      }
-      copy_commit();
-    };
-
-    Held s[C];
-    UNROLL for (u32 c = 0; c < C; c++)
-      UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = {0, 0, 0, 0};
-    if (states.from)
-      UNROLL for (u32 c = 0; c < C; c++)
-        UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(states.from + state + c * DIM + j * 4 * L);
-    const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
-    dependency_wait();
-    UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
-    // What a row gives, its query times the state behind it, is summed up beside the next
-    // row's key times the same state: two sums whose steps do not wait for each other.
-    Held asked; // the query of the row before
-    UNROLL for (u32 j = 0; j < N; j++) asked.v[j] = {0, 0, 0, 0};
-    float *given = out + (u64)span.first * value_line + mine + column + slice; // of the row before
-    bool before = false;
-    const bool gives = slice < C;
-    float *logged = 0; // where the next row's deltas are kept
-    u32 slot = 0;
-
-    // row takes an item from its line, and the one after it into next, where it is in the chunk.
-    auto row = [&](const float *line, const Item &item, Item &next, bool more, bool log) INLINE {
-      float kv[C], o[C], delta[C];
-      UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
-      lanes(kv);
-      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-      take(asked, line + DIM, slice);
-      if (more) take(next, line + LINE, slice, column);
-      UNROLL for (u32 c = 0; c < C; c++) {
-        delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
-        update(s[c], item.key, delta[c], item.gates.x);
-      }
-      const float sum = spread(o, slice);
-      if (gives && before) *given = sum;
-      if (before) given += value_line;
-      before = true;
-      if (log) {
-        if (slice == 0)
-          UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];
-        logged += value_line;
-        if (++slot == states.log) slot = 0, logged -= states.log * value_line;
-      }
-    };
-    // rows takes those of a chunk from item from on, up to item to.
-    auto rows = [&](const float *lines, u32 from, u32 to, bool log) INLINE {
-      if (from >= to) return;
-      if (log) {
-        slot = (folded + from) % states.log;
-        logged = states.to + place.deltas + slot * value_line + mine + column;
-      }
-      const float *line = lines + from % CHUNK * LINE;
-      Item a, b;
-      take(a, line, slice, column);
-      _Pragma("nounroll") for (u32 i = from; i < to; i += 2) {
-        row(line, a, b, i + 1 < to, log);
-        line += LINE;
-        if (i + 1 == to) break;
-        row(line, b, a, i + 2 < to, log);
-        line += LINE;
-      }
-    };
-    _Pragma("nounroll") for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
-      copy_wait<STAGES - 2>();
-      if constexpr (W > 1) sync(); // the chunk is there, and nobody reads the one before
-      else sync_warp();
-      start(chunk + STAGES - 1);
-      const float *lines = ring + chunk % STAGES * CHUNK * LINE;
-      u32 item = chunk * CHUNK;
-      const u32 end = item + CHUNK < items ? item + CHUNK : items;
-      for (; item < end && item < folds; item++) {
-        Item fold;
-        take(fold, lines + item % CHUNK * LINE, slice, column);
-        UNROLL for (u32 c = 0; c < C; c++) update(s[c], fold.key, fold.value[c], fold.gates.x);
-      }
-      const u32 plain = end < settled ? end : settled;
-      if (item < plain) rows(lines, item, plain, false), item = plain;
-      if (item == settled && item < end && !kept)
-        UNROLL for (u32 c = 0; c < C; c++)
-          UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(states.to + state + c * DIM + j * 4 * L) = s[c].v[j];
-      rows(lines, item, end, true);
-    }
-    float o[C];
-    UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-    const float sum = spread(o, slice);
-    if (gives) *given = sum;
-  }
-};
+  r.give_last();
+}
 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's
 // number among those with a state. Grid: columns / (32/L·C·W) of all value heads, spans.
 #define DELTA_COLUMNS(name, dim, l, c, w, chunk, stages)                                                                                                          \
   KERNEL(32 * w) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
                        u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {                                                                                \
-    using Form = Columns<dim, l, c, w, chunk, stages>;                                                                                                            \
-    alignas(16) SHARED(name) float ring[Form::FLOATS];                                                                                                            \
-    Form::run(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                                                   \
-  }                                                                                                                                                               \
+    alignas(16) SHARED(name) float ring[chunk * stages * Columns<dim, l, c, w>::LINE];                                                                           \
+    delta_columns<dim, l, c, w, chunk, stages>(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                 \
+  }                                                                                                                                                              \
   REGISTER(name)
 DELTA_COLUMNS(delta_columns_32, 32, 8, 2, 2, 8, 3)
 DELTA_COLUMNS(delta_columns_64, 64, 8, 2, 2, 8, 3)
@@ -432,8 +229,7 @@ KERNEL(WARPS * 32) void delta_norm(float *out32, u16 *out16, const float *x, con
   z += (u64)row * z_width + (u64)(head / group) * z_stride + head % group * value_dim;
   const f32x4 y = load_quad(x + (u64)row * shape.value_line() + head * shape.columns(), lane, value_dim, value_dim % 4 == 0);
   const f32x4 gate = load_quad(z, lane, value_dim, quads(z, 0, value_dim));
-  const float scale = 1 / sqrt_exact(sum_squares(y) / (float)value_dim + eps);
-  const f32x4 r = {y.x * scale * weight.x * silu(gate.x), y.y * scale * weight.y * silu(gate.y), y.z * scale * weight.z * silu(gate.z), y.w * scale * weight.w * silu(gate.w)};
+  const f32x4 r = gated_norm(y, gate, weight, value_dim, eps);
   const u64 to = (u64)item * value_dim;
   if (out32) store_quad(out32 + to, r, lane, value_dim, value_dim % 4 == 0);
   if (out16) {

@@ -107,6 +107,8 @@ DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : 
 // Barrier of all threads of the cluster, in two halves: what was written before is
 // not shown, but for barriers that a fence.mbarrier_init did.
 DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+// cluster_arrive_with arrives with what this thread wrote.
+DEV void cluster_arrive_with() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 DEV void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 // cluster_sync is both, and shows all.
 DEV void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }

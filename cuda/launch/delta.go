@@ -9,9 +9,11 @@ import (
 	"windrow/cuda/driver"
 )
 
-// Kernels of delta.cu; that of the recurrence is of a length of keys.
+// Kernels of delta.cu, of which that of the recurrence is of a length of keys, and of
+// delta_few_hopper.cu.
 var (
 	kernelDeltaNorm = kernel{file: "delta", name: "delta_norm"}
+	kernelDeltaFew  = kernel{file: "delta_few_hopper", name: "delta_few_c8", shared: 52992}
 )
 
 // Sizes that delta.cu has, too.
@@ -20,6 +22,15 @@ const (
 	deltaColumns = 16  // of a block of the recurrence
 	deltaMostDim = 128 // of a head
 	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
+)
+
+// And delta_few_hopper.cu.
+const (
+	deltaFewRows    = 32
+	deltaFewDim     = 128 // of keys and values
+	deltaFewConv    = 4
+	deltaFewBlocks  = 8 // of a value head
+	deltaFewThreads = 160
 )
 
 // DeltaTakes says what of a shape the kernels do not take; nil: they take it.
@@ -179,9 +190,60 @@ func (x *Delta) over(out32, out16, step driver.Ptr, bucket, spans int) deltaStep
 // of bucket · DeltaShape.Room elements. A row's bits depend on it and those before alone.
 func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucket, spans int) {
 	y := x.over(out32, out16, step, bucket, spans)
+	if d.deltaFewTakes(x, bucket) {
+		d.deltaFew(y)
+		return
+	}
 	d.deltaRows(y)
 	d.deltaColumns(y)
 	d.deltaNorm(y)
+}
+
+// deltaFewTakes reports whether a layer's rows go through one launch: heads are as all published
+// models have them, and vectors of four lie whole.
+func (d *Device) deltaFewTakes(x *Delta, bucket int) bool {
+	fits := x.KeyDim == deltaFewDim && x.ValueDim == deltaFewDim && x.Conv == deltaFewConv
+	if !fits || bucket > deltaFewRows || d.Tuning.deltaApart || !d.takesTiled() {
+		return false
+	}
+	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.Z} {
+		if r.X%16 != 0 || r.First%4 != 0 || r.Stride%4 != 0 || r.Width%4 != 0 {
+			return false
+		}
+	}
+	return x.Taps%16 == 0 && x.Norm%16 == 0
+}
+
+// PrepareDelta makes room for what the clusters of a layer's few rows count; changed reports
+// whether addresses changed.
+func (d *Device) PrepareDelta(x *Delta, bucket int) (changed bool, err error) {
+	if bucket > deltaFewRows || !d.takesTiled() {
+		return false, nil
+	}
+	changed, err = d.grow(&d.folding, 4*deltaFewRows*x.KeyHeads)
+	if changed && err == nil {
+		err = d.Context.Upload(d.folding.data, make([]byte, d.folding.size))
+	}
+	return changed, err
+}
+
+func (d *Device) freeDelta() {
+	d.Context.Free(d.folding.data)
+	d.folding = room{}
+}
+
+// deltaFew makes all of a layer of few rows. PrepareDelta has made room.
+func (d *Device) deltaFew(x deltaStep) {
+	if d.err == nil && d.folding.size < 4*deltaFewRows*x.KeyHeads {
+		d.err = fmt.Errorf("cuda: no room was made for few rows of %d key heads", x.KeyHeads)
+	}
+	args := []uint64{uint64(x.out32), uint64(x.out16)}
+	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.Z, x.B, x.A} {
+		args = append(args, r.args()...)
+	}
+	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep), uint64(x.Norm), f32(x.Eps), x.place[0], uint64(x.Layer))
+	args = append(append(args, x.place[1:]...), flag(x.Tiled), uint64(d.folding.data))
+	d.launch(kernelDeltaFew, dim{x: deltaFewBlocks * x.ValueHeads, y: x.spans}, deltaFewThreads, args...)
 }
 
 // deltaRows makes what rows need by themselves.

@@ -10,7 +10,10 @@ import (
 	"windrow/cuda/driver"
 )
 
-func init() { registerSelfTest("gated DeltaNet", checkDelta) }
+func init() {
+	registerSelfTest("gated DeltaNet", checkDelta)
+	registerSelfTest("few rows of gated DeltaNet", checkDeltaFew)
+}
 
 // deltaSelfCases have lengths that fill lines and blocks, and others.
 var deltaSelfCases = []backend.StateShape{
@@ -22,6 +25,7 @@ var deltaSelfCases = []backend.StateShape{
 func checkDelta(d *Device) error {
 	r := rand.New(rand.NewPCG(11, 2))
 	defer func() { d.Tuning = Tuning{} }()
+	defer d.freeDelta()
 	for i, c := range deltaSelfCases {
 		for _, run := range []int{0, 5, 16} {
 			if d.Tuning.deltaRun = run; d.brief && run > 0 && i < 2 {
@@ -52,16 +56,16 @@ type deltaBed struct {
 	wide, narrow             []float32
 	width, thin              int
 	taps, decay, time, norms []float32
+	rows                     int
 }
 
-const deltaLog, deltaRows = 4, 33
-
-func newDeltaBed(d *Device, r *rand.Rand, c backend.StateShape) *deltaBed {
-	b := &deltaBed{bed: bed{d: d}, width: c.Channels() + c.Values(), thin: 2 * c.ValueHeads}
+// newDeltaBed makes a layer over rows of a sequence, of which log may be taken back.
+func newDeltaBed(d *Device, r *rand.Rand, c backend.StateShape, rows, log int) *deltaBed {
+	b := &deltaBed{bed: bed{d: d}, width: c.Channels() + c.Values(), thin: 2 * c.ValueHeads, rows: rows}
 	b.DeltaShape = DeltaShape{c}
 	other := backend.StateShape{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5, Conv: 3}
-	b.layout = backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: other}, {Kind: backend.StoreState, State: c}}, DType: backend.KVF32, Slots: 64, LogRows: deltaLog}
-	b.wide, b.narrow = vectors.Normals(r, deltaRows*b.width), vectors.Normals(r, deltaRows*b.thin)
+	b.layout = backend.Layout{Layers: []backend.LayerStore{{Kind: backend.StoreState, State: other}, {Kind: backend.StoreState, State: c}}, DType: backend.KVF32, Slots: 64, LogRows: log}
+	b.wide, b.narrow = vectors.Normals(r, rows*b.width), vectors.Normals(r, rows*b.thin)
 	b.taps, b.decay, b.time, b.norms = vectors.Normals(r, c.Channels()*c.Conv), vectors.Normals(r, c.ValueHeads), vectors.Normals(r, c.ValueHeads), vectors.Normals(r, c.ValueDim)
 	b.Taps, b.LogDecay, b.TimeStep, b.Norm = b.floats(b.taps), b.floats(b.decay), b.floats(b.time), b.floats(b.norms)
 	n := c.Group()
@@ -78,29 +82,48 @@ func (b *deltaBed) states() driver.Ptr {
 	n := 0
 	for _, s := range b.layout.States() {
 		fixed, byLog := DeltaShape{s}.Size()
-		n += fixed + deltaLog*byLog
+		n += fixed + b.layout.LogRows*byLog
 	}
 	return b.empty(4 * n)
 }
 
-// run is a forward of rows behind base of a sequence whose states cover folded indices.
-func (b *deltaBed) run(from, to driver.Ptr, folded, base, rows int) ([]float32, error) {
-	l := b.layout
-	s := &withStates{placed{storageOn(backend.KeysLayout(1, 1, 2, backend.KVF32, 1), []driver.Ptr{b.empty(64 * 16)}).(placed).Table}, StateStep{From: from, To: to, Settle: l.Settle(base, rows), Folded: func(int) int { return folded }}}
-	bucket := RowBucket(rows)
-	v := &StepValues{Rows: rows, Spans: []backend.Span{{Storage: logged{s, l}, Base: base, Rows: rows}}}
-	step := b.step(v, StepShape{Bucket: bucket, Spans: 2, Pages: 2, States: 2})
+// deltaForward is what a forward does with a sequence: rows behind base, whose states cover
+// folded indices.
+type deltaForward struct {
+	from, to           driver.Ptr
+	folded, base, rows int
+}
+
+// run is a forward of sequences with the bed's inputs; it returns what their rows give, in
+// turn. Of the launch the room is as large as it need be, or larger.
+func (b *deltaBed) run(of ...deltaForward) ([]float32, error) {
+	l, spans := b.layout, len(of)+1
+	v := &StepValues{}
+	var wide, narrow []float32
+	for _, s := range of {
+		on := &withStates{
+			placed{storageOn(backend.KeysLayout(1, 1, 2, backend.KVF32, 1), []driver.Ptr{b.empty(64 * 16)}).(placed).Table},
+			StateStep{From: s.from, To: s.to, Settle: l.Settle(s.base, s.rows), Folded: func(int) int { return s.folded }},
+		}
+		v.Spans = append(v.Spans, backend.Span{Storage: logged{on, l}, First: v.Rows, Base: s.base, Rows: s.rows})
+		v.Rows += s.rows
+		wide = append(wide, b.wide[s.base*b.width:(s.base+s.rows)*b.width]...)
+		narrow = append(narrow, b.narrow[s.base*b.thin:(s.base+s.rows)*b.thin]...)
+	}
+	rows, bucket := v.Rows, RowBucket(v.Rows)
+	step := b.step(v, StepShape{Bucket: bucket, Spans: spans, Pages: 2 * spans, States: 2})
 	x := b.Delta
-	wide := append(append([]float32(nil), b.wide[base*b.width:(base+rows)*b.width]...), nanRows(bucket-rows, b.width)...)
-	narrow := append(append([]float32(nil), b.narrow[base*b.thin:(base+rows)*b.thin]...), nanRows(bucket-rows, b.thin)...)
-	pw, pn := b.floats(wide), b.floats(narrow)
+	pw, pn := b.floats(append(wide, nanRows(bucket-rows, b.width)...)), b.floats(append(narrow, nanRows(bucket-rows, b.thin)...))
 	for _, at := range []*DeltaRaw{&x.Q, &x.K, &x.V, &x.Z} {
 		at.X = pw
 	}
 	x.B.X, x.A.X = pn, pn
 	x.Room = b.empty(4 * bucket * x.DeltaShape.Room())
 	out, out16 := b.empty(4*bucket*x.Values()), b.empty(2*bucket*x.Values())
-	b.d.Delta(out, out16, &x, step, bucket, 2)
+	if _, err := b.d.PrepareDelta(&x, bucket); err != nil {
+		return nil, err
+	}
+	b.d.Delta(out, out16, &x, step, bucket, spans)
 	got, n := b.readFloats(out, bucket*x.Values()), rows*x.Values()
 	if err := vectors.Equal(got[n:], nanRows(bucket-rows, x.Values())); err != nil {
 		return nil, fmt.Errorf("rows past the last: %w", err)
@@ -123,9 +146,9 @@ func (s logged) Layout() backend.Layout { return s.layout }
 // those: in place, beside what there is, with rows that are folded in, and others that
 // were not committed.
 func checkDeltaCase(d *Device, r *rand.Rand, c backend.StateShape) error {
-	b := newDeltaBed(d, r, c)
+	b := newDeltaBed(d, r, c, 33, 4)
 	defer b.free()
-	all, err := b.run(0, b.states(), 0, 0, deltaRows)
+	all, err := b.run(deltaForward{to: b.states(), rows: b.rows})
 	if err != nil {
 		return err
 	}
@@ -133,22 +156,66 @@ func checkDeltaCase(d *Device, r *rand.Rand, c backend.StateShape) error {
 		return err
 	}
 	one, other := b.states(), b.states()
-	for _, f := range []struct {
-		from, to           driver.Ptr
-		folded, base, rows int
-	}{
-		{0, one, 0, 0, 2}, {one, one, 0, 1, 3}, // of two rows one is kept
-		{one, one, 1, 4, 1}, {one, one, 4, 4, 1}, // nothing is kept
-		{one, other, 4, 5, 1}, // a fork's first step
-		{other, one, 5, 6, 7}, // more than the log holds
-		{one, one, 9, 11, 3}, {one, one, 11, 12, 2},
-	} {
-		got, err := b.run(f.from, f.to, f.folded, f.base, f.rows)
-		if err == nil {
-			err = vectors.Equal(got, all[f.base*c.Values():(f.base+f.rows)*c.Values()])
+	return b.equal(all,
+		[]deltaForward{{0, one, 0, 0, 2}}, []deltaForward{{one, one, 0, 1, 3}}, // of two rows one is kept
+		[]deltaForward{{one, one, 1, 4, 1}}, []deltaForward{{one, one, 4, 4, 1}}, // nothing is kept
+		[]deltaForward{{one, other, 4, 5, 1}}, // a fork's first step
+		[]deltaForward{{other, one, 5, 6, 7}}, // more than the log holds
+		[]deltaForward{{one, one, 9, 11, 3}}, []deltaForward{{one, one, 11, 12, 2}},
+	)
+}
+
+// equal compares what forwards give with what all rows give in one.
+func (b *deltaBed) equal(all []float32, forwards ...[]deltaForward) error {
+	for i, of := range forwards {
+		got, err := b.run(of...)
+		for _, s := range of {
+			n := b.Values()
+			if err == nil {
+				err = vectors.Equal(got[:s.rows*n], all[s.base*n:(s.base+s.rows)*n])
+				got = got[s.rows*n:]
+			}
+			if err != nil {
+				return fmt.Errorf("forward %d, %d rows behind %d: %w", i, s.rows, s.base, err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("%d rows behind %d: %w", f.rows, f.base, err)
+	}
+	return nil
+}
+
+// checkDeltaFew compares few rows, which go through kernels/delta_few_hopper.cu, with those of
+// delta.cu, bit for bit: of one sequence and of two, with all the rows that there may be, more
+// logged ones than are folded in at a time, and logs in which new rows come to the place of old
+// ones. It does nothing on devices that it is not for.
+func checkDeltaFew(d *Device) error {
+	if !d.takesTiled() {
+		return nil
+	}
+	r := rand.New(rand.NewPCG(11, 3))
+	defer d.freeDelta()
+	for i, c := range []backend.StateShape{
+		{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Conv: 4},
+		{KeyHeads: 2, ValueHeads: 4, KeyDim: 128, ValueDim: 128, Conv: 4, Tiled: true},
+		{KeyHeads: 2, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Conv: 4},
+	} {
+		if d.brief && i > 1 {
+			break
+		}
+		b := newDeltaBed(d, r, c, 60, 20)
+		all, err := b.run(deltaForward{to: b.states(), rows: b.rows})
+		if err == nil {
+			one, two, fork := b.states(), b.states(), b.states()
+			err = b.equal(all,
+				[]deltaForward{{0, one, 0, 0, 2}, {0, two, 0, 0, 20}},
+				[]deltaForward{{one, one, 0, 1, 1}, {two, fork, 0, 18, 1}}, // 18 are folded in, of two rows one
+				[]deltaForward{{one, one, 1, 2, 12}, {fork, fork, 18, 19, 20}},
+				[]deltaForward{{fork, fork, 19, 39, 1}, {one, one, 2, 13, 17}},
+				[]deltaForward{{one, one, 13, 28, 32}}, // more than the log holds
+				[]deltaForward{{one, one, 40, 59, 1}},
+			)
+		}
+		if b.free(); err != nil {
+			return fmt.Errorf("%+v: %w", c, err)
 		}
 	}
 	return nil
@@ -179,7 +246,7 @@ func (b *deltaBed) want() (out []float64) {
 		return x
 	}
 	states := make([]float64, c.Size())
-	for row := range deltaRows {
+	for row := range b.rows {
 		for j := range c.ValueHeads {
 			g := c.KeyHead(j)
 			q, k := unit(row, g*dk, 1/math.Sqrt(float64(dk))), unit(row, c.Keys()+g*dk, 1)

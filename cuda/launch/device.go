@@ -38,6 +38,7 @@ type Device struct {
 	attendBytes int
 	flash       flashState
 	mixtures    mixtures
+	folding     room // counts of the value heads that have folded in (PrepareDelta)
 
 	timeline *timeline // what kernels tell of when they run (WatchKernels); nil: nothing
 }

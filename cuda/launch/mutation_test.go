@@ -157,7 +157,9 @@ func (f fault) sources() (hopper string, others []string) {
 	case byRoute:
 		return "", []string{"route", "rows"}
 	case byDelta:
-		return "delta", nil
+		return "", []string{"delta"}
+	case byFewRows:
+		return "delta_few_hopper", []string{"delta"}
 	case byDecode:
 		return "attend", nil
 	case byPrefill:

@@ -39,7 +39,8 @@ type Tuning struct {
 	wide   wideForm  // likewise
 	stages int       // of the rings of inputs of both, at most, if not 0
 
-	deltaRun int // rows that a warp of delta_rows takes in turn, if not 0
+	deltaRun   int  // rows that a warp of delta_rows takes in turn, if not 0
+	deltaApart bool // few rows of DeltaNet as many are
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.

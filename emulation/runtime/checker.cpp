@@ -64,7 +64,7 @@ Clocks device_clocks, shared_clocks; // all in the first where barriers order al
 unsigned real_lanes, wave_count; // of a cohort; matrix lanes come after the real ones, from wave_count * wave_lanes on
 unsigned group_lanes, at_once;   // group_lanes: of one group, whole waves
 std::vector<std::vector<Reads>> other_reads[2]; // of device memory, of shared memory
-bool by_wave; // reads are told apart by waves: those of a kernel whose waves pass barriers of their own in memory
+bool by_wave; // reads are told apart by waves: those of a kernel whose waves pass barriers of their own, in memory or of clusters
 uint64_t stamp, launch_stamp, group_stamp, chain; // chain: the first launch that this one may overlap
 uint32_t running; // number of the cohort
 bool on, touched; // touched: the launch used device memory
@@ -248,9 +248,9 @@ void begin_launch(const Launch &l, Range stack_range, const Range *dynamic, unsi
   current_launch = &l;
   launch_stamp = ++stamp;
   other_reads[0].assign(1, {});
-  by_wave = false;
   last_region = nullptr;
   at_once = l.at_once;
+  by_wave = at_once > 1; // groups of a cluster arrive each at its own time
   real_lanes = l.lanes * at_once;
   group_lanes = (l.lanes + wave_lanes - 1) / wave_lanes * wave_lanes;
   wave_count = group_lanes / wave_lanes * at_once;

@@ -73,6 +73,7 @@ DEV void get(float (&v)[4], u32 from, CALLER) {
 }
 DEV u32 cluster_rank() { return emulator::group.rank; }
 DEV void cluster_arrive(CALLER) { emulator::cluster_arrive(false, file, line); }
+DEV void cluster_arrive_with(CALLER) { emulator::cluster_arrive(true, file, line); }
 DEV void cluster_wait(CALLER) { emulator::cluster_wait(file, line); }
 DEV void cluster_sync(CALLER) {
   emulator::cluster_arrive(true, file, line);

@@ -1,0 +1,264 @@
+// What the kernels of gated DeltaNet (backend.Delta) share: where states lie, what a row needs by
+// itself, a step of the recurrence, the gated norm.
+//
+// Every sum has one order, however rows are cut into forwards and whoever is beside
+// them; products are rounded where it is written, and multiply-adds are fma.
+#pragma once
+#include "gpu.cuh"
+
+// States are where a span's states are read (null: there are none yet) and written:
+// those of all layers, in f32. Rows from index settle on are logged.
+struct States {
+  const float *from;
+  float *to;
+  u32 settle, log; // log: rows that it holds
+};
+
+// RecurrentStep is the step block as far as recurrent layers read it.
+struct RecurrentStep : Step {
+  States firstStates;   // states[0]
+  const States *states; // [spans]
+  const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
+};
+
+#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
+static constexpr u32 COLUMNS = 16; // of a block of the recurrence
+
+// Shape is that of a layer. Keys are lines of lines elements, zeros past key_dim, and
+// values lines of a multiple of COLUMNS.
+struct Shape {
+  u32 key_heads, value_heads, key_dim, value_dim, conv, lines;
+  METHOD u32 group() const { return value_heads / key_heads; }
+  METHOD u32 channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+  METHOD u32 columns() const { return (value_dim + COLUMNS - 1) / COLUMNS * COLUMNS; }
+  METHOD u64 key_line() const { return (u64)key_heads * lines; }
+  METHOD u64 value_line() const { return (u64)value_heads * columns(); }
+  METHOD u64 raw_line() const { return (channels() + 3) / 4 * 4; }
+};
+
+// Of a sequence's states a layer has, from fixed + by_log · log on: S [value heads,
+// columns, lines]; the log's keys [log, key heads, lines], deltas [log, value heads,
+// columns] and gates [log, value heads, 4]; rows before the convolution [log + conv - 1,
+// channels]. Rows of the last two kinds are found by index, modulo how many there are.
+struct Place { u64 keys, deltas, gates, raw; };
+DEV Place place_of(const Shape &s, u64 base, u64 log) {
+  Place p;
+  p.keys = base + s.value_line() * s.lines;
+  p.deltas = p.keys + log * s.key_line();
+  p.gates = p.deltas + log * s.value_line();
+  p.raw = p.gates + log * s.value_heads * 4;
+  return p;
+}
+
+DEV float sigmoid(float x) { return 1 / (1 + exp_precise(-x)); }
+DEV float silu(float x) { return x / (1 + exp_precise(-x)); }
+
+// softplus: ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|), the logarithm by its series in
+// s = e / (2 + e) ≤ 1/3: 2·(s + s³/3 + s⁵/5 + …), 1e-8 at most left out.
+DEV float softplus(float x) {
+  const float e = exp_precise(x < 0 ? x : -x), s = e / (2 + e), q = s * s;
+  float sum = 1.0f / 15;
+  sum = fma(sum, q, 1.0f / 13);
+  sum = fma(sum, q, 1.0f / 11);
+  sum = fma(sum, q, 1.0f / 9);
+  sum = fma(sum, q, 1.0f / 7);
+  sum = fma(sum, q, 1.0f / 5);
+  sum = fma(sum, q, 1.0f / 3);
+  return fma(2 * s * q, sum, 2 * s) + (x > 0 ? x : 0);
+}
+
+// Raw is a projection: the part of a key head begins at head · stride.
+struct Raw { const float *x; u32 width, stride; };
+
+// Quad is four channels of a lane: those of lane i begin at 4·i, of the first dim that
+// there are. whole: they lie at multiples of 16 bytes, all four or none of them.
+DEV f32x4 load_quad(const float *from, u32 lane, u32 dim, bool whole) {
+  const u32 e = lane * 4;
+  f32x4 v = {0, 0, 0, 0};
+  if (whole) {
+    if (e < dim) v = *(const f32x4 *)(from + e);
+    return v;
+  }
+  if (e < dim) v.x = from[e];
+  if (e + 1 < dim) v.y = from[e + 1];
+  if (e + 2 < dim) v.z = from[e + 2];
+  if (e + 3 < dim) v.w = from[e + 3];
+  return v;
+}
+DEV void store_quad(float *to, f32x4 v, u32 lane, u32 dim, bool whole) {
+  const u32 e = lane * 4;
+  if (whole) {
+    if (e < dim) *(f32x4 *)(to + e) = v;
+    return;
+  }
+  if (e < dim) to[e] = v.x;
+  if (e + 1 < dim) to[e + 1] = v.y;
+  if (e + 2 < dim) to[e + 2] = v.z;
+  if (e + 3 < dim) to[e + 3] = v.w;
+}
+DEV bool quads(const void *p, u64 step, u32 dim) { return (u64)p % 16 == 0 && step % 4 == 0 && dim % 4 == 0; }
+DEV f32x4 fma4(f32x4 a, f32x4 b, f32x4 c) { return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y), fma(a.z, b.z, c.z), fma(a.w, b.w, c.w)}; }
+// sum_squares adds a lane's four, and then the lanes.
+DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, v.x * v.x)))); }
+
+DEV f32x4 silu4(f32x4 c) { return {silu(c.x), silu(c.y), silu(c.z), silu(c.w)}; }
+
+// gates_of are decay and β of a row and value head, of what the projections made and the head's
+// parameters.
+DEV f32x4 gates_of(float log_decay, float time_step, float a, float b) {
+  const float rate = exp_precise(log_decay);
+  return {exp_precise(-rate * softplus(a + time_step)), sigmoid(b), 0, 0};
+}
+
+// unit_scale is what makes a head of queries or keys, four elements a lane, one of length 1; queries
+// are divided by √dim, too.
+DEV float unit_scale(f32x4 c, u32 dim, bool query) {
+  float scale = 1 / sqrt_exact(sum_squares(c) + 1e-6f);
+  if (query) scale *= 1 / sqrt_exact((float)dim);
+  return scale;
+}
+
+// gated_norm norms what the recurrence gave for a head, four elements a lane, times silu(z).
+DEV f32x4 gated_norm(f32x4 y, f32x4 z, f32x4 weight, u32 dim, float eps) {
+  const float scale = 1 / sqrt_exact(sum_squares(y) / (float)dim + eps);
+  return {y.x * scale * weight.x * silu(z.x), y.y * scale * weight.y * silu(z.y), y.z * scale * weight.z * silu(z.z), y.w * scale * weight.w * silu(z.w)};
+}
+
+// The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
+// share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a
+// column is 4·L chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
+// then those of the lanes likewise.
+//
+// Rows come through chunks in shared memory: first those that were logged and are to stay, then
+// the forward's.
+template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
+  static constexpr u32 N = DIM / 4 / L, COUNT = 32 / L * C * W, THREADS = 32 * W;
+  static constexpr u32 LINE = 2 * DIM + COUNT + 4; // a row in shared memory: key, query, values, gates
+
+  // Held are the elements of a column, key or query that a lane has.
+  struct Held { f32x4 v[N]; };
+  // Item is what a row brings besides its query.
+  struct Item {
+    Held key;
+    float value[C];
+    f32x2 gates; // decay, β
+  };
+
+  static METHOD void take(Held &to, const float *line, u32 slice) {
+    UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * L];
+  }
+  static METHOD void take(Item &to, const float *line, u32 slice, u32 column) {
+    take(to.key, line, slice);
+    to.gates = *(const f32x2 *)(line + 2 * DIM + COUNT);
+    UNROLL for (u32 c = 0; c < C; c++) to.value[c] = line[2 * DIM + column + c];
+  }
+  static METHOD float dot(const Held &s, const Held &x) {
+    f32x4 sum = {0, 0, 0, 0};
+    UNROLL for (u32 j = 0; j < N; j++) sum = fma4(s.v[j], x.v[j], sum);
+    return (sum.x + sum.y) + (sum.z + sum.w);
+  }
+  static METHOD void update(Held &s, const Held &key, float delta, float decay) {
+    UNROLL for (u32 j = 0; j < N; j++) {
+      const f32x4 x = key.v[j];
+      s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
+    }
+  }
+  // lanes adds sums up over the lanes that share columns: all of them have them then.
+  static METHOD void lanes(float (&sum)[C]) {
+    UNROLL for (u32 m = 1; m < L; m *= 2)
+      UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
+  }
+  // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
+  static METHOD float spread(const float (&sum)[C], u32 slice) {
+    float own = sum[0];
+    if constexpr (C == 2) {
+      own = slice % 2 ? sum[1] : sum[0];
+      own += shfl_xor(slice % 2 ? sum[0] : sum[1], 1);
+    }
+    UNROLL for (u32 m = C; m < L; m *= 2) own += shfl_xor(own, (int)m);
+    return own;
+  }
+
+  // Running is a lane's part of the recurrence. What a row gives, its query times the state behind
+  // it, is summed up beside the next row's key times the same state: two sums whose steps do not
+  // wait for each other.
+  struct Running {
+    u32 slice, column;
+    float *given; // of the row before; the next row's is apart floats on
+    u64 apart;
+    bool before = false;
+    float *logged = 0; // where the next row's deltas are kept: in slot of log, which are line floats apart
+    u32 slot = 0, log = 0;
+    u64 line = 0;
+    Held s[C], asked; // the state; the query of the row before
+
+    // begin takes the state from memory; null: there is none yet.
+    METHOD void begin(const float *from) {
+      UNROLL for (u32 c = 0; c < C; c++)
+        UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = {0, 0, 0, 0};
+      if (from)
+        UNROLL for (u32 c = 0; c < C; c++)
+          UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(from + c * DIM + j * 4 * L);
+      UNROLL for (u32 j = 0; j < N; j++) asked.v[j] = {0, 0, 0, 0};
+    }
+    METHOD void store(float *to) const {
+      UNROLL for (u32 c = 0; c < C; c++)
+        UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(to + c * DIM + j * 4 * L) = s[c].v[j];
+    }
+    METHOD void fold(const Item &item) {
+      UNROLL for (u32 c = 0; c < C; c++) update(s[c], item.key, item.value[c], item.gates.x);
+    }
+    METHOD bool gives() const { return slice < C; }
+    // give gives the row before's.
+    METHOD void give(const float (&o)[C]) const {
+      const float sum = spread(o, slice);
+      if (gives() && before) *given = sum;
+    }
+    METHOD void give_last() const {
+      float o[C];
+      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
+      give(o);
+    }
+
+    // row takes an item from its line, and the one after it into next, where it is in the chunk.
+    METHOD void row(const float *line_of, const Item &item, Item &next, bool more, bool kept) {
+      float kv[C], o[C], delta[C];
+      UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
+      lanes(kv);
+      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
+      take(asked, line_of + DIM, slice);
+      if (more) take(next, line_of + LINE, slice, column);
+      UNROLL for (u32 c = 0; c < C; c++) {
+        delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
+        update(s[c], item.key, delta[c], item.gates.x);
+      }
+      give(o);
+      if (before) given += apart;
+      before = true;
+      if (kept) {
+        if (slice == 0)
+          UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];
+        logged += line;
+        if (++slot == log) slot = 0, logged -= log * line;
+      }
+    }
+    // rows takes count of them from their lines on, and keeps their deltas.
+    METHOD void rows(const float *from, u32 count, bool kept) {
+      if (count == 0) return;
+      Item a, b;
+      take(a, from, slice, column);
+      _Pragma("nounroll") for (u32 i = 0; i < count; i += 2) {
+        row(from, a, b, i + 1 < count, kept);
+        from += LINE;
+        if (i + 1 == count) break;
+        row(from, b, a, i + 2 < count, kept);
+        from += LINE;
+      }
+    }
+    // keep has deltas logged from an index on: the log's begin at deltas.
+    METHOD void keep(float *deltas, u32 index) {
+      slot = index % log;
+      logged = deltas + slot * line;
+    }
+  };
+};
