@@ -21,7 +21,6 @@ struct RecurrentStep : Step {
   const u32 *folded;    // [recurrent layers, spans]: indices that a state in from covers
 };
 
-#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
 static constexpr u32 COLUMNS = 16; // of a block of the recurrence
 
 // Shape is that of a layer. Keys are lines of lines elements, zeros past key_dim, and

@@ -40,6 +40,8 @@ struct Step {
   Span first; // span[0]: most steps are of one sequence, which finds it beside the rest
 };
 
+#define INLINE __attribute__((always_inline)) // of lambdas: a call that is left cannot be linked
+
 #ifdef __NVPTX__
 // KERNEL(threads) or KERNEL(threads, blocks): of a block at most, and of a multiprocessor at least.
 #define KERNEL(...) extern "C" __attribute__((global, launch_bounds(__VA_ARGS__)))
