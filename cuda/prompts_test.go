@@ -46,7 +46,7 @@ func large() *checkpoint.Config {
 func smallHybrid() *checkpoint.Config {
 	c := smallMixture()
 	c.Architecture, c.Heads, c.KVHeads, c.AttentionGate = "qwen3_5_moe_text", 2, 1, true
-	c.Delta = &checkpoint.DeltaNet{KeyHeads: 1, ValueHeads: 2, KeyDim: 64, ValueDim: 64, Conv: 4, Layers: []bool{true, false}}
+	c.Delta = &checkpoint.DeltaNet{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Conv: 4, Layers: []bool{true, false}}
 	c.Experts.SharedInnerSize = 128
 	return c
 }

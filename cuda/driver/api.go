@@ -36,6 +36,7 @@ type api struct {
 	launchExtended, graphNodes                               proc // may be absent
 	canReach, enablePeer                                     proc // may be absent
 	linkCreate, linkAdd, linkComplete, linkDestroy           proc // may be absent
+	activeClusters                                           proc // may be absent
 }
 
 // symbols lists the functions; the optional ones stay nil when absent.
@@ -95,6 +96,8 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuGraphGetNodes":       &a.graphNodes,
 			"cuDeviceCanAccessPeer": &a.canReach,
 			"cuCtxEnablePeerAccess": &a.enablePeer,
+
+			"cuOccupancyMaxActiveClusters": &a.activeClusters,
 
 			"cuLinkCreate_v2":  &a.linkCreate,
 			"cuLinkAddData_v2": &a.linkAdd,

@@ -98,3 +98,16 @@ func (s *Stream) Launch(f *Function, c LaunchConfig, args []uint64) error {
 	}
 	return nil
 }
+
+// ActiveClusters is how many clusters of a launch of a kernel that runs in clusters are at work at
+// once; ok is false where the driver does not say.
+func (f *Function) ActiveClusters(c LaunchConfig) (n int, ok bool) {
+	p := &f.ctx.api.activeClusters
+	if p.address == 0 {
+		return 0, false
+	}
+	config := &extendedConfig{grid: c.Grid, block: [3]uint32{c.Block, 1, 1}, shared: c.Shared}
+	var clusters int32
+	err := f.ctx.api.call(p, uintptr(unsafe.Pointer(&clusters)), f.handle, uintptr(unsafe.Pointer(config)))
+	return int(clusters), err == nil
+}

@@ -48,12 +48,36 @@ func (d *Device) TakesFew(a Attention, pairs, longest, spans, chunks int) bool {
 	if !ok {
 		return false
 	}
-	each := 1 // blocks of a multiprocessor
+	each := 1 // blocks that a multiprocessor has room for, by registers and shared memory
 	if f.teams == 1 && 2*(f.kernel.shared+reservedShared) <= d.Info.SharedPerBlock {
 		each = 2
 	}
-	// Clusters do not fill a group of multiprocessors.
-	return fewAttendBlocks*f.tiles*a.KVHeads*spans <= each*d.Info.SMs*7/8
+	clusters := f.tiles * a.KVHeads * spans
+	switch most := each * d.Info.SMs / fewAttendBlocks; {
+	case clusters > most:
+		return false
+	case clusters <= most*3/4:
+		return true
+	}
+	// Clusters lie in groups of multiprocessors, and do not fill all of them.
+	return clusters <= d.activeClusters(f)
+}
+
+// activeClusters is how many clusters are at work at once, as the driver says; 0 where it does not.
+func (d *Device) activeClusters(f fewAttend) int {
+	if n, ok := d.clusters[f.kernel]; ok {
+		return n
+	}
+	k, err := d.function(f.kernel)
+	if err != nil || k == nil { // or kernels are only gathered
+		return 0
+	}
+	n, _ := k.ActiveClusters(driver.LaunchConfig{Grid: [3]uint32{fewAttendBlocks, 1, 1}, Block: uint32(f.teams * attendThreads), Shared: uint32(f.kernel.shared)})
+	if d.clusters == nil {
+		d.clusters = map[kernel]int{}
+	}
+	d.clusters[f.kernel] = n
+	return n
 }
 
 // fewAttends is fewAttendOf where there is a kernel of a shape on this device.

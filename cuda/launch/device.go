@@ -38,7 +38,8 @@ type Device struct {
 	attendBytes int
 	flash       flashState
 	mixtures    mixtures
-	folding     room // counts of the value heads that have folded in (PrepareDelta)
+	clusters    map[kernel]int // that are at work at once, of a kernel with so much shared memory
+	folding     room           // counts of the value heads that have folded in (PrepareDelta)
 
 	timeline *timeline // what kernels tell of when they run (WatchKernels); nil: nothing
 }

@@ -301,6 +301,14 @@ API cuLaunchKernelEx(const LaunchConfig *c, const Function *f, void **parameters
   return launch("cuLaunchKernelEx", f, c->grid, c->block, c->shared, c->stream, parameters, extra);
 }
 
+// A cluster lies on multiprocessors that follow each other.
+API cuOccupancyMaxActiveClusters(int *clusters, const Function *f, const LaunchConfig *c) {
+  ENTER;
+  u64 bytes = u64(c->shared) + 1024, each = std::min<u64>(2048 / std::max(c->block[0], 32u), (shared_limit() + 1024) / bytes);
+  *clusters = int(setting("WINDROW_EMULATED_SMS", 6) / f->cluster * each);
+  return SUCCESS;
+}
+
 API cuStreamBeginCapture_v2(Stream *s, int mode) {
   ENTER;
   if (int r = stream_of("cuStreamBeginCapture", s)) return r;
