@@ -51,7 +51,26 @@ func prepareProject(f *forward, y *plan, a *action) (moved bool, err error) {
 	if a.from[0].bf16 == 0 || y.decode && !y.wide {
 		return false, nil
 	}
-	return f.b.device.PrepareGEMM(a.w[:], y.prefillRows())
+	for i := 0; i < a.n && err == nil; {
+		j := i + 1
+		if a.w[i].Weight.Fast() {
+			j = a.sameFrom(i)
+			var also bool
+			also, err = f.b.device.PrepareGEMM(a.w[i:j], y.prefillRows())
+			moved = moved || also
+		}
+		i = j
+	}
+	return moved, err
+}
+
+// sameFrom is the end of the weights from i on that have the format of the i-th, and share a launch.
+func (a *action) sameFrom(i int) int {
+	j := i + 1
+	for j < a.n && sameFormat(a.w[i].Weight, a.w[j].Weight) {
+		j++
+	}
+	return j
 }
 
 func prepareProjectAdd(f *forward, y *plan, a *action) (moved bool, err error) {
@@ -94,10 +113,7 @@ func (b *Backend) emitProject(y *plan, a *action) {
 			i++
 			continue
 		}
-		j := i + 1
-		for j < a.n && sameFormat(w, a.w[j].Weight) {
-			j++
-		}
+		j := a.sameFrom(i)
 		b.project(y, a.to[i:j], a.from[0], a.w[i:j], a.norm[0], a.eps, false)
 		i = j
 	}

@@ -47,6 +47,7 @@ var fewCases = []freshCase{
 	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 3, window: 100, keep: 5, slots: 140, bases: []int{0, 93, 300}, rows: []int{7, 16, 3}}, norm: true},
 	{attendCase: attendCase{dim: 64, kvHeads: 2, group: 5, bases: []int{1900, 60}, rows: []int{2, 32}}, pairs: 10},
 	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 1, gated: true, bases: []int{250}, rows: []int{8}}},
+	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 2, bases: []int{60}, rows: []int{16}}},
 	{attendCase: attendCase{dim: 256, kvHeads: 2, group: 3, gated: true, bases: []int{330, 60}, rows: []int{1, 7}}, pairs: 32, norm: true},
 }
 
