@@ -11,54 +11,20 @@
 // The row lies whole in shared memory, in the order in which lanes take it as B
 // operands: of 64 inputs lane t's 16 one after the other.
 #pragma once
-#include "hopper.cuh"
 #include "norm.cuh"
-#include "strips.cuh"
+#include "strip_copies.cuh"
 
 template <class W> struct One {
   static constexpr u32 perGranule = W::inputs / 64, parts = 64 / W::fold, steps = W::fold / 16;
 
   const Projection &p;
   u32 warp, lane, g, t;
-  u32 depth;       // granules of a strip
-  u32 begin, stop; // units of 64 inputs, of this warp
-  u32 granule, pieces; // the first granule, and how many
   u32 first, end;  // this block's strips
   u32 pass;        // strips whose sums have room
-  u8 *ring;        // this warp's stages, a granule each
-  u32 ringAt, barriers;
+  StripCopies<W, 1> weights;
   u32 *row;     // x
   float *folds; // sums of x over each fold
   float *sums;  // [warps][pass][16]
-
-  // What is copied next.
-  u32 nextStrip, nextPiece;
-  const u8 *source;
-
-  METHOD void aim() {
-    Strip s = stripAt(p, nextStrip);
-    source = of(p.weights, s.weight) + ((u64)(s.first / 16) * depth + granule) * p.granule;
-  }
-
-  // copy starts the next copy, where there is one.
-  METHOD void copy(u32 stage) {
-    if (nextStrip >= end) return;
-    const u32 to = ringAt + stage * p.granule, barrier = barriers + stage * 8, half = W::bytes / 2;
-    // Of a granule of two units that two warps share each copies its own, and all scales.
-    if (perGranule == 2 && nextPiece == 0 && begin % 2) {
-      copy_bulk(to + half, source + half, p.granule - half, barrier);
-    } else if (perGranule == 2 && nextPiece + 1 == pieces && stop % 2) {
-      copy_bulk(to, source, half, barrier, p.granule - half);
-      copy_more(to + 2 * half, source + 2 * half, p.granule - 2 * half, barrier);
-    } else {
-      copy_bulk(to, source, p.granule, barrier);
-    }
-    source += p.granule;
-    if (++nextPiece == pieces) {
-      nextPiece = 0;
-      if (++nextStrip < end) aim();
-    }
-  }
 
   // putPair is where inputs 2·pair and 2·pair + 1 lie.
   METHOD static u32 placeOf(u32 pair) { return pair / 32 * 32 + pair % 4 * 8 + pair % 32 / 8 * 2 + pair % 8 / 4; }
@@ -72,8 +38,8 @@ template <class W> struct One {
   METHOD void takeRow() const {
     if (!p.norm) {
       dependency_wait();
-      const u32 last = stop * 8; // each warp its own, in eights
-      for (u32 c = begin * 8 + lane; c < last; c += 2 * 32) {
+      const u32 last = weights.stop * 8; // each warp its own, in eights
+      for (u32 c = weights.begin * 8 + lane; c < last; c += 2 * 32) {
         u32x4 v[2];
         UNROLL for (u32 i = 0; i < 2; i++) {
           if (c + i * 32 < last && (c + i * 32) * 8 < p.in) v[i] = ((const u32x4 *)p.x)[c + i * 32];
@@ -109,7 +75,7 @@ template <class W> struct One {
     UNROLL for (u32 j = 0; j < held; j++)
       if (tid() + j * normThreads < fours) putFour(tid() + j * normThreads, pack_bf16_x4(normed(v[j], scale, w[j])));
     for (u32 i = tid() + held * normThreads; i < fours; i += normThreads) putFour(i, pack_bf16_x4(normed(x[i], scale, weight[i])));
-    for (u32 i = fours + tid(); i < depth * W::inputs / 4; i += normThreads) putFour(i, {0, 0});
+    for (u32 i = fours + tid(); i < weights.depth * W::inputs / 4; i += normThreads) putFour(i, {0, 0});
     sync();
   }
 
@@ -122,7 +88,7 @@ template <class W> struct One {
   // sumFolds makes the sums of x over each fold of the warp's: products with ones.
   METHOD void sumFolds() const {
     if constexpr (!W::sums || W::rounds) return;
-    _Pragma("nounroll") for (u32 unit = begin; unit < stop; unit++) {
+    _Pragma("nounroll") for (u32 unit = weights.begin; unit < weights.stop; unit++) {
       u32 b[8], one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
       operands(b, unit);
       UNROLL for (u32 f = 0; f < parts; f++) {
@@ -184,16 +150,7 @@ template <class W> struct One {
   }
 
   METHOD void run() {
-    nextStrip = first, nextPiece = 0;
-    aim();
-    if (elected()) {
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
-      barriers_made();
-    }
-    sync_warp();
-    // Weights never change: their copies need not wait for the kernel before.
-    if (pieces > 0)
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) copy(i);
+    weights.start();
     takeRow();
     sumFolds();
     Ring at{p.stages};
@@ -202,21 +159,7 @@ template <class W> struct One {
       const float before = beforeOf(index, last);
       _Pragma("nounroll") for (u32 strip = index; strip < last; strip++) {
         float total[4] = {};
-        _Pragma("nounroll") for (u32 i = 0; i < pieces; i++) {
-          wait_phase(barriers + at.stage * 8, at.phase);
-          const u8 *from = ring + at.stage * p.granule;
-          const u32 unit = (granule + i) * perGranule;
-          if (perGranule == 1) multiply(total, from, 0, unit);
-          else if (unit >= begin && unit + 1 < stop) {
-            UNROLL for (u32 block = 0; block < perGranule; block++) multiply(total, from, block, unit + block);
-          } else {
-            const u32 block = unit < begin; // one half is another warp's
-            multiply(total, from, block, unit + block);
-          }
-          sync_warp();
-          copy(at.stage);
-          at.next();
-        }
+        weights.each(at, [&](const u8 *from, u32 block, u32 unit) INLINE { multiply(total, from, block, unit); });
         if (t == 0) {
           float *to = sums + (warp * pass + strip - index) * 16 + g;
           to[0] = whole_sum<W>(total[0], 0);
@@ -233,28 +176,25 @@ template <class W> DEV void one(const Projection &p, u32 pass, u32 more, u8 *sha
   using O = One<W>;
   launch_dependents();
   const u32 lane = tid() % 32, warp = shfl(tid() / 32, 0), warps = normThreads / 32, strips = stripCount(p);
-  O s{p, warp, lane, lane / 4, lane % 4};
+  O s{p, warp, lane, lane / 4, lane % 4, 0, 0, 0, {p}};
   const u32 each = p.gated ? 2 : 1;
   s.first = bid() * p.strips + (bid() < more ? bid() : more) * each;
   s.end = s.first + p.strips + (bid() < more ? each : 0);
   if (s.end > strips) s.end = strips;
   s.pass = pass;
-  s.depth = (p.in + W::inputs - 1) / W::inputs;
-  const u32 units = s.depth * O::perGranule;
-  s.begin = warp * units / warps;
-  s.stop = (warp + 1) * units / warps;
-  s.granule = s.begin / O::perGranule;
-  s.pieces = s.begin == s.stop ? 0 : (s.stop + O::perGranule - 1) / O::perGranule - s.granule;
+  s.weights.share(warp, warps);
+  s.weights.first = s.first, s.weights.count = s.end > s.first ? s.end - s.first : 0, s.weights.apart = 1;
+  const u32 units = s.weights.depth * O::perGranule;
   // Rings, the row, sums of its folds, barriers, sums.
-  s.ring = shared + warp * p.stages * p.granule;
-  s.ringAt = shared_address(s.ring);
+  s.weights.ring = shared + warp * p.stages * p.granule;
+  s.weights.ringAt = shared_address(s.weights.ring);
   u8 *at = shared + warps * p.stages * p.granule;
   s.row = (u32 *)at;
   at += units * 128;
   s.folds = (float *)at;
   at += units * O::parts * 4;
   at += (16 - (units * O::parts * 4) % 16) % 16;
-  s.barriers = shared_address(at) + warp * p.stages * 8;
+  s.weights.barriers = shared_address(at) + warp * p.stages * 8;
   at += warps * p.stages * 8;
   s.sums = (float *)at;
   s.run();

@@ -33,6 +33,7 @@ const (
 	byRoute   = "route"
 	byFew     = "few experts/affine4-64"
 	byAttend  = "attention of few rows"
+	byLines   = "few/affine4-64"
 )
 
 var faults = []fault{
@@ -57,6 +58,14 @@ var faults = []fault{
 	{"a unit's keys are freed while they are read", "attend_decode_hopper.cu", "products_wait<0>(s);\narrive(b.empty(g, false, i), lane == 0);", "arrive(b.empty(g, false, i), lane == 0);\nproducts_wait<0>(s);", byUnits},
 	{"a unit's values are freed while they are read", "attend_decode_hopper.cu", "products_wait<0>(part);\narrive(b.empty(g, true, i), lane == 0);", "arrive(b.empty(g, true, i), lane == 0);\nproducts_wait<0>(part);", byUnits},
 	{"groups of units do not wait for their turn", "attend_decode_hopper.cu", "if (group) wait_phase(b.joined(group - 1), 0);", "", byUnits},
+	{"weights of strips are not waited for", "strip_copies.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byLines},
+	{"a stage of strips is filled while it is read", "strip_copies.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byLines},
+	{"a half of a granule is another warp's", "strip_copies.cuh", "const u32 block = unit < begin; // one half is another warp's", "const u32 block = unit >= begin;", byLines},
+	{"lines of few rows are not waited for", "few.cuh", "wait_phase(mine, 0);", "", byLines},
+	{"a place of sums is written while it is read", "few.cuh", "wait_phase(empty + (owner * fewPlaces + place) * 8, phase);", "", byLines},
+	{"a place of sums is read before it is there", "few.cuh", "if constexpr (C == 1) wait_phase(full + place * 8, phase);\nelse wait_with(full + place * 8, phase);", "", byLines},
+	{"a place of sums is given back while it is read", "few.cuh", "sync_warp();\nif constexpr (C == 1) arrive(empty", "if constexpr (C == 1) arrive(empty", byLines},
+	{"a block of few rows leaves before the others", "few.cuh", "if constexpr (C > 1) { // nobody leaves while others may tell it that a place is empty\ncluster_arrive();\ncluster_wait();\n}", "", byLines},
 	{"few rows: sums are joined before they are there", "attend_few_hopper.cu", "cluster_sync();\nif (!joins) return;", "if (!joins) return;", byAttend},
 	{"few rows: keys and values are used before they are made", "attend_few_hopper.cu", "store_bf16(y, (u16 *)(w.pages[at / UNIT - w.unit] + (value ? w.values : w.keys)) + at % UNIT * DIM);\n}\nsync();", "store_bf16(y, (u16 *)(w.pages[at / UNIT - w.unit] + (value ? w.values : w.keys)) + at % UNIT * DIM);\n}", byAttend},
 	{"few rows: all tiles store keys and values", "attend_few_hopper.cu", "if (stores) store_bf16", "store_bf16", byAttend},
@@ -75,13 +84,13 @@ var faults = []fault{
 	{"a slice is added before its products are over", "tiled.cuh", "products_wait<0>(total);\nif constexpr (apart)", "if constexpr (apart)", byTiled},
 	{"sums are stored over rings in use", "tiled.cuh", "sync_group(15, warps * 32);\nUNROLL", "UNROLL", byTiled},
 
-	{"weights are not waited for", "one.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byOne},
-	{"a stage is filled while it is read", "one.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byOne},
+	{"weights are not waited for", "strip_copies.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byOne},
+	{"a stage is filled while it is read", "strip_copies.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byOne},
 	{"the row may not be there", "one.cuh", "dependency_wait();\nconst u32 last", "const u32 last", byOne},
 	{"sums are added before they are there", "one.cuh", "sync();\nif (index + strip < last", "if (index + strip < last", byOne},
 	{"sums are overwritten while they are added", "one.cuh", "pass * 16, before);\nsync();", "pass * 16, before);", byOne},
-	{"half a granule is waited for", "one.cuh", "copy_bulk(to, source, half, barrier, p.granule - half);", "copy_bulk(to, source, half, barrier);", byOne},
-	{"the half of another warp is copied", "one.cuh", "copy_bulk(to + half, source + half, p.granule - half, barrier);", "copy_bulk(to, source, p.granule - half, barrier);", byOne},
+	{"half a granule is waited for", "strip_copies.cuh", "later || sooner ? p.granule - half : p.granule, all", "later ? p.granule - half : sooner ? half : p.granule, all", byOne},
+	{"the half of another warp is copied", "strip_copies.cuh", "put(j, to + half, from + half, p.granule - half, barrier, all);", "put(j, to, from, p.granule - half, barrier, all);", byOne},
 	{"a block too many has a strip more", "one.cuh", "(bid() < more ? each : 0)", "(bid() <= more ? each : 0)", byOne},
 
 	{"weights are not waited for", "wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byWide},
@@ -158,6 +167,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "wide_affine4_hopper", []string{"pack"}
 	case byUnits:
 		return "attend_decode_hopper", []string{"attend"}
+	case byLines:
+		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
 	case byAttend:
 		return "attend_few_hopper", []string{"attend", "rotate"}
 	case byExperts:

@@ -30,14 +30,16 @@ type Inputs struct {
 // Tuning forces what is otherwise chosen by what measured fastest: it changes
 // the speed of projections and, but for wide, never their bits.
 type Tuning struct {
-	shared int       // bytes of shared memory of a block, if not 0
-	group  int       // strips of a pass, if not 0
-	blocks int       // of a launch, if not 0
-	Stream bool      // whatever the rows
-	Apart  bool      // rotation and attention, whatever the rows
-	Tiled  TiledForm // if not zero
-	wide   wideForm  // likewise
-	stages int       // of the rings of inputs of both, at most, if not 0
+	shared  int       // bytes of shared memory of a block, if not 0
+	group   int       // strips of a pass, if not 0
+	blocks  int       // of a launch, or clusters of kernels/few.cuh, if not 0
+	Stream  bool      // whatever the rows
+	Apart   bool      // rotation and attention, whatever the rows
+	Tiled   TiledForm // if not zero
+	wide    wideForm  // likewise
+	stages  int       // of the rings of all of them, at most, if not 0
+	noFew   bool      // few rows as without kernels/few.cuh
+	cluster int       // blocks of a cluster of that, at least
 
 	deltaRun   int  // rows that a warp of delta_rows takes in turn, if not 0
 	deltaApart bool // few rows of DeltaNet as many are
@@ -239,6 +241,10 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	f, total := p.format, p.total
+	if s, ok := d.few(f, total, rows, p.in, gated); ok {
+		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more)...)
+		return
+	}
 	if s, ok := d.tiled(f, total, rows); ok {
 		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.tiledInputs(s, x.X, rows, p.in), rows, s.stages, s.slices, d.streamWarps(f))...)
 		return

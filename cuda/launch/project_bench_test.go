@@ -133,6 +133,10 @@ func (t Tuning) form() string {
 		return fmt.Sprintf("%dKiB", t.shared>>10)
 	case t.group > 0:
 		return fmt.Sprintf("group%d", t.group)
+	case t.noFew:
+		return "notfew"
+	case t.cluster > 0:
+		return fmt.Sprintf("few:c%d", t.cluster)
 	}
 	return "chosen"
 }
@@ -221,10 +225,13 @@ func ringTunings(rows int) []Tuning {
 	return []Tuning{{}, {shared: 112 << 10}, {shared: 160 << 10}, {shared: 226 << 10}, {group: 2}, {group: 3}, {group: 6}}
 }
 
-// tiledTunings are what is chosen, stream.cuh, and the forms of tiled.cuh that
-// may suit so many rows.
+// tiledTunings are what is chosen, stream.cuh, what would be chosen without few.cuh, its
+// clusters, and the forms of tiled.cuh that may suit so many rows.
 func tiledTunings(rows int) []Tuning {
 	list := []Tuning{{}, {Stream: true}}
+	if rows > 1 && rows <= fewRowsAtMost {
+		list = append(list, Tuning{noFew: true}, Tuning{cluster: 2}, Tuning{cluster: 4})
+	}
 	for _, t := range []TiledForm{
 		{1, 1, 5, 1}, {1, 1, 4, 1}, {1, 1, 3, 1}, {1, 1, 2, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {2, 1, 2, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},
 	} {

@@ -71,13 +71,14 @@ func checkTiled(d *Device, dt backend.DType, group int) error {
 // launch. Numbers of outputs end within a strip, and within 16 bytes.
 type tiledCase struct {
 	*projectBench
-	format format
-	in     int
-	x      driver.Ptr // tiledRows
-	w      []Linear
-	halves [2]Linear // gate and up
-	stages int       // of the rings, at most, if not 0
-	blocks int       // of kernels/one.cuh, if not 0
+	format  format
+	in      int
+	x       driver.Ptr // tiledRows
+	w       []Linear
+	halves  [2]Linear // gate and up
+	stages  int       // of the rings, at most, if not 0
+	blocks  int       // of kernels/one.cuh, or clusters of few.cuh, if not 0
+	cluster int       // of few.cuh, at least
 }
 
 const tiledRows = 130
@@ -129,7 +130,7 @@ func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Targ
 	for _, n := range n {
 		noise = append(noise, c.normals(n))
 	}
-	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks}} {
+	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks, cluster: c.cluster}} {
 		var dst []Target
 		for j := range n {
 			dst = append(dst, Target{F32: c.uploadF32(noise[j])})

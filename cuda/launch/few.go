@@ -1,0 +1,75 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// Sizes that kernels/few.cuh has, too.
+const (
+	fewRowsAtMost = 16
+	fewWorkers    = 16
+	fewFinishers  = 4
+	fewPlaces     = 2
+	fewStrips     = 2 // of a warp at a time
+	fewMostStages = 8
+	fewShared     = 4 // blocks of a cluster, at most
+)
+
+// fewLines is how a launch of kernels/few.cuh is cut.
+type fewLines struct {
+	tiles    int // of 8 rows
+	cluster  int // blocks that share the inputs of rows
+	clusters int
+	strips   int // of a cluster
+	more     int // clusters, the first ones, that have a strip more, or a gate's and an up's
+	stages   int // of a warp's ring, granules of two strips each
+	shared   int
+}
+
+// few chooses how kernels/few.cuh makes a projection of 2 to 16 rows by 4-bit weights that round, in
+// the smallest clusters whose blocks have room for the rows; ok is false where none have.
+func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok bool) {
+	if rows < 2 || rows > fewRowsAtMost || !f.nibbles() || !f.rounds || in%f.inputs != 0 || d.Tuning.Stream || d.Tuning.Tiled.Tiles != 0 ||
+		d.Tuning.noFew || d.streamWarps(f) != fewWorkers || !d.takesTiled() {
+		return s, false
+	}
+	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
+	s.tiles = Ceil(rows, 8)
+	for s.cluster = max(1, d.Tuning.cluster); s.cluster <= fewShared; s.cluster *= 2 {
+		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
+		if s.cluster > 1 {
+			part += 128 // blocks have not all as many
+		}
+		fixed := fewPlaces*fewWorkers*32*4*4 + rows*(part+16) + 8*(fewPlaces+s.cluster*fewPlaces+fewWorkers+fewWorkers*fewMostStages)
+		s.stages = min((limit-fixed)/(fewWorkers*fewStrips*f.granule), cmp.Or(d.Tuning.stages, fewMostStages))
+		s.shared = s.stages*fewWorkers*fewStrips*f.granule + fixed
+		if s.stages >= 2 {
+			break
+		}
+	}
+	if s.cluster > fewShared {
+		return s, false
+	}
+	each := 1
+	if gated {
+		each = 2
+	}
+	s.clusters = min(total/each, cmp.Or(d.Tuning.blocks, d.mostClusters(fewRowsKernel(f, s), s.cluster, 32*(fewWorkers+fewFinishers))))
+	if s.clusters == 0 {
+		return s, false
+	}
+	s.strips, s.more = total/each/s.clusters*each, total/each%s.clusters
+	return s, true
+}
+
+// fewRowsKernel is the kernel of a shape.
+func fewRowsKernel(f format, s fewLines) kernel {
+	file := strings.Replace(f.file, "stream_", "few_", 1)
+	name := fmt.Sprintf("%s_%d", file, s.tiles)
+	if s.cluster > 1 {
+		name += fmt.Sprintf("_c%d", s.cluster)
+	}
+	return kernel{file + "_hopper", name, s.shared}
+}
