@@ -8,13 +8,13 @@ import (
 
 // Sizes that kernels/few.cuh has, too.
 const (
-	fewRowsAtMost = 16
-	fewWorkers    = 16
-	fewFinishers  = 4
-	fewPlaces     = 2
-	fewStrips     = 2 // of a warp at a time
-	fewMostStages = 8
-	fewShared     = 4 // blocks of a cluster, at most
+	fewRowsAtMost  = 16
+	fewWorkers     = 16
+	fewFinishers   = 4
+	fewPlaces      = 2
+	fewStrips      = 2 // of a warp at a time
+	fewMostStages  = 8
+	fewMostCluster = 4 // blocks of a cluster, at most
 )
 
 // fewLines is how a launch of kernels/few.cuh is cut.
@@ -37,7 +37,7 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 	}
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
 	s.tiles = Ceil(rows, 8)
-	for s.cluster = max(1, d.Tuning.cluster); s.cluster <= fewShared; s.cluster *= 2 {
+	for s.cluster = max(1, d.Tuning.cluster); s.cluster <= fewMostCluster; s.cluster *= 2 {
 		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
 		if s.cluster > 1 {
 			part += 128 // blocks have not all as many
@@ -49,7 +49,7 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 			break
 		}
 	}
-	if s.cluster > fewShared {
+	if s.cluster > fewMostCluster {
 		return s, false
 	}
 	each := 1

@@ -23,7 +23,7 @@ func checkFew(d *Device, dt backend.DType, group int) error {
 		c.stages = 2 + i%2
 		for j, rows := range []int{2, 7, 8, 9, 16} {
 			c.blocks = []int{0, 5, 1}[(i+j)%3] // of one strip, of some but not all alike, of all
-			for c.cluster = 1; c.cluster <= fewShared; c.cluster *= 2 {
+			for c.cluster = 1; c.cluster <= fewMostCluster; c.cluster *= 2 {
 				c.three(TiledForm{}, rows)
 				c.gated(TiledForm{}, rows)
 			}
