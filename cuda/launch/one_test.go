@@ -13,7 +13,7 @@ import (
 // among others, on the emulated device checked, whose launches overlap.
 func TestOne(t *testing.T) {
 	t.Setenv("WINDROW_EMULATED_CC", "9.0")
-	library := emulator.Library(t, true, "one_affine4_hopper", "one_q4_k_hopper")
+	library := emulator.Library(t, true, "one_affine4_hopper", "one_q4_k_hopper", "few_affine4_hopper") // and rows among others
 	for _, f := range projectFormats {
 		if f.dt != backend.Affine4 && f.dt != backend.Q4_K || f.group == 32 {
 			continue
