@@ -33,7 +33,7 @@ func (d *Device) fewAttendOf(a Attention, pairs, longest, chunks int) (f fewAtte
 		f.tiles = Ceil(vectors, teamQueries*f.teams)
 		f.kernel = attendKernel(a, f.teams)
 		f.kernel.file, f.kernel.name = "attend_few_hopper", fmt.Sprintf("attend_few_%d_%d_c8", a.Dim, f.teams)
-		f.kernel.shared += longest*4*a.Dim + 8*a.Dim + longest*8*pairs + chunks*(teamQueries*f.teams/fewAttendBlocks)*(4*a.Dim+8)
+		f.kernel.shared += madeRowsShared(a.Dim, pairs, longest) + chunks*(teamQueries*f.teams/fewAttendBlocks)*(4*a.Dim+8)
 		if f.kernel.shared <= d.Info.SharedPerBlock-reservedShared {
 			return f, true
 		}
@@ -61,36 +61,6 @@ func (d *Device) TakesFew(a Attention, pairs, longest, spans, chunks int) bool {
 	}
 	// Clusters lie in groups of multiprocessors, and do not fill all of them.
 	return clusters <= d.activeClusters(f.kernel, fewAttendBlocks, f.teams*attendThreads)
-}
-
-// activeClusters is how many clusters of so many blocks are at work at once, as the driver says; 0
-// where it does not.
-func (d *Device) activeClusters(k kernel, blocks, threads int) int {
-	if n, ok := d.clusters[k]; ok {
-		return n
-	}
-	f, err := d.function(k)
-	if err != nil || f == nil { // or kernels are only gathered
-		return 0
-	}
-	n, _ := f.ActiveClusters(driver.LaunchConfig{Grid: [3]uint32{uint32(blocks), 1, 1}, Block: uint32(threads), Shared: uint32(k.shared)})
-	if d.clusters == nil {
-		d.clusters = map[kernel]int{}
-	}
-	d.clusters[k] = n
-	return n
-}
-
-// mostClusters is how many clusters are at work at once of a kernel of which a multiprocessor has
-// room for one block. Where the driver does not say some multiprocessors are left idle.
-func (d *Device) mostClusters(k kernel, blocks, threads int) int {
-	if blocks == 1 {
-		return d.Info.SMs
-	}
-	if n := d.activeClusters(k, blocks, threads); n > 0 {
-		return n
-	}
-	return max(1, d.Info.SMs/blocks*7/8)
 }
 
 // fewAttends is fewAttendOf where there is a kernel of a shape on this device.

@@ -217,7 +217,7 @@ func (d *Device) deltaFewTakes(x *Delta, bucket int) bool {
 // PrepareDelta makes room for what the clusters of a layer's few rows count; changed reports
 // whether addresses changed.
 func (d *Device) PrepareDelta(x *Delta, bucket int) (changed bool, err error) {
-	if bucket > deltaFewRows || !d.takesTiled() {
+	if !d.deltaFewTakes(x, bucket) {
 		return false, nil
 	}
 	changed, err = d.grow(&d.folding, 4*deltaFewRows*x.KeyHeads)

@@ -60,7 +60,7 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 	if s.clusters == 0 {
 		return s, false
 	}
-	s.strips, s.more = total/each/s.clusters*each, total/each%s.clusters
+	s.strips, s.more = dealt(total, each, s.clusters)
 	return s, true
 }
 

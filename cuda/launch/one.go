@@ -34,7 +34,7 @@ func (d *Device) oneShapeOf(f format, total, in int, gated bool) (s oneShape, ok
 	if 10*s.blocks < 9*places {
 		s.blocks = places // not all alike, but more of them (BenchmarkHybridForms)
 	}
-	s.strips, s.more = total/each/s.blocks*each, total/each%s.blocks
+	s.strips, s.more = dealt(total, each, s.blocks)
 	s.pass = min(most*each, oneMostPass)
 	units := Ceil(in, f.inputs) * f.inputs / 64
 	const folds = 4 // of a unit, at most
@@ -53,6 +53,12 @@ func (d *Device) oneShapeOf(f format, total, in int, gated bool) (s oneShape, ok
 	}
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= 2
+}
+
+// dealt is how many of total strips, which go each together, one of so many blocks or clusters has,
+// and how many of these, the first ones, have as many more as go together.
+func dealt(total, each, blocks int) (strips, more int) {
+	return total / each / blocks * each, total / each % blocks
 }
 
 // one chooses how kernels/one.cuh makes a projection of one row by 4-bit weights; ok is
