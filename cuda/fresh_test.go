@@ -9,32 +9,15 @@ import (
 	"windrow/cuda/launch"
 )
 
-// rotatedCase is a forward of so many rows of so many sequences, whose attention norms and rotates.
-type rotatedCase struct {
-	rows, sequences int
-	joined          bool
-}
-
 // TestRotationJoined runs forwards of sequences of one row, whose attention norms and
 // rotates: they have the bits of those that rotate in a launch of their own, as more rows do.
-func TestRotationJoined(t *testing.T) {
-	b := openBackend(t, false).(*Backend)
-	defer b.Close()
-	more := emulator.OnGPU && hopper(b.device) // whose multiprocessors have room for all clusters
-	testRotationJoined(t, emulator.Driver(t), []rotatedCase{{1, 1, true}, {1, 3, true}, {2, 2, more}, {16, 1, more}})
-}
+func TestRotationJoined(t *testing.T) { testRotationJoined(t, emulator.Driver(t)) }
 
 // TestRotationJoinedHopper does so on an emulated device of compute capability 9.0,
-// checked: among the kernels before and after, which may run at the same time. Where all
-// clusters of attention have room several rows are joined, too.
-func TestRotationJoinedHopper(t *testing.T) {
-	library := emulator.CheckedHopper(t)
-	testRotationJoined(t, library, []rotatedCase{{1, 2, true}, {2, 2, false}})
-	t.Setenv("WINDROW_EMULATED_SMS", "64")
-	testRotationJoined(t, library, []rotatedCase{{1, 1, true}, {1, 3, true}, {16, 1, true}, {2, 2, true}, {7, 3, true}})
-}
+// checked: among the kernels before and after, which may run at the same time.
+func TestRotationJoinedHopper(t *testing.T) { testRotationJoined(t, emulator.CheckedHopper(t)) }
 
-func testRotationJoined(t *testing.T, library string, cases []rotatedCase) {
+func testRotationJoined(t *testing.T, library string) {
 	forward := func(forced launch.Tuning, rows, sequences int) (logits []float32, joined, apart int) {
 		c := newVariantCase(t, library, false, backend.Affine4, 64)
 		c.b.device.Tuning = forced
@@ -53,9 +36,9 @@ func testRotationJoined(t *testing.T, library string, cases []rotatedCase) {
 		}
 		return logits, joined, apart
 	}
-	for _, z := range cases {
+	for _, z := range []struct{ rows, sequences, joined int }{{1, 1, 1}, {1, 3, 1}, {2, 2, 0}} {
 		got, joined, apart := forward(launch.Tuning{}, z.rows, z.sequences)
-		if joined+apart != 1 || joined == 1 != z.joined {
+		if joined != z.joined || apart != 1-z.joined {
 			t.Errorf("%+v: %d rotations joined, %d not", z, joined, apart)
 		}
 		want, joined, apart := forward(launch.Tuning{Apart: true}, z.rows, z.sequences)

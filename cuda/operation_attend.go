@@ -21,17 +21,12 @@ func (y *plan) rotation(a *action, heads int) launch.Rotation {
 	}
 }
 
-// joinsRotation reports whether attention of spans of few rows rotates their queries and
+// joinsRotation reports whether attention of spans of one row rotates their queries and
 // stores their keys and values.
 func (y *plan) joinsRotation(rotate, o *op) bool {
 	return rotate.kind == opRotate && rotate.dst[0] == o.src[0] && rotate.layer == o.layer && rotate.gated == o.gated &&
-		!slices.Contains(rotate.src, o.dst[0]) && y.buffers[o.src[0]].want == 0 && y.decode && !y.wide && y.attendFast(o) &&
-		(y.takesFew(o, rotate.angles.Pairs()) || y.most == 1 && y.f.b.device.TakesFresh(y.attention(o), rotate.angles.Pairs(), y.shape.Spans, y.chunks))
-}
-
-// takesFew reports whether rotation and attention of spans of few rows are one launch.
-func (y *plan) takesFew(o *op, pairs int) bool {
-	return y.f.b.device.TakesFew(y.attention(o), pairs, y.most, y.shape.Spans, y.chunks)
+		!slices.Contains(rotate.src, o.dst[0]) && y.buffers[o.src[0]].want == 0 && y.decode && y.most == 1 && !y.wide && y.attendFast(o) &&
+		y.f.b.device.TakesFresh(y.attention(o), rotate.angles.Pairs(), y.shape.Spans, y.chunks)
 }
 
 // stride is how far apart heads of queries lie.
@@ -101,8 +96,6 @@ func (b *Backend) emitAttend(y *plan, a *action) {
 		gates = 0
 	}
 	switch {
-	case a.angles != nil && y.takesFew(&a.op, a.angles.Pairs()):
-		d.AttendFew(to.f32, to.bf16, q.f32, a.from[1].f32, a.from[2].f32, at, y.rotation(a, at.QHeads), step, a.layer, y.most, y.shape.Spans, y.chunks)
 	case a.angles != nil:
 		d.AttendFresh(to.f32, to.bf16, q.f32, a.from[1].f32, a.from[2].f32, at, y.rotation(a, at.QHeads), step, a.layer, bucket, y.shape.Spans, y.chunks)
 	case q.bf16 == 0:

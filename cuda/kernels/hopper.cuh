@@ -103,8 +103,6 @@ DEV void get(float (&v)[4], u32 from) { asm volatile("ld.shared.v4.f32 {%0, %1, 
 DEV void put_into(u32 to, u32 rank, const float (&v)[4]) {
   asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tst.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n\t}" ::"r"(to), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
-// put_pair writes to an address that in_block gave.
-DEV void put_pair(u32 to, float a, float b) { asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory"); }
 DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 // Barrier of all threads of the cluster, in two halves: what was written before is
 // not shown, but for barriers that a fence.mbarrier_init did.

@@ -12,12 +12,8 @@ import (
 func freshKernel(a Attention) kernel {
 	n := a.Dim
 	k := attendKernel(a, 1)
-	return kernel{file: k.file, name: fmt.Sprintf("attend_fresh_%d", n), shared: k.shared + madeRowsShared(n, n/2, 1)}
+	return kernel{file: k.file, name: fmt.Sprintf("attend_fresh_%d", n), shared: k.shared + 2*2*n + 2*4*n + 4*n}
 }
-
-// madeRowsShared is what a block of attention that makes rows has of them in shared memory: keys and
-// values, the norms' weights, cosines and sines.
-func madeRowsShared(dim, pairs, rows int) int { return rows*2*2*dim + 2*4*dim + rows*2*4*pairs }
 
 // TakesFresh reports whether AttendFresh takes spans of one row: with query heads for one
 // team a KV head, and so few blocks that it matters how long each takes, not how many

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,10 +13,9 @@ import (
 
 func init() {
 	registerSelfTest("rotation in attention", checkAttendFresh)
-	registerSelfTest("attention of few rows", checkAttendFew)
 }
 
-// freshCase is a pass whose rows are rotated by attention.
+// freshCase is a pass of spans of one row.
 type freshCase struct {
 	attendCase
 	pairs int // 0: all
@@ -37,34 +35,6 @@ var freshCases = []freshCase{
 	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 2, gated: true, bases: []int{130}}, pairs: 10, norm: true},
 }
 
-// fewCases have rows at the borders of units, and on both sides of them; contexts in which blocks
-// have none, one or several units; query vectors that fill a team, several, and more than a
-// cluster has; and rings.
-var fewCases = []freshCase{
-	{attendCase: attendCase{dim: 128, kvHeads: 1, group: 4, bases: []int{0, 62, 512, 130}, rows: []int{1, 4, 2, 1}}, norm: true},
-	{attendCase: attendCase{dim: 128, kvHeads: 2, group: 2, bases: []int{500}, rows: []int{32}}},
-	{attendCase: attendCase{dim: 128, kvHeads: 1, group: 8, bases: []int{1144, 3}, rows: []int{16, 5}}, norm: true},
-	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 3, window: 100, keep: 5, slots: 140, bases: []int{0, 93, 300}, rows: []int{7, 16, 3}}, norm: true},
-	{attendCase: attendCase{dim: 64, kvHeads: 2, group: 5, bases: []int{1900, 60}, rows: []int{2, 32}}, pairs: 10},
-	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 1, gated: true, bases: []int{250}, rows: []int{8}}},
-	{attendCase: attendCase{dim: 64, kvHeads: 1, group: 2, bases: []int{60}, rows: []int{16}}},
-	{attendCase: attendCase{dim: 256, kvHeads: 2, group: 3, gated: true, bases: []int{330, 60}, rows: []int{1, 7}}, pairs: 32, norm: true},
-}
-
-// checkAttendFew does nothing on devices that it is not for.
-func checkAttendFew(d *Device) error {
-	if !d.takesTiled() {
-		return nil
-	}
-	r := rand.New(rand.NewPCG(17, 4))
-	for i, c := range fewCases {
-		if err := c.check(d, r, uint64(i), true); err != nil {
-			return fmt.Errorf("%+v: %w", c, err)
-		}
-	}
-	return nil
-}
-
 func checkAttendFresh(d *Device) error {
 	r := rand.New(rand.NewPCG(17, 3))
 	for i, c := range freshCases {
@@ -72,7 +42,7 @@ func checkAttendFresh(d *Device) error {
 		if a := (Attention{QHeads: 1, KVHeads: 1, Dim: c.dim, KV: backend.KVBF16}); c.dim == 256 && (!d.AttendTakes(a) || freshKernel(a).shared > d.Info.SharedPerBlock) {
 			continue // a block has too little shared memory
 		}
-		if err := c.check(d, r, uint64(i), false); err != nil {
+		if err := c.check(d, r, uint64(i)); err != nil {
 			return fmt.Errorf("%+v: %w", c, err)
 		}
 	}
@@ -90,9 +60,9 @@ func (b *bed) pagesOfPass(p *attendPass) (all [][]byte) {
 	return all
 }
 
-// check compares AttendFresh, or AttendFew, with RotateStore, AttendDecode and the merge: to the bit,
+// check compares AttendFresh with RotateStore, AttendDecode and the merge: to the bit,
 // in results and pages, for all splits of the context.
-func (c freshCase) check(d *Device, r *rand.Rand, seed uint64, few bool) error {
+func (c freshCase) check(d *Device, r *rand.Rand, seed uint64) error {
 	b := &bed{d: d}
 	defer b.free()
 	defer d.freeParts()
@@ -111,10 +81,7 @@ func (c freshCase) check(d *Device, r *rand.Rand, seed uint64, few bool) error {
 	if c.norm {
 		h.QNorm, h.KNorm = b.floats(vectors.Normals(r, c.dim)), b.floats(vectors.Normals(r, c.dim))
 	}
-	bucket, width, longest, splits := p.shape.Bucket, p.QHeads*p.Dim, slices.Max(c.rows), []int{1, 4, attendMostUnits}
-	if few {
-		splits = splits[:1]
-	}
+	bucket, width := p.shape.Bucket, p.QHeads*p.Dim
 	drawn := func(width int) []float32 {
 		return append(vectors.Normals(r, p.v.Rows*width), nanRows(bucket-p.v.Rows, width)...)
 	}
@@ -125,13 +92,7 @@ func (c freshCase) check(d *Device, r *rand.Rand, seed uint64, few bool) error {
 		gates = 0
 	}
 	for _, chunks := range []int{p.chunks(), 4 * p.chunks()} {
-		if _, ok := d.fewAttends(p.Attention, c.pairs, longest, chunks); few && !ok {
-			if chunks == p.chunks() {
-				return errors.New("no kernel takes it")
-			}
-			continue
-		}
-		for _, units := range splits {
+		for _, units := range []int{1, 4, attendMostUnits} {
 			_, err := d.roomForParts(attendRoom(bucket, p.QHeads, p.Dim, chunks, units))
 			b.check(err)
 			var outs [2][2]driver.Ptr
@@ -144,9 +105,7 @@ func (c freshCase) check(d *Device, r *rand.Rand, seed uint64, few bool) error {
 				if i == 0 {
 					narrow := b.empty(2 * len(q))
 					d.RotateStore(pq, pk, pv, narrow, h, step, p.layer, bucket)
-					d.attendBy(attendSplit{units: units, queries: teamQueries}, outs[i][0], outs[i][1], narrow, gates, p.Attention, step, p.layer, bucket, longest, p.shape.Spans, chunks)
-				} else if few {
-					d.AttendFew(outs[i][0], outs[i][1], pq, pk, pv, p.Attention, h, step, p.layer, longest, p.shape.Spans, chunks)
+					d.attendBy(attendSplit{units: units, queries: teamQueries}, outs[i][0], outs[i][1], narrow, gates, p.Attention, step, p.layer, bucket, 1, p.shape.Spans, chunks)
 				} else {
 					d.freshBy(units, outs[i][0], outs[i][1], pq, pk, pv, p.Attention, h, step, p.layer, bucket, p.shape.Spans, chunks)
 				}

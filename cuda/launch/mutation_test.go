@@ -32,7 +32,6 @@ const (
 	byExperts = "experts/affine4-64"
 	byRoute   = "route"
 	byFew     = "few experts/affine4-64"
-	byAttend  = "attention of few rows"
 	byLines   = "few/affine4-64"
 )
 
@@ -66,13 +65,6 @@ var faults = []fault{
 	{"a place of sums is read before it is there", "few.cuh", "if constexpr (C == 1) wait_phase(full + place * 8, phase);\nelse wait_with(full + place * 8, phase);", "", byLines},
 	{"a place of sums is given back while it is read", "few.cuh", "sync_warp();\nif constexpr (C == 1) arrive(empty", "if constexpr (C == 1) arrive(empty", byLines},
 	{"a block of few rows leaves before the others", "few.cuh", "if constexpr (C > 1) { // nobody leaves while others may tell it that a place is empty\ncluster_arrive();\ncluster_wait();\n}", "", byLines},
-	{"few rows: sums are joined before they are there", "attend_few_hopper.cu", "cluster_sync();\nif (!joins) return;", "if (!joins) return;", byAttend},
-	{"few rows: keys and values are used before they are made", "attend_few_hopper.cu", "store_bf16(y, (u16 *)(w.pages[at / UNIT - w.unit] + (value ? w.values : w.keys)) + at % UNIT * DIM);\n}\nsync();", "store_bf16(y, (u16 *)(w.pages[at / UNIT - w.unit] + (value ? w.values : w.keys)) + at % UNIT * DIM);\n}", byAttend},
-	{"few rows: all tiles store keys and values", "attend_few_hopper.cu", "if (stores) store_bf16", "store_bf16", byAttend},
-	{"few rows: lines of the rows are read from their page, too", "attend_few_hopper.cu", "return end < UNIT ? mask & ~(~0ull << end) : mask;", "return 0;", byAttend},
-	{"few rows: rows of a ring take the wrong lines", "attend_few_hopper.cu", "if (slot(row) / UNIT == unit) mask |= 1ull << slot(row) % UNIT;", "if (slot(row) / UNIT == unit) mask |= 1ull << row % UNIT;", byAttend},
-	{"few rows: rotated before what is rotated is there", "attend_decode.cuh", "if (old) dependency_wait();", "", byAttend},
-	{"few rows: a block takes units of another", "attend_few_hopper.cu", "w.units = all > rank ? (all - rank + BLOCKS - 1) / BLOCKS : 0;", "w.units = (all + BLOCKS - 1) / BLOCKS;", byAttend},
 
 	{"sums of inputs are not waited for", "tiled.cuh", "if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);", "", byScaled},
 	{"sums are sent before the last ones are read", "tiled.cuh", "else wait_phase(taken, (round - 1) & 1);", "", byTiled},
@@ -169,8 +161,6 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byLines:
 		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
-	case byAttend:
-		return "attend_few_hopper", []string{"attend", "rotate"}
 	case byExperts:
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
 	case byFew:

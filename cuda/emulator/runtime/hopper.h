@@ -67,10 +67,6 @@ DEV void put_at(u32 to, const float (&v)[4], CALLER) {
 }
 // put_into writes to the shared memory of a block of the cluster.
 DEV void put_into(u32 to, u32 rank, const float (&v)[4], CALLER) { put_at(emulator::in_block(to, rank), v, file, line); }
-DEV void put_pair(u32 to, float a, float b, CALLER) {
-  auto *at = (float *)emulator::shared_place(to, 8, "put_pair", file, line);
-  at[0] = a, at[1] = b;
-}
 DEV void get(float (&v)[4], u32 from, CALLER) {
   f32x4 x = *(const f32x4 *)emulator::shared_place(from, 16, "get", file, line);
   v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
