@@ -59,7 +59,7 @@ DEV void weights_of(f32x4 (&weight)[CONV], const float *taps, u32 channel) {
   weight[3] = {a.w, b.w, c.w, d.w};
 }
 
-// out32 and out16 (null: not wanted) [rows, value heads · DIM]; folding [spans, key heads], zeros, counts
+// out32 and out16 (null: not wanted) [rows, value heads · DIM]; folding [spans, key heads, 8], zeros, counts
 // clusters. Grid: 8 blocks a value head, spans; all rows are MOST at most.
 KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q, u32 q_width, u32 q_stride, const float *k, u32 k_width, u32 k_stride, const float *v,
                                        u32 v_width, u32 v_stride, const float *z, u32 z_width, u32 z_stride, const float *b, u32 b_width, u32 b_stride, const float *a,
@@ -111,36 +111,43 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
     }
     const f32x4 both = gates_of(decay, shift, time, beta);
     if (lane < rows) *(f32x4 *)(lines + lane * LINE + 2 * DIM + COUNT) = both;
+    // Of what is logged of the key head a block has every eighth row.
+    static_assert(MOST / BLOCKS == 4);
+    auto raw = [&](const float *from, u32 width, u32 stride, u32 i) INLINE {
+      const u64 row = span.first + (rank + i * BLOCKS < rows ? rank + i * BLOCKS : 0);
+      return *(const f32x4 *)(from + row * width + (u64)key_head * stride + lane * 4);
+    };
+    const f32x4 q0 = raw(q, q_width, q_stride, 0), q1 = raw(q, q_width, q_stride, 1), q2 = raw(q, q_width, q_stride, 2), q3 = raw(q, q_width, q_stride, 3);
+    const f32x4 k0 = raw(k, k_width, k_stride, 0), k1 = raw(k, k_width, k_stride, 1), k2 = raw(k, k_width, k_stride, 2), k3 = raw(k, k_width, k_stride, 3);
     sync();
     cluster_arrive_with();
     cluster_wait(); // the cluster has folded in
     cluster_arrive();
-    if (rank == 0) {
-      if (lane < rows && span.base + lane >= states.settle) ((f32x4 *)(states.to + place.gates))[(span.base + lane) % states.log * value_heads + head] = both;
-      u32 last = 1;
-      if (group > 1) {
-        if (lane == 0) {
-          u32 *count = folding + bid_y() * key_heads + key_head;
-          fence();
-          last = atomic_add(count, 1) == group - 1;
-          fence();
-          if (last) *count = 0;
-        }
-        last = shfl(last, 0);
-        sync_warp(); // what lane 0 has seen all lanes have
+    if (rank == 0 && lane < rows && span.base + lane >= states.settle) ((f32x4 *)(states.to + place.gates))[(span.base + lane) % states.log * value_heads + head] = both;
+    u32 last = 1;
+    if (group > 1) {
+      if (lane == 0) {
+        u32 *count = folding + (bid_y() * key_heads + key_head) * BLOCKS + rank;
+        fence();
+        last = atomic_add(count, 1) == group - 1;
+        fence();
+        if (last) *count = 0;
       }
-      if (last) {
-        UNROLL for (u32 kind = 0; kind < 2; kind++) {
-          const float *raw = (kind ? k : q) + (u64)span.first * (kind ? k_width : q_width) + (u64)key_head * (kind ? k_stride : q_stride) + lane * 4;
-          const u32 to = (kind * key_heads + key_head) * DIM + lane * 4;
-          for (u32 back = 1; back < CONV; back++) r.carry(back, to);
-          for (u32 row = 0; row < rows; row++)
-            if (r.kept(row)) r.keep(row, to, *(const f32x4 *)(raw + (u64)row * (kind ? k_width : q_width)));
-        }
-        float *keys = states.to + place.keys + key_head * DIM + lane * 4;
-        for (u32 row = states.settle - span.base; row < rows; row++)
-          *(f32x4 *)(keys + (span.base + row) % states.log * key_line) = *(const f32x4 *)(lines + row * LINE + lane * 4);
-      }
+      last = shfl(last, 0);
+      sync_warp(); // what lane 0 has seen all lanes have
+    }
+    if (last) {
+      const u32 query = key_head * DIM + lane * 4, key = query + key_heads * DIM;
+      if (rank + 1 < CONV) r.carry(rank + 1, query), r.carry(rank + 1, key);
+      auto log = [&](u32 i, f32x4 own_query, f32x4 own_key) INLINE {
+        const u32 row = rank + i * BLOCKS;
+        if (row < rows && r.kept(row)) r.keep(row, query, own_query), r.keep(row, key, own_key);
+        if (row < rows && span.base + row >= states.settle) *(f32x4 *)(states.to + place.keys + (span.base + row) % states.log * key_line + query) = *(const f32x4 *)(lines + row * LINE + lane * 4);
+      };
+      log(0, q0, k0);
+      log(1, q1, k1);
+      log(2, q2, k2);
+      log(3, q3, k3);
     }
     cluster_wait();
     return;

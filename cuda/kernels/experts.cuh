@@ -469,9 +469,9 @@ struct Joined {
   float sum, other, share;
 };
 
-DEV Joined begin_sum(const Mixture &p, const Sum &j, u32 rows) {
+DEV Joined begin_sum(const Mixture &p, const Sum &j, u32 rows, u32 strip) {
   Joined y{tid() / 16};
-  const u32 m = bid() * 16 + tid() % 16;
+  const u32 m = strip * 16 + tid() % 16;
   y.mine = y.row < rows && m < p.out;
   y.at = (u64)y.row * p.out + m;
   y.sum = y.mine ? p.f32[y.at] : 0;
@@ -525,7 +525,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
   if (one && bid() == 0 && e.warp == 0 && e.lane < c.k) j.noted[by.rank] = (float)by.expert, j.noted[c.k + by.rank] = by.weight;
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
-  const Joined to = begin_sum(p, j, rows);
+  const Joined to = begin_sum(p, j, rows, bid());
   u32 stage = 0;
   _Pragma("nounroll") for (u32 index = e.warp; index < y.units; index += bdim() / 32) y.work(index, stage);
   sync();

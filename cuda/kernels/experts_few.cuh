@@ -130,7 +130,17 @@ template <class W> struct FewGated {
   }
 };
 
-template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
+// Gated is few_gated alone.
+struct Gated {
+  METHOD void prepare(u8 *, const float *) {}
+  METHOD float weight(u32) { return 0; }
+  METHOD void list(f32x4, u32, u32, const u32 *, float) {}
+};
+
+// few_gated is gate and up. What comes next is told where its shared memory begins, and whose it
+// takes over, before the kernel ahead has ended; and once this is on its way what the lists say: the
+// slot of the thread's number, how many there are, rows, the numbers of pairs, and what weight loaded.
+template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *shared, Next &next) {
   constexpr u32 threads = fewWarps * 32;
   const u32 depth = (p.in + W::inputs - 1) / W::inputs, padded = depth * W::inputs, line = padded * 2 + 16;
   // Rings, sums, rows, where matrices lie, slots, pairs, barriers.
@@ -153,6 +163,7 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
     if (warp == 0) barrier_init(taken, 1);
     barriers_made();
   }
+  next.prepare((u8 *)slots + ((barriers - shared_address(slots)) + (fewWarps * p.stages + 2) * 8), sums);
   for (u32 i = tid(); i < 2 * p.listed; i += threads) matrices[i] = i < p.listed ? p.weights[0][i] : p.weights[1][i - p.listed];
   for (u32 i = tid(); i < p.bucket * ((padded - p.in) / 8); i += threads) { // behind the inputs
     const u32 rest = (padded - p.in) / 8;
@@ -170,6 +181,7 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
   const u32 used = p.tables[0], own = tid();
   const f32x4 slot = load_l2_x4((const float *)p.tables + 4 + (own < p.slots ? own : 0) * 4);
   const u32 number = p.pairs[own < rows * p.each ? own : 0];
+  const float weight = next.weight(rows);
   sync_warp(); // all are on their way at once
   if (own < p.slots) *(f32x4 *)(slots + own) = slot;
   if (own < rows * p.each) numbers[own] = number;
@@ -178,6 +190,7 @@ template <class W> DEV void few_gated(const FewMixture &p, u8 *shared) {
   y.items = used * y.wide, y.item = first;
   y.aim();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.copyNext(i);
+  next.list(slot, used, rows, numbers, weight);
   wait_phase(taken, 0);
   Ring ring{p.stages};
   _Pragma("nounroll") for (u32 item = first; item < y.items; item += y.step) {
@@ -200,7 +213,8 @@ template <class W> struct FewJoin {
   u32 ringAt, barriers;
   u32 held;
   const JoinLists &lists;
-  u32 units; // entries of the list and parts
+  u32 units;  // entries of the list and parts
+  u64 beyond; // bytes from the strips that are listed to those at work
   // What is loaded next; a lane has the address of its row, where there is one.
   u32 unit, granule, count;
   const u8 *source, *row;
@@ -211,7 +225,7 @@ template <class W> struct FewJoin {
     granule = begin;
     if (unit >= units) return;
     const Listed s = lists.list[unit / p.parts];
-    source = s.strip, count = s.count;
+    source = s.strip + beyond, count = s.count;
     row = lane < count ? (const u8 *)(p.x + (u64)lists.pairs[s.first + lane] * p.in) : nullptr;
   }
   METHOD void start() {
@@ -266,17 +280,123 @@ template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared,
   u32 rows;
   const u32 entries = take_lists<W>(e, j, l, totals, listed, rows);
   sync();
-  FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, l, entries * p.parts};
+  FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, l, entries * p.parts, 0};
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
-  const Joined to = begin_sum(p, j, rows);
+  const Joined to = begin_sum(p, j, rows, bid());
   Ring at{p.stages};
   _Pragma("nounroll") for (u32 index = warp; index < y.units; index += warps) y.work(index, at);
   sync();
   add_up<W>(p, j, l, to);
+}
+
+// FewDown is down and the sum behind few_gated in one launch. Blocks, which are all at work at
+// once, wait for each other between the two, while the rings fill with weights of down.
+template <class W> struct FewDown {
+  const Mixture &p;
+  const Sum &j;
+  u32 held, listed;
+  u8 *rings; // of all warps, where those of gate and up were
+  u32 wide;  // bytes of a warp's
+  // What prepare and list leave.
+  JoinLists lists;
+  u32 *totals;
+  u32 barriers, rows, entries;
+
+  METHOD u32 stageBytes() const { return p.granule + held * FewJoin<W>::line; }
+
+  METHOD void prepare(u8 *room, const float *sums) {
+    const u32 pairs = j.bucket * j.each, warp = shfl(tid() / 32, 0);
+    lists.made = (float *)sums;
+    lists.list = (Listed *)room;
+    lists.matrices = (u64 *)(lists.list + j.most + pairs / held);
+    lists.weights = (float *)(lists.matrices + listed);
+    totals = (u32 *)(lists.weights + (pairs + 1) / 2 * 2);
+    barriers = shared_address(totals + fewWarps) + warp * p.stages * 8;
+    if (elected()) {
+      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
+      barriers_made();
+    }
+    for (u32 i = tid(); i < listed; i += bdim()) lists.matrices[i] = p.weights[0][i];
+  }
+
+  METHOD float weight(u32 rows) const {
+    const u32 row = tid() / j.each, at = tid() % j.each;
+    return row < rows ? load_l2(at < j.chosen ? j.routing + row * 2 * j.chosen + j.chosen + at : j.shares + row) : 0;
+  }
+
+  METHOD void list(f32x4 slot, u32 used, u32 count, const u32 *numbers, float weight) {
+    rows = count;
+    lists.pairs = (u32 *)numbers;
+    if (tid() < rows * j.each) lists.weights[tid()] = weight;
+    Experts<W, 1> e{p, tid() / 32, tid() % 32}; // where strips lie
+    e.held = held;
+    entries = list_slots<W>(e, lists.list, lists.matrices, totals, slot, used, j.most, j.bucket);
+    sync();
+  }
+
+  // meet waits until all blocks have stored what down reads. The last one to leave makes the counter
+  // ready for the next launch.
+  METHOD void meet(u32 *done) const {
+    if (tid() == 0)
+      while (load_acquire(done) < gdim()) {
+      }
+    sync();
+    if (tid() == 0 && atomic_add(done, 1) == 2 * gdim() - 1) *done = 0;
+    sync_warp();
+    proxy_fence_global();
+  }
+
+  METHOD void run(u32 *done) const {
+    const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp % p.parts, strips = (p.out + 15) / 16;
+    u8 *ring = rings + warp * wide;
+    FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, lists, bid() < strips ? entries * p.parts : 0, 0};
+    for (u32 i = 0; i < p.stages; i++) allow_unwritten(ring + i * stageBytes() + p.granule, held * FewJoin<W>::line);
+    Ring at{p.stages};
+    auto begin = [&]() INLINE {
+      y.start();
+      Ring to = at;
+      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) y.template loadNext<true, false>(to.stage);
+    };
+    auto rest = [&]() INLINE {
+      y.start();
+      Ring to = at;
+      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) y.template loadNext<false, true>(to.stage);
+    };
+    // A fence may wait for the copies of its own thread: that warp starts them behind it.
+    proxy_fence_global();
+    if (warp != 0) begin();
+    sync();
+    if (tid() == 0) {
+      fence();
+      atomic_add(done, 1);
+    }
+    sync_warp();
+    if (warp == 0) begin();
+    meet(done);
+    rest();
+    _Pragma("nounroll") for (u32 strip = bid(); strip < strips; strip += gdim()) {
+      const Joined to = begin_sum(p, j, rows, strip);
+      if (strip != bid()) {
+        sync(); // what was made is added up
+        y.beyond += (u64)gdim() * depth * p.granule;
+        begin();
+        rest();
+      }
+      _Pragma("nounroll") for (u32 index = warp; index < y.units; index += bdim() / 32) y.work(index, at);
+      sync();
+      add_up<W>(p, j, lists, to);
+    }
+  }
+};
+
+template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, const Sum &j, u8 *shared, u32 held, u32 *done) {
+  FewDown<W> next{down, j, held, p.listed, shared, p.stages * 2 * p.granule};
+  few_gated<W>(p, shared, next);
+  next.run(done);
 }
 
 #define EXPERTS_FEW(name, W)                                                                                                                           \
@@ -285,7 +405,8 @@ template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared,
                                 u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) {         \
     DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                                  \
     const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
-    few_gated<W>(p, shared);                                                                                                                           \
+    Gated alone;                                                                                                                                       \
+    few_gated<W>(p, shared, alone);                                                                                                                           \
   }                                                                                                                                                    \
   REGISTER(experts_few_gated_##name)                                                                                                                   \
   HOPPER_KERNEL(joinWarps * 32)                                                                                                                        \
@@ -297,4 +418,15 @@ template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared,
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                          \
     few_join<W>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, shared, totals, held, listed);                           \
   }                                                                                                                                                    \
-  REGISTER(experts_few_join_##name)
+  REGISTER(experts_few_join_##name)                                                                                                                                    \
+  HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
+  void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, u16 *inner, float *dst, const u32 *tables,              \
+                                const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 stages2,             \
+                                u32 parts2, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,      \
+                                u32 bucket, u32 slots, u32 held, u32 listed, u32 *done) {                                                              \
+    DYNAMIC_SHARED(experts_few_whole_##name, shared);                                                                                                  \
+    const FewMixture p{{gate, up}, x, inner, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};             \
+    const Mixture m{{down, down}, inner, nullptr, dst, tables, pairs, middle, out, granule, shift, stages2, parts2, 1};                                \
+    few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, held, done);                                 \
+  }                                                                                                                                                    \
+  REGISTER(experts_few_whole_##name)

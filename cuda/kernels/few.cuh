@@ -1,4 +1,4 @@
-// Projections of 2 to 16 rows by 4-bit weights that round, on compute capability 9.0, with the bits of
+// Projections of 2 to 8 rows by 4-bit weights that round, on compute capability 9.0, with the bits of
 // stream.cuh: the same strips, the same 16 warps over slices of the inputs, the same products
 // and order of sums.
 //
@@ -16,7 +16,7 @@
 constexpr u32 fewWorkers = 16, fewFinishers = 4, fewPlaces = 2, fewStrips = 2;
 constexpr u32 fewPart = 32 * 4, fewPlace = fewWorkers * fewPart; // floats that a warp leaves of a strip and 8 rows: four a lane; all warps
 
-template <class W, u32 NT, u32 C> struct Few {
+template <class W, u32 C> struct Few {
   static constexpr u32 team = fewWorkers / C; // warps of a block that make a strip
 
   const Projection &p;
@@ -42,40 +42,35 @@ template <class W, u32 NT, u32 C> struct Few {
       }
       wait_phase(mine, 0);
     }
-    Shared row[NT]; // whose line each lane knows; of rows that are not there the first one's
-    UNROLL for (u32 n = 0; n < NT; n++) row[n] = shared_at(x) + (n * 8 + lane % 8 < p.rows ? n * 8 + lane % 8 : 0) * line - begin * 128;
+    const Shared row = shared_at(x) + (lane % 8 < p.rows ? lane % 8 : 0) * line - begin * 128; // of rows that are not there the first one
     const u32 to = shared_address(places + (rank * team + warp % team) * fewPart + lane * 4);
     Ring at{p.stages};
     u32 place = 0, phase = 1; // of the place's being empty: at first it is
     _Pragma("nounroll") for (u32 strip = 0; strip < weights.count; strip += fewStrips) {
-      float total[fewStrips][NT][4] = {};
+      float total[fewStrips][4] = {};
       weights.each(at, [&](const u8 *granules, u32 block, u32 unit) INLINE {
-        u32 b[NT][2][4];
-        UNROLL for (u32 n = 0; n < NT; n++)
-          UNROLL for (u32 i = 0; i < 2; i++) load_matrix_at(b[n][i], row[n] + ((unit * 8 + i * 4 + lane / 8) << 4));
+        u32 b[2][4];
+        UNROLL for (u32 i = 0; i < 2; i++) load_matrix_at(b[i], row + ((unit * 8 + i * 4 + lane / 8) << 4));
         UNROLL for (u32 j = 0; j < fewStrips; j++) {
           if (j > 0 && strip + j >= weights.count) break;
           u32 w[4][4];
           rounded<W>(w, granules + j * p.granule, block, p.shift, lane);
-          UNROLL for (u32 k = 0; k < 4; k++)
-            UNROLL for (u32 n = 0; n < NT; n++) mma_bf16(total[j][n], w[k], {b[n][k / 2][k % 2 * 2], b[n][k / 2][k % 2 * 2 + 1]});
+          UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(total[j], w[k], {b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]});
         }
       });
       UNROLL for (u32 j = 0; j < fewStrips; j++) {
         if (j > 0 && strip + j >= weights.count) break;
-        UNROLL for (u32 n = 0; n < NT; n++) {
-          const float(&of)[4] = total[j][n];
-          const float sum[4] = {whole_sum<W>(of[0], 0), whole_sum<W>(of[1], 0), whole_sum<W>(of[2], 1), whole_sum<W>(of[3], 1)};
-          wait_phase(empty + (owner * fewPlaces + place) * 8, phase);
-          if (C == 1 || owner == rank) {
-            put_at(to + place * fewPlace * 4, sum);
-            sync_warp();
-            arrive(full + place * 8, lane == 0);
-          } else {
-            give(in_block(to + place * fewPlace * 4, owner), sum, in_block(full + place * 8, owner));
-          }
-          if (++place == fewPlaces) place = 0, phase ^= 1;
+        const float(&of)[4] = total[j];
+        const float sum[4] = {whole_sum<W>(of[0], 0), whole_sum<W>(of[1], 0), whole_sum<W>(of[2], 1), whole_sum<W>(of[3], 1)};
+        wait_phase(empty + (owner * fewPlaces + place) * 8, phase);
+        if (C == 1 || owner == rank) {
+          put_at(to + place * fewPlace * 4, sum);
+          sync_warp();
+          arrive(full + place * 8, lane == 0);
+        } else {
+          give(in_block(to + place * fewPlace * 4, owner), sum, in_block(full + place * 8, owner));
         }
+        if (++place == fewPlaces) place = 0, phase ^= 1;
       }
     }
   }
@@ -83,50 +78,47 @@ template <class W, u32 NT, u32 C> struct Few {
   // finish is one of the four: a thread has an output of a row, and of gates that of its other half.
   METHOD void finish() const {
     dependency_wait();
-    const u32 t = tid() - fewWorkers * 32, of_row = t / 4 % 4 * 2 + t % 2, output = t / 16 + t % 4 / 2 * 8; // as a lane has them
+    const u32 t = tid() - fewWorkers * 32, row = t / 4 % 4 * 2 + t % 2, output = t / 16 + t % 4 / 2 * 8; // as a lane has them
     const float *from = places + t;
     u32 place = 0, phase = 0;
-    float gate[NT];
+    float gate = 0;
     _Pragma("nounroll") for (u32 strip = 0; strip < weights.count; strip++) {
       const Strip s = stripAt(p, weights.strip(strip));
       const u32 m = s.first + output;
-      UNROLL for (u32 n = 0; n < NT; n++) {
-        const u32 row = n * 8 + of_row;
-        const bool there = row < p.rows && m < of(p.out, s.weight);
-        const u64 at = (u64)row * of(p.out, s.weight) + m;
-        if (C > 1 && t == 0) expect(full + place * 8, (fewWorkers - team) * fewPart * 4); // some of it may be there
-        const float before = there && p.add >> s.weight & 1 ? of(p.f32, s.weight)[at] : 0;
-        const float bias = there && of(p.bias, s.weight) ? of(p.bias, s.weight)[m] : 0;
-        if constexpr (C == 1) wait_phase(full + place * 8, phase);
-        else wait_with(full + place * 8, phase);
-        const float *parts = from + place * fewPlace;
-        float v = parts[0];
-        UNROLL for (u32 w = 1; w < fewWorkers; w++) v += parts[w * fewPart];
-        sync_warp();
-        if constexpr (C == 1) arrive(empty + place * 8, lane == 0);
-        else arrive_at(empty + (rank * fewPlaces + place) * 8, lane % C, lane < C);
-        if (++place == fewPlaces) place = 0, phase ^= 1;
-        if (of(p.bias, s.weight)) v += bias;
-        if (p.gated) {
-          if (s.weight == 0) {
-            gate[n] = v;
-            continue;
-          }
-          v = gate[n] / (1 + exp(-gate[n])) * v;
+      const bool there = row < p.rows && m < of(p.out, s.weight);
+      const u64 at = (u64)row * of(p.out, s.weight) + m;
+      if (C > 1 && t == 0) expect(full + place * 8, (fewWorkers - team) * fewPart * 4); // some of it may be there
+      const float before = there && p.add >> s.weight & 1 ? of(p.f32, s.weight)[at] : 0;
+      const float bias = there && of(p.bias, s.weight) ? of(p.bias, s.weight)[m] : 0;
+      if constexpr (C == 1) wait_phase(full + place * 8, phase);
+      else wait_with(full + place * 8, phase);
+      const float *parts = from + place * fewPlace;
+      float v = parts[0];
+      UNROLL for (u32 w = 1; w < fewWorkers; w++) v += parts[w * fewPart];
+      sync_warp();
+      if constexpr (C == 1) arrive(empty + place * 8, lane == 0);
+      else arrive_at(empty + (rank * fewPlaces + place) * 8, lane % C, lane < C);
+      if (++place == fewPlaces) place = 0, phase ^= 1;
+      if (of(p.bias, s.weight)) v += bias;
+      if (p.gated) {
+        if (s.weight == 0) {
+          gate = v;
+          continue;
         }
-        if (!there) continue;
-        const u32 to = p.gated ? 0 : s.weight;
-        if (p.add >> to & 1) v += before;
-        if (float *f = of(p.f32, to)) f[at] = v;
-        if (u16 *h = of(p.bf16, to)) h[at] = (u16)pack_bf16(v, 0);
+        v = gate / (1 + exp(-gate)) * v;
       }
+      if (!there) continue;
+      const u32 to = p.gated ? 0 : s.weight;
+      if (p.add >> to & 1) v += before;
+      if (float *f = of(p.f32, to)) f[at] = v;
+      if (u16 *h = of(p.bf16, to)) h[at] = (u16)pack_bf16(v, 0);
     }
   }
 };
 
 // The first clusters, more of them, have a strip more than the others, or a gate's and an up's.
-template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u8 *shared) {
-  using F = Few<W, NT, C>;
+template <class W, u32 C> DEV void few(const Projection &p, u32 more, u8 *shared) {
+  using F = Few<W, C>;
   launch_dependents();
   const u32 lane = tid() % 32, warp = shfl(tid() / 32, 0), each = p.gated ? 2 : 1, cluster = bid() / C, rank = C > 1 ? cluster_rank() : 0;
   StripCopies<W, fewStrips> weights{p};
@@ -168,7 +160,7 @@ template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u8
   }
 }
 
-#define FEW(name, W, NT, C)                                                                                               \
+#define FEW(name, W, C)                                                                                                   \
   HOPPER_KERNEL((fewWorkers + fewFinishers) * 32)                                                                         \
   void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,         \
             const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated, \
@@ -176,13 +168,10 @@ template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u8
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
                  x, in, rows, granule, shift, stages, strips, 1, 0, nullptr, 0};                                          \
-    few<W, NT, C>(p, more, shared);                                                                                       \
+    few<W, C>(p, more, shared);                                                                                           \
   }                                                                                                                       \
   REGISTER(name)
-#define FEW_ALL(name, W)      \
-  FEW(name##_1, W, 1, 1)      \
-  FEW(name##_2, W, 2, 1)      \
-  FEW(name##_1_c2, W, 1, 2)   \
-  FEW(name##_2_c2, W, 2, 2)   \
-  FEW(name##_1_c4, W, 1, 4)   \
-  FEW(name##_2_c4, W, 2, 4)
+#define FEW_ALL(name, W) \
+  FEW(name, W, 1)        \
+  FEW(name##_c2, W, 2)   \
+  FEW(name##_c4, W, 4)

@@ -153,6 +153,9 @@ DEV void prefetch_map(const void *map) { asm volatile("prefetch.tensormap [%0];"
 // proxy_fence shows what this thread wrote to shared memory to copies and
 // products, also to those of threads that a barrier follows for.
 DEV void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// proxy_fence_global shows to copies what was written to global memory: by this thread, where it stands
+// before what tells others of it, or by those of whom it was told.
+DEV void proxy_fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 // A warpgroup gives registers back, or takes more, up to a number a thread.
 template <u32 n> DEV void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
 template <u32 n> DEV void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }

@@ -27,6 +27,7 @@ const (
 // And delta_few_hopper.cu.
 const (
 	deltaFewRows    = 32
+	deltaFewPays    = 8   // rows up to which it is faster than delta.cu, on an H200
 	deltaFewDim     = 128 // of keys and values
 	deltaFewConv    = 4
 	deltaFewBlocks  = 8 // of a value head
@@ -199,11 +200,11 @@ func (d *Device) Delta(out32, out16 driver.Ptr, x *Delta, step driver.Ptr, bucke
 	d.deltaNorm(y)
 }
 
-// deltaFewTakes reports whether a layer's rows go through one launch: heads are as all published
-// models have them, and vectors of four lie whole.
+// deltaFewTakes reports whether a layer's rows go through one launch: there are few, heads are as all
+// published models have them, and vectors of four lie whole.
 func (d *Device) deltaFewTakes(x *Delta, bucket int) bool {
 	fits := x.KeyDim == deltaFewDim && x.ValueDim == deltaFewDim && x.Conv == deltaFewConv
-	if !fits || bucket > deltaFewRows || d.Tuning.deltaApart || !d.takesTiled() {
+	if !fits || bucket > cmp.Or(d.Tuning.deltaFew, deltaFewPays) || !d.takesTiled() {
 		return false
 	}
 	for _, r := range []DeltaRaw{x.Q, x.K, x.V, x.Z} {
@@ -220,7 +221,7 @@ func (d *Device) PrepareDelta(x *Delta, bucket int) (changed bool, err error) {
 	if !d.deltaFewTakes(x, bucket) {
 		return false, nil
 	}
-	changed, err = d.grow(&d.folding, 4*deltaFewRows*x.KeyHeads)
+	changed, err = d.grow(&d.folding, 4*deltaFewRows*x.KeyHeads*deltaFewBlocks)
 	if changed && err == nil {
 		err = d.Context.Upload(d.folding.data, make([]byte, d.folding.size))
 	}
@@ -234,7 +235,7 @@ func (d *Device) freeDelta() {
 
 // deltaFew makes all of a layer of few rows. PrepareDelta has made room.
 func (d *Device) deltaFew(x deltaStep) {
-	if d.err == nil && d.folding.size < 4*deltaFewRows*x.KeyHeads {
+	if d.err == nil && d.folding.size < 4*deltaFewRows*x.KeyHeads*deltaFewBlocks {
 		d.err = fmt.Errorf("cuda: no room was made for few rows of %d key heads", x.KeyHeads)
 	}
 	args := []uint64{uint64(x.out32), uint64(x.out16)}
@@ -243,7 +244,21 @@ func (d *Device) deltaFew(x deltaStep) {
 	}
 	args = append(args, uint64(x.Taps), uint64(x.LogDecay), uint64(x.TimeStep), uint64(x.Norm), f32(x.Eps), x.place[0], uint64(x.Layer))
 	args = append(append(args, x.place[1:]...), flag(x.Tiled), uint64(d.folding.data))
-	d.launch(kernelDeltaFew, dim{x: deltaFewBlocks * x.ValueHeads, y: x.spans}, deltaFewThreads, args...)
+	d.launch(d.deltaFewKernel(x.ValueHeads*x.spans), dim{x: deltaFewBlocks * x.ValueHeads, y: x.spans}, deltaFewThreads, args...)
+}
+
+// deltaFewKernel is the kernel of so many clusters. It asks for more shared memory than it has use
+// for, so that blocks do not crowd on some multiprocessors while others have none, where the driver
+// says that all are at work at once even so.
+func (d *Device) deltaFewKernel(clusters int) kernel {
+	for each := Ceil(deltaFewBlocks*clusters, max(1, d.Info.SMs)); each < 4; each++ { // blocks of a multiprocessor
+		k := kernelDeltaFew
+		k.shared = max(k.shared, (d.Info.SharedPerBlock+reservedShared)/each-reservedShared)
+		if d.activeClusters(k, deltaFewBlocks, deltaFewThreads) >= clusters {
+			return k
+		}
+	}
+	return kernelDeltaFew
 }
 
 // deltaRows makes what rows need by themselves.

@@ -55,6 +55,8 @@ func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
 		v.Write(block, StepShape{Bucket: bucket, Spans: 1, Pages: Ceil(l.Slots, PageSlots), States: layers}, step)
 		m.Check(m.D.Context.Upload(step, block))
 		out := m.Alloc(2 * bucket * c.Values())
+		_, err := m.D.PrepareDelta(&x, bucket)
+		m.Check(err)
 		m.Run("rows", fmt.Sprint(n), func(m meter) {
 			measured := func(part string, run func(d *Device, i int)) {
 				m.Run("of", part, func(m meter) {

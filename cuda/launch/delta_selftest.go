@@ -192,6 +192,8 @@ func checkDeltaFew(d *Device) error {
 		return nil
 	}
 	r := rand.New(rand.NewPCG(11, 3))
+	defer func(t Tuning) { d.Tuning = t }(d.Tuning)
+	d.Tuning.deltaFew = deltaFewRows
 	defer d.freeDelta()
 	for i, c := range []backend.StateShape{
 		{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Conv: 4},

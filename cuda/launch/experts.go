@@ -125,6 +125,13 @@ func FewForExperts(decode bool, rows Rows) bool { return decode || rows.ordered(
 // addresses changed.
 func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed bool, err error) {
 	changed, err = d.grow(&d.mixtures.work, e.layout(decode, rows).size)
+	if err == nil {
+		var also bool
+		if also, err = d.grow(&d.mixtures.met, 4); also && err == nil {
+			err = d.Context.Upload(d.mixtures.met.data, make([]byte, d.mixtures.met.size))
+		}
+		changed = changed || also
+	}
 	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {
 		var also bool
 		also, err = d.prepareSharedGEMM(e.Shared, rows)
@@ -195,6 +202,10 @@ func (d *Device) Experts(dst, x32, x16, routing driver.Ptr, e *Experts, step dri
 	p := d.expertsPass(dst, x32, x16, routing, e, step, decode, rows)
 	if p.shared != 0 && p.each == e.Chosen {
 		d.sharedExpert(p)
+	}
+	if s, ok := d.fewWholeShape(p); ok {
+		d.fewWhole(p, s)
+		return
 	}
 	d.expertsIn(p)
 	d.expertsOut(p)
@@ -309,7 +320,7 @@ func (d *Device) expertsGated(p *expertsPass) {
 		d.gatedOne(p, f, parts)
 		return
 	}
-	if s, ok := d.fewGatedShape(p, f, parts); ok {
+	if s, ok := d.fewGatedShape(p, f, 0); ok {
 		d.fewGated(p, f, parts, s)
 		return
 	}

@@ -1,27 +1,32 @@
 package launch
 
+import "errors"
+
 // fewGatedRows are the rows up to which gate and up of a mixture go through
 // kernels/experts_few.cuh.
 const fewGatedRows = 16
 
-const fewWarps = 24 // of a block: as many as decode what an H200 reads
+const (
+	fewWarps   = 24                        // of a block: as many as decode what an H200 reads
+	fewSums    = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
+	deepestFew = 7                         // stages of a ring, at most
+)
 
 // fewShape is how a launch of kernels/experts_few.cuh is cut: the depth of its rings, and
 // bytes of shared memory.
 type fewShape struct{ stages, shared int }
 
 // fewGatedShape is how gate and up of a pass go through kernels/experts_few.cuh; ok tells
-// whether they do.
-func (d *Device) fewGatedShape(p *expertsPass, f format, parts int) (s fewShape, ok bool) {
-	const deepest = 7
+// whether they do, and beside it is to be room for so many bytes.
+func (d *Device) fewGatedShape(p *expertsPass, f format, beside int) (s fewShape, ok bool) {
 	in := p.Gate.Of.In
 	if !f.nibbles() || in%8 != 0 || p.bucket > fewGatedRows || !d.takesTiled() {
 		return s, false
 	}
 	line := Ceil(in, f.inputs)*f.inputs*2 + 16
-	fixed := fewWarps*2*8*16*4 + p.bucket*line + 16*(p.Gate.Count+p.Gate.More) + 16*p.slots + 16*Ceil(p.bucket*p.each, 4) + 8
+	fixed := fewSums + p.bucket*line + 16*(p.Gate.Count+p.Gate.More) + 16*p.slots + 16*Ceil(p.bucket*p.each, 4) + 8 + beside
 	stage := fewWarps * (2*f.granule + 8)
-	s.stages = min(deepest, (d.Info.SharedPerBlock-reservedShared-fixed)/stage)
+	s.stages = min(deepestFew, (d.Info.SharedPerBlock-reservedShared-fixed)/stage)
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= 2
 }
@@ -34,6 +39,61 @@ func (d *Device) fewGated(p *expertsPass, f format, parts int, s fewShape) {
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.tables), uint64(p.pairs), uint64(p.step),
 		uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(s.stages), uint64(parts), uint64(p.each),
 		uint64(p.Gate.Count+p.Gate.More), uint64(p.bucket), uint64(p.slots))
+}
+
+// wholeShape is how a launch of all of a mixture's few rows is cut, blocks that wait for each
+// other: of down the depth of rings, and rows that a stage holds.
+type wholeShape struct {
+	fewShape
+	blocks, downStages, held int
+}
+
+// fewWholeShape is how gate and up, down and the sum of a pass are one launch of
+// kernels/experts_few.cuh; ok tells whether they are.
+func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
+	if d.Tuning.expertsApart || !p.few || p.bucket < 2 || p.logits != 0 || !p.Gate.Of.Fast() || !p.Down.Of.Fast() || p.joinParts() == 0 {
+		return s, false
+	}
+	f, pairs, parts := p.Gate.Of.format(), p.bucket*p.each, p.joinParts()
+	made := 4 * 16 * pairs * parts // where sums of gate and up were
+	if p.Down.Of.format() != f || !d.fewJoins(f, p.Down.Of.In) || made > fewSums {
+		return s, false
+	}
+	s.held = min(4, p.bucket) // most experts have fewer: rings are deeper
+	entries := p.slots + pairs/s.held
+	lists := 16*entries + 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 4*fewWarps + 8*fewWarps*deepestFew + 16
+	if s.fewShape, ok = d.fewGatedShape(p, f, lists); !ok {
+		return s, false
+	}
+	stage := f.granule + s.held*(2*f.inputs+16)
+	s.downStages = min(deepestFew, s.stages*2*f.granule/stage)
+	if s.downStages == 0 {
+		return s, false
+	}
+	s.blocks = d.Info.SMs
+	if n := d.activeClusters(s.kernel(f), 1, 32*fewWarps); n > 0 {
+		s.blocks = min(n, s.blocks)
+	}
+	return s, true
+}
+
+func (s wholeShape) kernel(f format) kernel {
+	k := f.fewKernel("whole")
+	k.shared = s.shared
+	return k
+}
+
+// fewWhole adds to dst what the experts make of few rows.
+func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
+	if d.err == nil && d.mixtures.met.size == 0 {
+		d.err = errors.New("cuda: no room was made for blocks of experts that wait for each other")
+	}
+	w, f := p.Gate.Of, p.Gate.Of.format()
+	d.launch(s.kernel(f), dim{x: s.blocks}, 32*fewWarps,
+		p.Gate.address(0), p.Up.address(0), p.Down.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
+		uint64(w.In), uint64(w.Out), uint64(p.Down.Of.Out), uint64(f.granule), uint64(f.shift), uint64(s.stages), uint64(gatedParts(f, w.In)),
+		uint64(s.downStages), uint64(p.joinParts()), uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step),
+		uint64(p.bucket), uint64(p.slots), uint64(s.held), uint64(p.Gate.Count+p.Gate.More), uint64(d.mixtures.met.data))
 }
 
 // fewJoins reports whether down and the sum of few rows go through kernels/experts_few.cuh.

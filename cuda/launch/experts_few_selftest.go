@@ -31,12 +31,15 @@ func checkFewExperts(d *Device, dt backend.DType, group int) error {
 		return nil
 	}
 	defer d.FreeMixtures()
+	defer func(t Tuning) { d.Tuning = t }(d.Tuning)
 	const rows = 20
 	for _, s := range fewShapes(d, dt) {
 		b := newExpertsBench(d, dt, group, s, false)
 		x, before := b.inputs(rows), b.normals(rows*b.width)
 		got, _ := b.run(x, before, true)
-		for _, n := range []int{1, 2, 7, fewGatedRows} {
+		for _, n := range []int{1, 2, -2, 7, fewGatedRows, -fewGatedRows} {
+			d.Tuning.expertsApart = n < 0 // in two launches
+			n = max(n, -n)
 			for _, from := range []int{0, rows - n} {
 				part := func(x []float32) []float32 { return x[from*b.width : (from+n)*b.width] }
 				alone, _ := b.run(part(x), part(before), true)

@@ -7,7 +7,7 @@ func init() {
 }
 
 // checkFew compares projections of few rows by kernels/few.cuh with kernels/stream.cuh, bit for
-// bit: of one tile of rows and two, full or not. It does nothing for types, and on devices,
+// bit: of rows that fill a tile or do not. It does nothing for types, and on devices,
 // that it is not for.
 func checkFew(d *Device, dt backend.DType, group int) error {
 	if f, _ := formatOf(dt, group); !f.rounds || !d.takesTiled() {
@@ -21,7 +21,7 @@ func checkFew(d *Device, dt backend.DType, group int) error {
 	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
 		c.stages = 2 + i%2
-		for j, rows := range []int{2, 7, 8, 9, 16} {
+		for j, rows := range []int{2, 3, 4, 7, fewRowsAtMost} {
 			c.blocks = []int{0, 5, 1}[(i+j)%3] // of one strip, of some but not all alike, of all
 			for c.cluster = 1; c.cluster <= fewMostCluster; c.cluster *= 2 {
 				c.three(TiledForm{}, rows)

@@ -41,8 +41,9 @@ type Tuning struct {
 	noFew   bool      // few rows as without kernels/few.cuh
 	cluster int       // blocks of a cluster of that, at least
 
-	deltaRun   int  // rows that a warp of delta_rows takes in turn, if not 0
-	deltaApart bool // few rows of DeltaNet as many are
+	deltaRun     int  // rows that a warp of delta_rows takes in turn, if not 0
+	deltaFew     int  // rows up to which DeltaNet is one launch, if not 0
+	expertsApart bool // few rows of a mixture: down in a launch of its own
 }
 
 // streamShape is how a launch of kernels/stream.cuh is cut.

@@ -47,6 +47,7 @@ func (r *Router) TakesNorm() bool { return r.Weight.In%4 == 0 }
 type mixtures struct {
 	route room // the lists of the last Route
 	work  room // what experts make
+	met   room // counts blocks that wait for each other
 }
 
 // routeLayout says where what Route leaves lies: bytes into its room, and words into
@@ -107,6 +108,7 @@ func (d *Device) grow(r *room, n int) (changed bool, err error) {
 func (d *Device) FreeMixtures() {
 	d.Context.Free(d.mixtures.route.data)
 	d.Context.Free(d.mixtures.work.data)
+	d.Context.Free(d.mixtures.met.data)
 	d.mixtures = mixtures{}
 }
 

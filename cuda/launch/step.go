@@ -144,11 +144,12 @@ func (v *StepValues) WriteWanted(block []byte, s StepShape) {
 	}
 }
 
-// RowBucket rounds a row count up, so that few graphs serve all of them.
+// RowBucket rounds a row count up, so that few graphs serve all of them. Rows that are not there cost
+// little but where they are read: nobody has written them lately, so they come from memory.
 func RowBucket(rows int) int {
 	switch {
-	case rows <= 1:
-		return 1
+	case rows <= 4:
+		return PowerOfTwo(max(1, rows))
 	case rows <= 32:
 		return max(8, (rows+7)&^7)
 	case rows <= 48:

@@ -105,6 +105,7 @@ DEV void allow_unwritten(u32 at, u32 bytes, CALLER) {
   if (bytes) emulator::allow_unwritten(emulator::shared_place(at, bytes, "allow_unwritten", file, line), bytes);
 }
 DEV void proxy_fence() { emulator::proxy_fence(); }
+DEV void proxy_fence_global() { emulator::proxy_fence(); }
 template <u32 n> DEV void fewer_registers(CALLER) { emulator::set_registers(n, file, line); }
 template <u32 n> DEV void more_registers(CALLER) { emulator::set_registers(n, file, line); }
 DEV void copy_to(u32 to, const void *from, bool there, CALLER) { copy_async(emulator::shared_place(to, 16, "copy_to", file, line), from, there ? 16 : 0, file, line); }

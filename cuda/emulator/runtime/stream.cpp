@@ -301,11 +301,13 @@ API cuLaunchKernelEx(const LaunchConfig *c, const Function *f, void **parameters
   return launch("cuLaunchKernelEx", f, c->grid, c->block, c->shared, c->stream, parameters, extra);
 }
 
-// A cluster lies on multiprocessors that follow each other.
+// A cluster lies on multiprocessors that follow each other. Where the emulator has room for fewer
+// threads that wait for each other, that is what is at work at once.
 API cuOccupancyMaxActiveClusters(int *clusters, const Function *f, const LaunchConfig *c) {
   ENTER;
   u64 bytes = u64(c->shared) + 1024, each = std::min<u64>(2048 / std::max(c->block[0], 32u), (shared_limit() + 1024) / bytes);
-  *clusters = int(setting("WINDROW_EMULATED_SMS", 6) / f->cluster * each);
+  const u64 waves = (c->block[0] + wave_lanes - 1) / wave_lanes * f->cluster;
+  *clusters = int(std::min<u64>(setting("WINDROW_EMULATED_SMS", 6) / f->cluster * each, std::max<u64>(1, max_waves / waves)));
   return SUCCESS;
 }
 
