@@ -5,7 +5,8 @@
 // a granule where a warp's own copies take dozens, as many as its products. Lines of rows are
 // 16 bytes longer than they are, so that eight of them are read without conflicts. Of gate and
 // up a block stays on its multiprocessor, and goes from one strip of an expert to the next
-// without a gap; the rows lie whole in shared memory.
+// without a gap; the rows lie whole in shared memory. Then it goes on with down, once all blocks are
+// there, or leaves that to a launch of its own.
 #pragma once
 #include "experts.cuh"
 #include "hopper.cuh"
@@ -406,7 +407,7 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
     DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                                  \
     const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
     Gated alone;                                                                                                                                       \
-    few_gated<W>(p, shared, alone);                                                                                                                           \
+    few_gated<W>(p, shared, alone);                                                                                                                    \
   }                                                                                                                                                    \
   REGISTER(experts_few_gated_##name)                                                                                                                   \
   HOPPER_KERNEL(joinWarps * 32)                                                                                                                        \
@@ -418,7 +419,7 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                          \
     few_join<W>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, shared, totals, held, listed);                           \
   }                                                                                                                                                    \
-  REGISTER(experts_few_join_##name)                                                                                                                                    \
+  REGISTER(experts_few_join_##name)                                                                                                                    \
   HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
   void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, u16 *inner, float *dst, const u32 *tables,              \
                                 const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 stages2,             \
