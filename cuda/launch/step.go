@@ -144,8 +144,8 @@ func (v *StepValues) WriteWanted(block []byte, s StepShape) {
 	}
 }
 
-// RowBucket rounds a row count up, so that few graphs serve all of them. Rows that are not there cost
-// little but where they are read: nobody has written them lately, so they come from memory.
+// RowBucket rounds a row count up, so that few graphs serve all of them. Up to 8 rows powers of two do:
+// rows that pad a bucket are normed, copied and multiplied like others.
 func RowBucket(rows int) int {
 	switch {
 	case rows <= 4:
