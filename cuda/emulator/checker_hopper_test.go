@@ -51,6 +51,9 @@ var hopperFaults = []struct {
 	{"meets_without_fence", 3, "race: read"},
 	{"meets_at_wrong_counter", 3, "race: read|race: write"},
 	{"meets_one_thread", 3, "race: read|race: write"},
+	{"met_not_shown", 3, "proxy_fence_global"},
+	{"met_not_looked_for", 3, "proxy_fence_global"},
+	{"met_without_fence", 3, "race: read"},
 	{"ok_meets", 7, "what nobody does"}, // the device has room for 6 at once
 
 	{"ok_ring", 1, ""},
@@ -63,6 +66,7 @@ var hopperFaults = []struct {
 	{"ok_put_pair", 2, ""},
 	{"ok_shared_pair", 4, ""},
 	{"ok_meets", 3, ""},
+	{"ok_copies_met", 3, ""},
 }
 
 // nan: the fault shows in the results, of any build.

@@ -217,6 +217,8 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
       if (!ordered) race(what, r, p, bytes, from, "written", c->group, c->lane, place(c->from));
       if (r.shared && kind & by_proxy && !(c->flags & proxied) && c->group == running && !clocks.fenced_for_proxy(c->lane, c->when, lane))
         report(writing ? "an asynchronous copy" : "a product's read", r, p, bytes, from, (": no proxy_fence() after the write at " + place(c->from)).c_str());
+      if (!r.shared && kind & by_proxy && c->group == running && !near(c->group, c->lane) && !clocks.fenced_across(c->lane, c->when, lane))
+        report("a copy's read", r, p, bytes, from, (": no proxy_fence_global() after the write at " + place(c->from) + ", or before the read").c_str());
     }
     if (!writing) {
       if (!atomically) add_read(clocks, other_reads[r.shared], *c, lane); // atomic loads race with no write that is atomic

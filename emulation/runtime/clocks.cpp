@@ -113,6 +113,12 @@ bool Clocks::fenced_for_proxy(unsigned other, uint32_t when, unsigned lane) cons
   return !own.empty() && (when < own.back().floor || (own.back().seen && when <= (*own.back().seen)[other]));
 }
 
+bool Clocks::fenced_across(unsigned other, uint32_t when, unsigned lane) const {
+  auto &theirs = proxy_fences[other], &own = proxy_fences[lane];
+  auto at = std::lower_bound(theirs.begin(), theirs.end(), when, [](const ProxyFence &f, uint32_t t) { return f.when < t; });
+  return at != theirs.end() && before(group, other, at->when, lane, false) && !own.empty() && own.back().when > at->when;
+}
+
 Clocks::Place &Clocks::place_of(const void *address) {
   auto [at, added] = places.try_emplace(address);
   Place &p = at->second;

@@ -37,6 +37,8 @@ public:
   void proxy_fence(unsigned lane);
   // fenced_for_proxy tells whether that holds for a copy or product of lane and an access of another's.
   bool fenced_for_proxy(unsigned other, uint32_t when, unsigned lane) const;
+  // fenced_across is that of lanes that know of each other by an atomic: both have to fence.
+  bool fenced_across(unsigned other, uint32_t when, unsigned lane) const;
   void tick() { time++; }
 
   uint32_t now() const { return time; }

@@ -82,7 +82,7 @@ void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, const char *fil
   at(file, line);
   if ((to | (uintptr_t)from | bytes) % 16) fail("misaligned: copy_bulk at %s:%d of %u bytes from %p to shared address %#x, want multiples of 16", base_name(file), line, bytes, from, to);
   if (!bytes) fail("copy_bulk at %s:%d of nothing", base_name(file), line);
-  check::access(from, bytes, check::read, nullptr);
+  check::access(from, bytes, check::read | check::at_l2 | check::by_proxy, nullptr);
   start({shared_place(to, bytes, "copy_bulk", file, line), to & 0xffffff, bytes, completes_at(barrier, "copy_bulk", file, line), {}, nullptr, 0, 0, (const u8 *)from, {}});
 }
 

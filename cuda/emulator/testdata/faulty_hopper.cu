@@ -27,7 +27,7 @@ enum Fault {
   // of clusters
   NO_CLUSTER_SYNC, OWN_BLOCK, RELAXED, HAS_LEFT, HAS_LEFT_ALONE,
   // of blocks that meet
-  NO_RELEASE, WRONG_COUNTER, ONE_THREAD,
+  NO_RELEASE, WRONG_COUNTER, ONE_THREAD, HIDDEN, NOT_LOOKED_FOR,
 };
 
 constexpr u32 TILE = 8192; // bytes of a box
@@ -326,3 +326,39 @@ FAULTY(ok_meets, meets, NONE)
 FAULTY(meets_without_fence, meets, NO_RELEASE)
 FAULTY(meets_at_wrong_counter, meets, WRONG_COUNTER)
 FAULTY(meets_one_thread, meets, ONE_THREAD)
+
+// copies_met copies what the blocks of the grid wrote, once all have.
+template <Fault F> DEV void copies_met(u8 *memory, ARGUMENTS) {
+  const u32 base = start(memory), to = tile_at(base, 0);
+  if (tid() == 0) {
+    barrier_init(base, 1);
+    barriers_made();
+  }
+  dependency_wait();
+  if (tid() < 128) data[bid() * 128 + tid()] = float(bid());
+  if (F != HIDDEN) proxy_fence_global();
+  sync();
+  if (tid() == 0) {
+    if (F != NO_RELEASE) fence();
+    atomic_add(counts, 1);
+    while (load_acquire(counts) < gdim()) {
+    }
+  }
+  sync();
+  if (F != NOT_LOOKED_FOR) proxy_fence_global();
+  if (tid() / 32 == 4) {
+    copy_bulk(to, data, gdim() * 512, base);
+    return;
+  }
+  wait_phase(base, 0);
+  float v[4], sum = 0;
+  for (u32 b = 0; b < gdim(); b++) {
+    get(v, to + b * 512 + tid() / 4 * 16);
+    sum += v[tid() % 4];
+  }
+  out[bid() * 128 + tid()] = sum;
+}
+FAULTY(ok_copies_met, copies_met, NONE)
+FAULTY(met_not_shown, copies_met, HIDDEN)
+FAULTY(met_not_looked_for, copies_met, NOT_LOOKED_FOR)
+FAULTY(met_without_fence, copies_met, NO_RELEASE)
