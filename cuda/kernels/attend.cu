@@ -18,12 +18,6 @@
 #include "attend.cuh"
 #include "rotate.cuh"
 
-// index_of is the index of the row of a lane's query vector of a half; places past count take the first's.
-DEV u32 index_of(const Work &w, int h) {
-  const u32 n = h * 8 + tid() % 32 / 4;
-  return w.base + (w.first + (n < w.count ? n : 0)) / w.group;
-}
-
 // each calls f(half, number of the query vector among all rows') for the lane's
 // queries; index is that of their rows.
 template <class F> DEV void each(const Work &w, const u32 (&index)[2], F f) {
@@ -115,15 +109,12 @@ template <u32 DIM> struct Fresh {
   }
 };
 
-// Stored are the queries of decode where rotate_store has run: row 0, head 0 of the span and KV
-// head, whose heads lie stride apart. Of other rows decode has queries, keys and values made.
-struct Stored { const u16 *q; u32 stride; };
+// Stored is what decode takes where rotate_store has run.
+struct Stored { const u16 *q; };
 template <class S> static constexpr bool fresh = true;
 template <> constexpr bool fresh<Stored> = false;
 
-// decode goes through a block's units. sink(u, top, weight, part) is told of each, whoever has
-// query vectors: of a lane's two halves of rows the maximum, in log2, the weight, and the sums.
-template <u32 DIM, int KV, u32 TEAMS, class S, class Sink> DEV void decode(u8 *shared, const Work &w, const S &rows, float scale, Sink sink) {
+template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode(u8 *shared, const Work &w, const Target &to, const S &rows, float scale) {
   using L = Layout<DIM, KV>;
   constexpr u32 N = 2 * L::PAIRS;
   const u32 lane = tid() % 32, warp = warp_of();
@@ -134,19 +125,19 @@ template <u32 DIM, int KV, u32 TEAMS, class S, class Sink> DEV void decode(u8 *s
   auto start = [&](u64 page, u32 u, bool values) {
     if (u < w.units) {
       u64 but = 0;
-      if constexpr (fresh<S>) but = rows.lines(w.at(u));
-      copy_tile<DIM, KV, TEAMS>(tile_of(u, values), page + (values ? w.values : w.keys), w.view.held - w.at(u) * UNIT, but);
+      if constexpr (fresh<S>) but = rows.lines(w.unit + u);
+      copy_tile<DIM, KV, TEAMS>(tile_of(u, values), page + (values ? w.values : w.keys), w.view.held - (w.unit + u) * UNIT, but);
     }
     copy_commit();
   };
   auto place = [&](u32 u, bool values) {
     if constexpr (fresh<S>)
-      if (u < w.units) rows.place(shared, tile_of(u, values), w.at(u), values);
+      if (u < w.units) rows.place(shared, tile_of(u, values), w.unit + u, values);
   };
-  auto page_of = [&](u32 u) { return w.pages[u < w.units ? u * w.step : 0]; };
+  auto page_of = [&](u32 u) { return w.pages[u < w.units ? u : 0]; };
   u64 next = page_of(0), after = page_of(1);
   // Old keys and values are fetched before the kernel ahead has ended.
-  const bool old = fresh<S> || (w.at(w.units < 2 ? w.units - 1 : 1) + 1) * UNIT <= w.written;
+  const bool old = fresh<S> || (w.unit + (w.units < 2 ? w.units : 2)) * UNIT <= w.written;
   if (!old) dependency_wait();
   start(next, 0, false);
   start(next, 0, true);
@@ -157,27 +148,38 @@ template <u32 DIM, int KV, u32 TEAMS, class S, class Sink> DEV void decode(u8 *s
   if (old) dependency_wait();
   // A team without queries copies and keeps the barriers.
   const bool busy = w.count != 0;
+  const u32 stride = to.gates ? 2 * DIM : DIM;
   if constexpr (fresh<S>) {
     rows.make(shared, team, w);
     place(0, false);
     place(0, true);
     place(1, false);
   } else if (busy) {
-    load_queries<DIM, KV>(team, rows.q, w.first, w.count, w.group, w.q_heads * rows.stride, rows.stride);
+    load_queries<DIM, KV>(team, rows.q + ((u64)w.row * w.q_heads + w.head) * stride, w.first, w.count, w.group, w.q_heads * stride, stride);
   }
 
   u32 index[2];
-  UNROLL for (int h = 0; h < 2; h++) index[h] = index_of(w, h);
+  float m[2], l[2], o[N][4];                                             // the group of FANOUT units
+  float m_all[2] = {NONE, NONE}, l_all[2] = {0, 0}, all[N][4] = {};      // of groups before
+  UNROLL for (int h = 0; h < 2; h++) {
+    const u32 n = h * 8 + lane / 4;
+    index[h] = w.base + (w.first + (n < w.count ? n : 0)) / w.group;
+  }
 
 #pragma unroll 1
   for (u32 u = 0; u < w.units; u++) {
+    if (u % FANOUT == 0) {
+      UNROLL for (int h = 0; h < 2; h++) m[h] = NONE, l[h] = 0;
+      UNROLL for (u32 n = 0; n < N; n++)
+        UNROLL for (int j = 0; j < 4; j++) o[n][j] = 0;
+    }
     copy_wait<2>();
     sync();
     float s[2][4];
     if (busy) {
       scores<DIM, KV>(s, shared + L::KEYS + u % 2 * L::STAGE, team);
-      const u32 slot = w.at(u) * UNIT + warp * 16 + lane % 4 * 2;
-      if (w.view.window != 0 || (w.at(u) + 1) * UNIT > w.base + 1) {
+      const u32 slot = (w.unit + u) * UNIT + warp * 16 + lane % 4 * 2;
+      if (w.view.window != 0 || (w.unit + u + 1) * UNIT > w.base + 1) {
         UNROLL for (int n = 0; n < 2; n++)
           UNROLL for (int j = 0; j < 2; j++) {
             const Column column = column_of(w.view, slot + n * 8 + j);
@@ -242,35 +244,16 @@ template <u32 DIM, int KV, u32 TEAMS, class S, class Sink> DEV void decode(u8 *s
     if (!busy) continue;
     float part[N][4];
     weigh<DIM, KV>(part, shared + L::VALUES + u % 2 * L::STAGE, team + L::P);
-    float weight[2];
     UNROLL for (int h = 0; h < 2; h++) {
       const u32 row = h * 8 + lane / 4;
-      weight[h] = (sums[row] + sums[QUERIES + row]) + (sums[2 * QUERIES + row] + sums[3 * QUERIES + row]);
-    }
-    sink(u, top, weight, part);
-  }
-}
-
-// Sums joins what units come to, in groups of FANOUT from left to right, and these.
-template <u32 DIM, int KV> struct Sums {
-  static constexpr u32 N = 2 * Layout<DIM, KV>::PAIRS;
-  float m[2], l[2], o[N][4];                                        // the group
-  float m_all[2] = {NONE, NONE}, l_all[2] = {0, 0}, all[N][4] = {}; // of groups before
-
-  METHOD void take(u32 u, u32 units, const float (&top)[2], const float (&weight)[2], const float (&part)[N][4]) {
-    if (u % FANOUT == 0) {
-      UNROLL for (int h = 0; h < 2; h++) m[h] = NONE, l[h] = 0;
-      UNROLL for (u32 n = 0; n < N; n++)
-        UNROLL for (int j = 0; j < 4; j++) o[n][j] = 0;
-    }
-    UNROLL for (int h = 0; h < 2; h++) {
+      const float weight = (sums[row] + sums[QUERIES + row]) + (sums[2 * QUERIES + row] + sums[3 * QUERIES + row]);
       float a, b;
       fold(m[h], top[h], a, b);
-      l[h] = join(l[h], a, weight[h], b);
+      l[h] = join(l[h], a, weight, b);
       UNROLL for (u32 n = 0; n < N; n++)
         UNROLL for (int j = 2 * h; j < 2 * h + 2; j++) o[n][j] = join(o[n][j], a, part[n][j], b);
     }
-    if (u % FANOUT != FANOUT - 1 && u + 1 != units) return;
+    if (u % FANOUT != FANOUT - 1 && u + 1 != w.units) continue;
     UNROLL for (int h = 0; h < 2; h++) {
       float a, b;
       fold(m_all[h], m[h], a, b);
@@ -279,34 +262,21 @@ template <u32 DIM, int KV> struct Sums {
         UNROLL for (int j = 2 * h; j < 2 * h + 2; j++) all[n][j] = join(all[n][j], a, o[n][j], b);
     }
   }
-
-  // leave writes all to where results go.
-  METHOD void leave(const Work &w, const Target &to) const {
-    u32 index[2];
-    UNROLL for (int h = 0; h < 2; h++) index[h] = index_of(w, h);
-    each(w, index, [&](int h, u32 at) {
-      if (to.parts > 1) {
-        float *sum = to.sums + ((u64)at * to.parts + w.part) * DIM;
-        columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) { *(f32x2 *)(sum + column) = {all[n][j], all[n2][j2]}; });
-        if (warp_of() == 0 && tid() % 4 == 0) to.marks[(u64)at * to.parts + w.part] = {m_all[h], l_all[h]};
-        return;
-      }
-      const float inverse = 1 / l_all[h];
-      columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) {
-        const f32x2 gate = gate_of_pair(to.gates, at, DIM, column);
-        const f32x2 x = {all[n][j] * inverse * gate.x, all[n2][j2] * inverse * gate.y};
-        if (to.out32) *(f32x2 *)(to.out32 + (u64)at * DIM + column) = x;
-        if (to.out16) *(u32 *)(to.out16 + (u64)at * DIM + column) = pack_bf16(x.x, x.y);
-      });
+  each(w, index, [&](int h, u32 at) {
+    if (to.parts > 1) {
+      float *sum = to.sums + ((u64)at * to.parts + w.part) * DIM;
+      columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) { *(f32x2 *)(sum + column) = {all[n][j], all[n2][j2]}; });
+      if (warp_of() == 0 && tid() % 4 == 0) to.marks[(u64)at * to.parts + w.part] = {m_all[h], l_all[h]};
+      return;
+    }
+    const float inverse = 1 / l_all[h];
+    columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) {
+      const f32x2 gate = gate_of_pair(to.gates, at, DIM, column);
+      const f32x2 x = {all[n][j] * inverse * gate.x, all[n2][j2] * inverse * gate.y};
+      if (to.out32) *(f32x2 *)(to.out32 + (u64)at * DIM + column) = x;
+      if (to.out16) *(u32 *)(to.out16 + (u64)at * DIM + column) = pack_bf16(x.x, x.y);
     });
-  }
-};
-
-// decode_into goes through a block's units, and leaves what they come to.
-template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode_into(u8 *shared, const Work &w, const Target &to, const S &rows, float scale) {
-  Sums<DIM, KV> sums;
-  decode<DIM, KV, TEAMS>(shared, w, rows, scale, [&](u32 u, const float (&top)[2], const float (&weight)[2], const float (&part)[Sums<DIM, KV>::N][4]) INLINE { sums.take(u, w.units, top, weight, part); });
-  sums.leave(w, to);
+  });
 }
 
 template <u32 DIM, int KV, u32 TEAMS>
@@ -317,10 +287,9 @@ DEV void attend_decode(float *out32, u16 *out16, const u16 *q, const float *gate
   const Step head = head_of(step);
   if (bid_z() >= head.spans) return;
   Work w;
-  if (!work_of<L::TILE>(w, span_at(step, head, bid_z()), head.pages, layer, q_heads, kv_heads, units, bid(), bid_y() / blocks, bid_y() % blocks, TEAMS * QUERIES)) return;
+  if (!work_of<L::TILE>(w, span_at(step, head, bid_z()), head.pages, layer, q_heads, kv_heads, units, blocks, TEAMS * QUERIES)) return;
   take_team(w);
-  const u32 stride = gates ? 2 * DIM : DIM;
-  decode_into<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q + ((u64)w.row * q_heads + w.head) * stride, stride}, scale);
+  decode<DIM, KV, TEAMS>(shared, w, {out32, out16, sums, marks, parts, gates}, Stored{q}, scale);
 }
 
 template <u32 DIM>
@@ -331,13 +300,13 @@ DEV void attend_fresh(float *out32, u16 *out16, const float *q, const float *k, 
   if (bid_z() >= begin.spans) return;
   const Span s = span_at(step, begin, bid_z());
   Work w;
-  if (!work_of<Layout<DIM, BF16>::TILE>(w, s, begin.pages, layer, q_heads, kv_heads, units, bid(), bid_y(), 0, QUERIES)) return;
+  if (!work_of<Layout<DIM, BF16>::TILE>(w, s, begin.pages, layer, q_heads, kv_heads, units, 1, QUERIES)) return;
   take_team(w);
   const u32 position = w.row == 0 ? begin.position : begin.positions[w.row], stride = gated ? 2 * DIM : DIM;
   const u64 head = ((u64)w.row * kv_heads + bid()) * DIM;
   const Fresh<DIM> row{q + ((u64)w.row * q_heads + w.head) * stride, k + head, v + head, q_norm, k_norm, eps,
                        (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, pairs, stride, slot_of(s, s.base)};
-  decode_into<DIM, BF16, 1>(shared, w, {out32, out16, sums, marks, parts, gated ? q : nullptr}, row, scale);
+  decode<DIM, BF16, 1>(shared, w, {out32, out16, sums, marks, parts, gated ? q : nullptr}, row, scale);
 }
 
 // q: bf16 [rows, q_heads·dim], and out32 and out16 (null: not wanted) of that shape; with

@@ -69,35 +69,31 @@ struct Target {
 struct Work {
   const u64 *pages; // of the block's first unit
   u64 keys, values; // offsets of the tiles in a page
-  u32 unit, units;  // first unit, and how many, which are step apart
-  u32 step;
+  u32 unit, units;  // first unit, and how many
   u32 first, count, group, head, q_heads; // query vectors of the block, or the team; query heads of a KV head; the first of them
   u32 row, part;    // packed row of the span's first
   u32 base, written; // slots below written hold what no kernel of this step writes
   View view;
-  METHOD u32 at(u32 u) const { return unit + u * step; }
 };
 
-// work_of sets what a block has to do: up to most query vectors, those of number tile, of a KV head,
-// and up to units units, those of a part of the context; false: nothing. TILE is the bytes of a page's keys.
-template <u32 TILE>
-DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 kv_head, u32 part, u32 tile, u32 most) {
-  w.part = part;
-  w.unit = part * units;
+// work_of sets what a block has to do, which takes up to most query vectors; false:
+// nothing. blocks of them share those of a KV head. TILE is the bytes of a page's keys.
+template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
+  w.part = bid_y() / blocks;
+  w.unit = w.part * units;
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
   w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
   w.group = q_heads / kv_heads;
-  w.first = tile * most;
+  w.first = bid_y() % blocks * most;
   const u32 end = s.rows * w.group;
   if (w.unit * UNIT >= w.view.held || w.first >= end) return false;
   const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
   w.units = left < units ? left : units;
-  w.step = 1;
   w.count = end - w.first < most ? end - w.first : most;
   w.pages = pages + s.pages + w.unit;
-  w.keys = (u64)(layer * 2 * kv_heads + kv_head) * TILE;
+  w.keys = (u64)(layer * 2 * kv_heads + bid()) * TILE;
   w.values = w.keys + (u64)kv_heads * TILE;
-  w.head = kv_head * w.group;
+  w.head = bid() * w.group;
   w.q_heads = q_heads;
   w.row = s.first;
   w.base = s.base;

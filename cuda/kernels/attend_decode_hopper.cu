@@ -251,7 +251,7 @@ void attend_decode_hopper(float *out32, u16 *out16, const u16 *q, float *sums, f
   const Step head = head_of(step);
   if (bid_z() >= head.spans) return;
   Work w;
-  if (!work_of<TILE>(w, span_at(step, head, bid_z()), head.pages, layer, q_heads, kv_heads, units, bid(), bid_y() / blocks, bid_y() % blocks, VECTORS)) return;
+  if (!work_of<TILE>(w, span_at(step, head, bid_z()), head.pages, layer, q_heads, kv_heads, units, blocks, VECTORS)) return;
   // The swizzle wants tiles on 1024 bytes.
   const u32 shared = (shared_address(dynamic) + 1023) / 1024 * 1024, group = tid() / 128;
   const Barriers b{shared + BARRIERS};

@@ -221,11 +221,7 @@ func (d *Device) PrepareDelta(x *Delta, bucket int) (changed bool, err error) {
 	if !d.deltaFewTakes(x, bucket) {
 		return false, nil
 	}
-	changed, err = d.grow(&d.folding, 4*deltaFewRows*x.KeyHeads*deltaFewBlocks)
-	if changed && err == nil {
-		err = d.Context.Upload(d.folding.data, make([]byte, d.folding.size))
-	}
-	return changed, err
+	return d.growCounters(&d.folding, 4*deltaFewRows*x.KeyHeads*deltaFewBlocks)
 }
 
 func (d *Device) freeDelta() {

@@ -6,6 +6,7 @@ import (
 
 	"windrow/backend"
 	"windrow/cuda/driver"
+	"windrow/cuda/emulator"
 )
 
 // BenchmarkDelta measures gated DeltaNet of a layer, in the shapes of Qwen3.5's 4B and
@@ -24,7 +25,18 @@ func BenchmarkDelta(b *testing.B) {
 	}
 }
 
+// TestDeltaBenchmark runs its body for few rows, which are one launch on compute capability 9.0.
+func TestDeltaBenchmark(t *testing.T) {
+	if emulator.OnGPU {
+		t.Skip("BenchmarkDelta runs there")
+	}
+	t.Setenv("WINDROW_EMULATED_CC", "9.0")
+	d := openDevice(t, driver.Options{Library: emulator.Library(t, false, "delta_few_hopper")}, 0)
+	deltaTimes(newMeter(t, d), backend.StateShape{KeyHeads: 1, ValueHeads: 2, KeyDim: 128, ValueDim: 128, Conv: 4}, 2, []int{1, 4})
+}
+
 func deltaTimes(m meter, c backend.StateShape, layers int, rows []int) {
+	m.Cleanup(m.D.freeDelta)
 	const log, base = 16, 100
 	shape := DeltaShape{c}
 	fixed, byLog := shape.Size()

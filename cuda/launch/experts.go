@@ -127,9 +127,7 @@ func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed boo
 	changed, err = d.grow(&d.mixtures.work, e.layout(decode, rows).size)
 	if err == nil {
 		var also bool
-		if also, err = d.grow(&d.mixtures.met, 4); also && err == nil {
-			err = d.Context.Upload(d.mixtures.met.data, make([]byte, d.mixtures.met.size))
-		}
+		also, err = d.growCounters(&d.mixtures.met, 4)
 		changed = changed || also
 	}
 	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {
@@ -374,6 +372,13 @@ func (d *Device) expertSlots(p *expertsPass, name string, w *Weight, bytes, part
 		uint64(p.tables), uint64(p.pairs), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts), uint64(each), uint64(held), uint64(p.Gate.Count+p.Gate.More))...)
 }
 
+// joinLists is how many rows of an expert a stage of down holds, and how many entries the lists of
+// such rows have, at most. Most experts have fewer rows, and rings are deeper.
+func (p *expertsPass) joinLists() (held, entries int) {
+	held = min(4, p.bucket)
+	return held, p.slots + p.bucket*p.each/held
+}
+
 // expertsJoin makes down of all pairs and adds it to dst.
 func (d *Device) expertsJoin(p *expertsPass) {
 	w := p.Down.Of
@@ -382,15 +387,14 @@ func (d *Device) expertsJoin(p *expertsPass) {
 		d.joinOne(p, f, parts)
 		return
 	}
-	held := min(4, p.bucket) // most experts have fewer: rings are deeper
-	entries := p.slots + p.bucket*p.each/held
+	held, entries := p.joinLists()
 	made := p.bucket*p.each*parts*16*4 + 16*entries + 8*p.bucket*p.each + 8*(p.Down.Count+p.Down.More) // with the lists
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	warps, stage := 24, f.granule+f.held(held)
 	k := kernel{file: f.experts(), name: "experts_join" + f.file[len("stream"):]}
 	if d.fewJoins(f, w.In) {
 		k = f.fewKernel("join")
-		stage = f.granule + held*(2*f.inputs+16) + 8
+		stage = f.fewJoinStage(held) + 8
 	}
 	if entries*parts <= 16 || 2*warps*stage > most {
 		warps = 16

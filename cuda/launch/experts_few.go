@@ -59,14 +59,13 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	if p.Down.Of.format() != f || !d.fewJoins(f, p.Down.Of.In) || made > fewSums {
 		return s, false
 	}
-	s.held = min(4, p.bucket) // most experts have fewer: rings are deeper
-	entries := p.slots + pairs/s.held
+	var entries int
+	s.held, entries = p.joinLists()
 	lists := 16*entries + 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 4*fewWarps + 8*fewWarps*deepestFew + 16
 	if s.fewShape, ok = d.fewGatedShape(p, f, lists); !ok {
 		return s, false
 	}
-	stage := f.granule + s.held*(2*f.inputs+16)
-	s.downStages = min(deepestFew, s.stages*2*f.granule/stage)
+	s.downStages = min(deepestFew, s.stages*2*f.granule/f.fewJoinStage(s.held))
 	if s.downStages == 0 {
 		return s, false
 	}
@@ -100,6 +99,9 @@ func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
 func (d *Device) fewJoins(f format, in int) bool {
 	return f.nibbles() && in%f.inputs == 0 && d.takesTiled()
 }
+
+// fewJoinStage is the bytes of a stage of down: a granule, and lines of rows.
+func (f format) fewJoinStage(held int) int { return f.granule + held*(2*f.inputs+16) }
 
 // fewKernel is one of kernels/experts_few.cuh.
 func (f format) fewKernel(name string) kernel {

@@ -104,6 +104,14 @@ func (d *Device) grow(r *room, n int) (changed bool, err error) {
 	return true, err
 }
 
+// growCounters is grow of what kernels count in, and leave at zero.
+func (d *Device) growCounters(r *room, n int) (changed bool, err error) {
+	if changed, err = d.grow(r, n); changed && err == nil {
+		err = d.Context.Upload(r.data, make([]byte, r.size))
+	}
+	return changed, err
+}
+
 // FreeMixtures gives back what mixtures of experts keep.
 func (d *Device) FreeMixtures() {
 	d.Context.Free(d.mixtures.route.data)

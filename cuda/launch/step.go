@@ -149,9 +149,9 @@ func (v *StepValues) WriteWanted(block []byte, s StepShape) {
 func RowBucket(rows int) int {
 	switch {
 	case rows <= 4:
-		return PowerOfTwo(max(1, rows))
+		return PowerOfTwo(rows)
 	case rows <= 32:
-		return max(8, (rows+7)&^7)
+		return (rows + 7) &^ 7
 	case rows <= 48:
 		return 48
 	case rows <= 64:

@@ -104,19 +104,24 @@ void Clocks::acquire(const Known &from, unsigned lane) {
 
 void Clocks::proxy_fence(unsigned lane) { proxy_fences[lane].push_back({time++, floor, seen[lane]}); }
 
+// fence_after is the writer's first fence after the write, which is the first that others know of.
+const Clocks::ProxyFence *Clocks::fence_after(unsigned writer, uint32_t when) const {
+  auto &list = proxy_fences[writer];
+  auto at = std::lower_bound(list.begin(), list.end(), when, [](const ProxyFence &f, uint32_t t) { return f.when < t; });
+  return at == list.end() ? nullptr : &*at;
+}
+
 bool Clocks::fenced_for_proxy(unsigned other, uint32_t when, unsigned lane) const {
-  // The writer's first fence after the write is the first that others know of.
-  auto &theirs = proxy_fences[other];
-  auto at = std::lower_bound(theirs.begin(), theirs.end(), when, [](const ProxyFence &f, uint32_t t) { return f.when < t; });
-  if (at != theirs.end() && knows(lane, other, at->when)) return true;
+  const ProxyFence *theirs = fence_after(other, when);
+  if (theirs && knows(lane, other, theirs->when)) return true;
   auto &own = proxy_fences[lane];
   return !own.empty() && (when < own.back().floor || (own.back().seen && when <= (*own.back().seen)[other]));
 }
 
 bool Clocks::fenced_across(unsigned other, uint32_t when, unsigned lane) const {
-  auto &theirs = proxy_fences[other], &own = proxy_fences[lane];
-  auto at = std::lower_bound(theirs.begin(), theirs.end(), when, [](const ProxyFence &f, uint32_t t) { return f.when < t; });
-  return at != theirs.end() && before(group, other, at->when, lane, false) && !own.empty() && own.back().when > at->when;
+  const ProxyFence *theirs = fence_after(other, when);
+  auto &own = proxy_fences[lane];
+  return theirs && before(group, other, theirs->when, lane, false) && !own.empty() && own.back().when > theirs->when;
 }
 
 Clocks::Place &Clocks::place_of(const void *address) {

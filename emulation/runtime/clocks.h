@@ -77,6 +77,7 @@ private:
 
   std::vector<Known> seen;                        // by lane; null: nothing
   Known given, taken, result;                     // what acquire joined last: lanes of a wave mostly know the same
+  const ProxyFence *fence_after(unsigned writer, uint32_t when) const;
   std::vector<std::vector<ProxyFence>> proxy_fences; // by lane
   std::vector<Times> fenced;                      // by lane
   // Knowledge of releases: how many of each place, as atomics gave it and as a fence after made it good for L1.
