@@ -342,8 +342,8 @@ func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
 func (d *Device) joinOne(p *expertsPass, f format, parts int) {
 	const most = 16 // warps: that many stand beside blocks of gate and up
 	w, warps := p.Down.Of, p.each*parts
-	if warps > most { // all alike
-		warps = Ceil(warps, Ceil(warps, most))
+	if warps > most { // all alike; a warp has the same part of each of its experts
+		warps = parts * Ceil(p.each, Ceil(warps, most))
 	}
 	stage := warps * (f.granule + f.held(1))
 	made := p.each*(parts*16+2)*4 + 32*p.each // with the lists

@@ -51,11 +51,11 @@ func expertShapes(d *Device, dt backend.DType, group int) []expertShape {
 	case group == 0 && !dt.Quantized():
 		return []expertShape{{5, 2, 72, 40, 24}, {7, 3, 1100 &^ 7, 200, 0}}
 	case d.brief && dt == backend.Affine4 && group == 64: // the second fills rings more than once
-		return []expertShape{{5, 2, 384, 128, 128}, {40, 8, 128, 512, 0}}
+		return []expertShape{{5, 2, 384, 128, 128}, {40, 8, 128, 512, 0}, {10, 8, 128, 256, 256}}
 	case d.brief:
 		return []expertShape{{5, 2, 384, 128, 128}}
 	}
-	return []expertShape{{5, 2, 384, 128, 128}, {6, 3, 2176, 640, 0}, {40, 8, 128, 512, 0}}
+	return []expertShape{{5, 2, 384, 128, 128}, {6, 3, 2176, 640, 0}, {40, 8, 128, 512, 0}, {10, 8, 128, 256, 256}}
 }
 
 // matrixOf puts a weight on the device in the form that the arithmetic takes.
@@ -119,6 +119,9 @@ func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exac
 		b.shared = [][]float32{b.gate[s.experts], b.up[s.experts], b.down[s.experts]}
 	}
 	router := b.normals(s.experts * s.width)
+	for i := range router { // logits near one: each chosen expert counts
+		router[i] /= float32(math.Sqrt(float64(s.width)))
+	}
 	router[b.unused*s.width] = -1e6 // rows begin with a positive number
 	b.router = Router{Weight: &Weight{DType: backend.F32, Out: s.experts, In: s.width, Raw: b.uploadF32(router)}, Chosen: s.chosen, Renormalise: s.experts != 40}
 	b.router.Joined, b.router.Rounded = b.e.Joined, b.e.Gate.Of != nil && b.e.Gate.Of.Fast()
@@ -131,6 +134,9 @@ func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exac
 			b.e.Shared, b.shared = append(b.e.Shared, Linear{Weight: w}), append(b.shared, x)
 		}
 		b.share = b.normals(s.width)
+		for i := range b.share {
+			b.share[i] /= float32(math.Sqrt(float64(s.width)))
+		}
 		b.router.Share = &Weight{DType: backend.F32, Out: 1, In: s.width, Raw: b.uploadF32(b.share)}
 	}
 	return b
