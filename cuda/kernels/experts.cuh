@@ -379,12 +379,12 @@ template <class W> struct Join {
 
 // list_slots lists the slots by as many rows as a ring holds, and returns how many entries that
 // makes. Up to as many rows each slot is one. first is the one of this thread's number; of
-// matrices, in shared memory, is where each expert's lies.
-template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, const u64 *matrices, u32 *totals, f32x4 first, u32 n, u32 most, u32 bucket) {
+// matrices, in shared memory, is where each expert's lies. once: there are no more slots than threads.
+template <class W, bool once = false> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, const u64 *matrices, u32 *totals, f32x4 first, u32 n, u32 most, u32 bucket) {
   u32 entries = 0;
-  for (u32 base = 0; base < most; base += bdim()) {
+  _Pragma("nounroll") for (u32 base = 0; base == 0 || (!once && base < most); base += bdim()) {
     const u32 i = base + tid();
-    const f32x4 v = base == 0 ? first : slot_words(e.p, i, most);
+    const f32x4 v = once || base == 0 ? first : slot_words(e.p, i, most);
     const u32 expert = __builtin_bit_cast(u32, v.x), pair = __builtin_bit_cast(u32, v.y), count = i < n ? __builtin_bit_cast(u32, v.z) : 0, chunks = (count + e.held - 1) / e.held;
     u32 at = i;
     if (bucket > e.held) {
@@ -396,16 +396,18 @@ template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, cons
       if (base) sync();
       if (e.lane == 31) totals[e.warp] = upto;
       sync();
-      at = entries + upto - chunks;
-      UNROLL for (u32 w = 0; w < joinWarps; w++) {
-        const u32 own = w < bdim() / 32 ? totals[w] : 0;
-        if (w < e.warp) at += own;
-        entries += own;
+      u32 before = e.lane < bdim() / 32 ? totals[e.lane] : 0; // of warps up to each
+      UNROLL for (u32 d = 1; d < 32; d *= 2) {
+        const u32 other = shfl(before, (int)((e.lane - d) & 31));
+        if (e.lane >= d) before += other;
       }
+      const u32 all = shfl(before, 31), own = shfl(before, (int)((e.warp - 1) & 31));
+      at = entries + upto - chunks + (e.warp ? own : 0);
+      entries += all;
     } else if (base == 0) sync(); // matrices are there
     if (!chunks) continue;
     const u8 *strip = e.strip_of((const u8 *)matrices[expert], bid());
-    for (u32 c = 0; c < chunks; c++) list[at + c] = {strip, pair + c * e.held, count - c * e.held < e.held ? count - c * e.held : e.held};
+    _Pragma("nounroll") for (u32 c = 0; c < chunks; c++) list[at + c] = {strip, pair + c * e.held, count - c * e.held < e.held ? count - c * e.held : e.held};
   }
   return bucket > e.held ? entries : n;
 }
@@ -483,10 +485,11 @@ DEV Joined begin_sum(const Mixture &p, const Sum &j, u32 rows, u32 strip) {
 template <class W> DEV void add_up(const Mixture &p, const Sum &j, const JoinLists &l, const Joined &y) {
   if (!y.mine) return;
   float sum = y.sum;
-  for (u32 i = 0; i < j.each; i++) {
+  // Not unrolled: a block goes through it once, by instructions that come from L2.
+  _Pragma("nounroll") for (u32 i = 0; i < j.each; i++) {
     const float *from = l.made + (y.row * j.each + i) * p.parts * 16 + tid() % 16;
     float v = from[0];
-    for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
+    _Pragma("nounroll") for (u32 part = 1; part < p.parts; part++) v += from[part * 16];
     sum = fma(l.weights[y.row * j.each + i], whole_sum<W>(v, tid() % 16 / 8), sum);
   }
   if (j.with) sum = fma(y.share, y.other, sum);

@@ -19,13 +19,24 @@ struct FewMixture {
   const u32 *tables, *pairs;
   const Step *step;
   u32 in, out, granule, shift, stages;
-  u32 parts;         // of the inputs
+  u32 parts;         // of the inputs: 1, 2 or 4
   u32 each;          // pairs of a row: those it chose, and the shared expert's
   u32 listed;        // experts, the shared one among them
   u32 bucket, slots; // at most: rows, slots in use
 };
 
 constexpr u32 fewWarps = 24, teamWarps = 4, fewTeams = fewWarps / teamWarps; // of a block; warps that share strips
+
+// Divider divides small numbers in a few instructions: up to 2^16, with quotients up to 2^10. What a block
+// goes through once comes from L2, 128 bytes at a time, and a division takes three such lines.
+struct Divider {
+  u32 by;
+  float inverse;
+  METHOD u32 quotient(u32 n) const { return (u32)(((float)n + 0.5f) * inverse); }
+  METHOD u32 rest(u32 n) const { return n - quotient(n) * by; }
+};
+DEV Divider divider(u32 by) { return {by, reciprocal((float)by)}; }
+DEV u32 log2_of(u32 power) { return 31 - (u32)__builtin_clz(power); }
 
 // inputs_at are 64 inputs of eight rows, the block-th of their lines: each lane knows that of
 // row lane % 8.
@@ -56,20 +67,22 @@ template <class W> struct FewGated {
   const u32 *numbers;  // of pairs
   float *sums;         // [fewWarps][2][8 rows][16]
 
-  u32 groups, group, strips, wide; // of a team; this warp's; of a matrix; items of a slot
+  u32 groups, group, strips; // of a team; this warp's; of a matrix
+  Divider wide, each;        // by the items of a slot; by the pairs of a row
   u32 items, step;
   // What is loaded next.
   u32 item, granule;
   const u8 *source[2];
 
   METHOD u32 depth() const { return (p.in + W::inputs - 1) / W::inputs; }
-  METHOD u32 stripOf(u32 item) const { return item % wide * groups + group; }
+  METHOD u32 slotOf(u32 item) const { return wide.quotient(item); }
+  METHOD u32 stripOf(u32 item) const { return wide.rest(item) * groups + group; }
 
   // aim finds the next item of which this warp has a strip.
   METHOD void aim() {
     while (item < items && stripOf(item) >= strips) item += step;
     if (item >= items) return;
-    const u32 expert = slots[item / wide].x;
+    const u32 expert = slots[slotOf(item)].x;
     const u64 strip = (u64)stripOf(item) * depth() * p.granule;
     granule = begin;
     UNROLL for (u32 j = 0; j < 2; j++) source[j] = (const u8 *)matrices[j * p.listed + expert] + strip;
@@ -78,8 +91,8 @@ template <class W> struct FewGated {
   METHOD void copyNext(u32 stage) {
     if (item >= items) return;
     const u32 to = ringAt + stage * 2 * p.granule, barrier = barriers + stage * 8, from = granule * p.granule;
-    copy_bulk(to, source[0] + from, p.granule, barrier, 2 * p.granule);
-    copy_more(to + p.granule, source[1] + from, p.granule, barrier);
+    copy_bulk_once(to, source[0] + from, p.granule, barrier, 2 * p.granule);
+    copy_more_once(to + p.granule, source[1] + from, p.granule, barrier);
     if (++granule == end) {
       item += step;
       aim();
@@ -96,8 +109,8 @@ template <class W> struct FewGated {
   // work multiplies an item's strip, and leaves the sums.
   METHOD void work(u32 item, Ring &at) {
     float total[2][4] = {};
-    const u32x4 of = slots[item / wide];
-    const u32 column = lane % 8, number = column < of.z ? numbers[of.y + column] / p.each : 0;
+    const u32x4 of = slots[slotOf(item)];
+    const u32 column = lane % 8, number = column < of.z ? each.quotient(numbers[of.y + column]) : 0;
     const Shared row = shared_at(x) + number * line;
     const u32 last = stripOf(item) < strips ? end : begin;
     _Pragma("nounroll") for (u32 i = begin; i < last; i++) {
@@ -114,11 +127,13 @@ template <class W> struct FewGated {
 
   // store adds up the parts of an item, a thread of the team an output.
   METHOD void store(u32 item) const {
-    const u32x4 of = slots[item / wide];
+    const u32x4 of = slots[slotOf(item)];
+    const u32 i = tid() % (teamWarps * 32), row = i / 16;
+    if (row >= of.z) return;
     const float *team = sums + warp / teamWarps * teamWarps * sumsOf;
-    _Pragma("nounroll") for (u32 i = tid() % (teamWarps * 32); i < groups * of.z * 16; i += teamWarps * 32) {
-      const u32 group = i / (of.z * 16), row = i / 16 - group * of.z, m = (item % wide * groups + group) * 16 + i % 16;
-      if (m >= p.out) continue;
+    _Pragma("nounroll") for (u32 group = 0; group < groups; group++) {
+      const u32 m = (wide.rest(item) * groups + group) * 16 + i % 16;
+      if (m >= p.out) break;
       float v[2];
       UNROLL for (u32 j = 0; j < 2; j++) {
         const float *part = team + group * p.parts * sumsOf + (j * 8 + row) * 16 + i % 16;
@@ -151,22 +166,22 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
   u32x4 *slots = (u32x4 *)(matrices + 2 * p.listed);
   u32 *numbers = (u32 *)(slots + p.slots);
   const u32 barriers = shared_address(numbers + (p.bucket * p.each + 3) / 4 * 4), taken = barriers; // the first: rows are there
-  const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, part = warp % p.parts;
-  FewGated<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts};
+  const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, part = warp & (p.parts - 1), cut = log2_of(p.parts);
+  FewGated<W> y{p, warp, lane, part * depth >> cut, (part + 1) * depth >> cut};
   y.ring = shared + warp * p.stages * 2 * p.granule;
   y.ringAt = shared_address(y.ring);
   y.barriers = barriers + 8 + warp * p.stages * 8;
   y.x = x, y.line = line, y.matrices = matrices, y.slots = slots, y.numbers = numbers, y.sums = sums;
-  y.groups = teamWarps / p.parts, y.group = warp % teamWarps / p.parts, y.strips = (p.out + 15) / 16;
-  y.wide = (y.strips + y.groups - 1) / y.groups, y.step = fewTeams * gdim();
+  y.groups = teamWarps >> cut, y.group = warp % teamWarps >> cut, y.strips = (p.out + 15) / 16;
+  y.wide = divider((y.strips * p.parts + teamWarps - 1) / teamWarps), y.each = divider(p.each), y.step = fewTeams * gdim();
   if (elected()) {
     _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(y.barriers + i * 8, 1);
     if (warp == 0) barrier_init(taken, 1);
     barriers_made();
   }
   next.prepare((u8 *)slots + ((barriers - shared_address(slots)) + (fewWarps * p.stages + 2) * 8), sums);
-  for (u32 i = tid(); i < 2 * p.listed; i += threads) matrices[i] = i < p.listed ? p.weights[0][i] : p.weights[1][i - p.listed];
-  for (u32 i = tid(); i < p.bucket * ((padded - p.in) / 8); i += threads) { // behind the inputs
+  _Pragma("nounroll") for (u32 i = tid(); i < 2 * p.listed; i += threads) matrices[i] = i < p.listed ? p.weights[0][i] : p.weights[1][i - p.listed];
+  _Pragma("nounroll") for (u32 i = tid(); i < p.bucket * ((padded - p.in) / 8); i += threads) { // behind the inputs
     const u32 rest = (padded - p.in) / 8;
     *(u32x4 *)(x + i / rest * line + (p.in + i % rest * 8) * 2) = {0, 0, 0, 0};
   }
@@ -174,21 +189,21 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
   sync_warp();
   dependency_wait();
   launch_dependents(); // only now: experts_join then knows that the router is done
+  // A thread takes a slot, which may be there or not, and a pair: there are fewer of either.
+  const u32 own = tid();
+  const f32x4 slot = load_l2_x4((const float *)p.tables + 4 + (own < p.slots ? own : 0) * 4);
+  const u32 used = p.tables[0], number = p.pairs[own < rows * p.each ? own : 0];
+  const float weight = next.weight(rows);
+  sync_warp(); // all are on their way at once
   if (warp == 0) {
     copy_bulk(shared_address(x), p.x, p.in * 2, taken, rows * p.in * 2);
     _Pragma("nounroll") for (u32 r = 1; r < rows; r++) copy_more(shared_address(x) + r * line, p.x + (u64)r * p.in, p.in * 2, taken);
   }
-  // A thread takes a slot, which may be there or not, and a pair: there are fewer of either.
-  const u32 used = p.tables[0], own = tid();
-  const f32x4 slot = load_l2_x4((const float *)p.tables + 4 + (own < p.slots ? own : 0) * 4);
-  const u32 number = p.pairs[own < rows * p.each ? own : 0];
-  const float weight = next.weight(rows);
-  sync_warp(); // all are on their way at once
   if (own < p.slots) *(f32x4 *)(slots + own) = slot;
   if (own < rows * p.each) numbers[own] = number;
   sync();
   const u32 team = warp / teamWarps, first = bid() + team * gdim();
-  y.items = used * y.wide, y.item = first;
+  y.items = used * y.wide.by, y.item = first;
   y.aim();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.copyNext(i);
   next.list(slot, used, rows, numbers, weight);
@@ -225,7 +240,7 @@ template <class W> struct FewJoin {
   METHOD void aim() {
     granule = begin;
     if (unit >= units) return;
-    const Listed s = lists.list[unit / p.parts];
+    const Listed s = lists.list[unit >> log2_of(p.parts)];
     source = s.strip + beyond, count = s.count;
     row = lane < count ? (const u8 *)(p.x + (u64)lists.pairs[s.first + lane] * p.in) : nullptr;
   }
@@ -238,7 +253,7 @@ template <class W> struct FewJoin {
   template <bool weights, bool rows> METHOD void loadNext(u32 stage) {
     if (unit >= units) return;
     const u32 to = ringAt + stage * stageBytes(), barrier = barriers + stage * 8;
-    if constexpr (weights) copy_bulk(to, source + granule * p.granule, p.granule, barrier, p.granule + count * bytes);
+    if constexpr (weights) copy_bulk_once(to, source + granule * p.granule, p.granule, barrier, p.granule + count * bytes);
     if constexpr (rows) copy_if(lane < count, to + p.granule + lane * line, row + granule * bytes, bytes, barrier);
     if (++granule == end) {
       unit += bdim() / 32;
@@ -321,11 +336,12 @@ template <class W> struct FewDown {
       _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
       barriers_made();
     }
-    for (u32 i = tid(); i < listed; i += bdim()) lists.matrices[i] = p.weights[0][i];
+    _Pragma("nounroll") for (u32 i = tid(); i < listed; i += bdim()) lists.matrices[i] = p.weights[0][i];
   }
 
   METHOD float weight(u32 rows) const {
-    const u32 row = tid() / j.each, at = tid() % j.each;
+    const Divider each = divider(j.each);
+    const u32 row = each.quotient(tid()), at = each.rest(tid());
     return row < rows ? load_l2(at < j.chosen ? j.routing + row * 2 * j.chosen + j.chosen + at : j.shares + row) : 0;
   }
 
@@ -335,7 +351,7 @@ template <class W> struct FewDown {
     if (tid() < rows * j.each) lists.weights[tid()] = weight;
     Experts<W, 1> e{p, tid() / 32, tid() % 32}; // where strips lie
     e.held = held;
-    entries = list_slots<W>(e, lists.list, lists.matrices, totals, slot, used, j.most, j.bucket);
+    entries = list_slots<W, true>(e, lists.list, lists.matrices, totals, slot, used, j.most, j.bucket);
     sync();
   }
 
@@ -352,9 +368,9 @@ template <class W> struct FewDown {
   }
 
   METHOD void run(u32 *done) const {
-    const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp % p.parts, strips = (p.out + 15) / 16;
+    const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp & (p.parts - 1), cut = log2_of(p.parts), strips = (p.out + 15) / 16;
     u8 *ring = rings + warp * wide;
-    FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, lists, bid() < strips ? entries * p.parts : 0, 0};
+    FewJoin<W> y{p, warp, lane, part * depth >> cut, (part + 1) * depth >> cut, ring, shared_address(ring), barriers, held, lists, bid() < strips ? entries * p.parts : 0, 0};
     for (u32 i = 0; i < p.stages; i++) allow_unwritten(ring + i * stageBytes() + p.granule, held * FewJoin<W>::line);
     Ring at{p.stages};
     auto begin = [&]() INLINE {
@@ -369,14 +385,16 @@ template <class W> struct FewDown {
     };
     // A fence may wait for the copies of its own thread: that warp starts them behind it.
     proxy_fence_global();
-    if (warp != 0) begin();
-    sync();
-    if (tid() == 0) {
-      fence();
-      atomic_add(done, 1);
+    _Pragma("nounroll") for (u32 turn = 0; turn < 2; turn++) {
+      if ((warp == 0) == turn) begin();
+      if (turn) break;
+      sync();
+      if (tid() == 0) {
+        fence();
+        atomic_add(done, 1);
+      }
+      sync_warp();
     }
-    sync_warp();
-    if (warp == 0) begin();
     meet(done);
     rest();
     _Pragma("nounroll") for (u32 strip = bid(); strip < strips; strip += gdim()) {

@@ -139,10 +139,11 @@ template <class W, u32 C> DEV void few(const Projection &p, u32 more, u8 *shared
   weights.ring = shared + warp % fewWorkers * p.stages * fewStrips * p.granule; // finishers have none
   weights.ringAt = shared_address(weights.ring);
   weights.barriers = s.taken + fewWorkers * 8 + warp * p.stages * 8;
-  if (tid() == 0) {
-    UNROLL for (u32 i = 0; i < fewPlaces; i++) barrier_init(s.full + i * 8, C == 1 ? fewWorkers : F::team + 1); // what others give comes by bytes
-    UNROLL for (u32 i = 0; i < C * fewPlaces; i++) barrier_init(s.empty + i * 8, fewFinishers);
-    UNROLL for (u32 i = 0; i < F::team; i++) barrier_init(s.taken + i * 8, 1);
+  if (tid() < 32) {
+    static_assert(F::team <= 32 && C * fewPlaces <= 32);
+    if (lane < fewPlaces) barrier_init(s.full + lane * 8, C == 1 ? fewWorkers : F::team + 1); // what others give comes by bytes
+    if (lane < C * fewPlaces) barrier_init(s.empty + lane * 8, fewFinishers);
+    if (lane < F::team) barrier_init(s.taken + lane * 8, 1);
     barriers_made();
   }
   if constexpr (C > 1) {

@@ -73,6 +73,8 @@ DEV float shfl(float v, int lane) { return __nvvm_shfl_sync_idx_f32(0xffffffff, 
 DEV u32 shfl(u32 v, int lane) { return __nvvm_shfl_sync_idx_i32(0xffffffff, v, lane, 31); }
 DEV float rsqrt(float x) { float r; asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float sqrt_exact(float x) { float r; asm("sqrt.rn.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+// reciprocal is within an ulp of 1/x.
+DEV float reciprocal(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float lg2(float x) { float r; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

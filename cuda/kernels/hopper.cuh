@@ -142,6 +142,22 @@ DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier) {
                "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
+// copy_bulk_once and copy_more_once are of what a step reads once, as weights: what L2 has of it makes room
+// first, so that code stays there, and what steps read again (docs/adr/0048-what-a-step-goes-through-once.md).
+// There is no such cp.async: where its place has a part that is alike in all lanes, ptxas makes an instruction
+// that is none (12.4, and the driver of release 580).
+constexpr u64 readOnce = 0x12f0000000000000; // what createpolicy.fractional.L2::evict_first makes, at each copy
+DEV void copy_bulk_once(u32 to, const void *from, u32 bytes, u32 barrier, u32 all) {
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+               "@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%3], %4;\n\t"
+               "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %5;\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "r"(all), "l"(readOnce)
+               : "memory");
+}
+DEV void copy_more_once(u32 to, const void *from, u32 bytes, u32 barrier) {
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+               "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;\n\t}" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(readOnce)
+               : "memory");
+}
 // copy_if copies, in each lane where yes is set, what the phase waits for already.
 DEV void copy_if(bool yes, u32 to, const void *from, u32 bytes, u32 barrier) {
   asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"

@@ -11,42 +11,45 @@ template <int N>
 DEV void rotate_row(float *q, const float *k, const float *v, u16 *q16, u32 keep_q, const float *q_norm, const float *k_norm, float eps,
                     const Step *step, const u64 *angles, u32 pairs, u32 layer, u32 q_heads, u32 kv_heads, u32 dim, u32 q_stride, u32 type) {
   launch_dependents();
-  const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads;
-  u32 h = item % heads;
+  const u32 heads = q_heads + 2 * kv_heads, item = bid() * WARPS + tid() / 32, row = item / heads, head = item % heads;
   if (row >= step->rows) return;
+  const bool is_q = head < q_heads, is_v = head >= q_heads + kv_heads;
+  const u32 h = head - (is_q ? 0 : is_v ? q_heads + kv_heads : q_heads);
   const u32 position = step->positions[row];
   const float *cos = (const float *)angles[position / POSITIONS] + position % POSITIONS * 2 * pairs, *sin = cos + pairs;
+  // What the step says was there before its first kernel: these loads, one behind the other, wait for nobody.
+  u32 slot = 0;
+  u64 page = 0;
+  if (!is_q) {
+    const Span s = step->span[step->span_of[row]];
+    slot = slot_of(s, s.base + row - s.first);
+    page = step->pages[s.pages + slot / 64];
+  }
   Head<N> x;
   x.half = dim / 2;
   x.pairs = pairs;
   x.lane = tid() % 32;
+  sync_warp();
   dependency_wait();
-  if (h < q_heads) {
-    const u64 at = ((u64)row * q_heads + h) * q_stride;
-    load(x, q + at);
-    if (q_norm) norm(x, q_norm, eps);
+  // One way for all, so that a step goes through few instructions: they come from L2.
+  float *const query = q + ((u64)row * q_heads + h) * q_stride;
+  const u64 at = ((u64)row * kv_heads + h) * dim;
+  load(x, is_q ? query : is_v ? v + at : k + at);
+  if (!is_v) {
+    const float *weight = is_q ? q_norm : k_norm;
+    if (weight) norm(x, weight, eps);
     rotate(x, cos, sin);
-    if (keep_q) store_f32(x, q + at);
-    if (q16) store_bf16(x, q16 + at);
-    if (q16 && q_stride != dim) { // the gate, as it is
-      load(x, q + at + dim);
-      store_bf16(x, q16 + at + dim);
+  }
+  if (is_q) {
+    if (keep_q) store_f32(x, query);
+    if (!q16) return;
+    q16 += query - q;
+    store_bf16(x, q16);
+    if (q_stride != dim) { // the gate, as it is
+      load(x, query + dim);
+      store_bf16(x, q16 + dim);
     }
     return;
-  }
-  h -= q_heads;
-  const u32 is_v = h >= kv_heads;
-  h -= is_v ? kv_heads : 0;
-  const Span s = step->span[step->span_of[row]];
-  const u32 slot = slot_of(s, s.base + row - s.first);
-  const u64 page = step->pages[s.pages + slot / 64];
-  const u64 at = ((u64)row * kv_heads + h) * dim;
-  if (is_v) {
-    load(x, v + at);
-  } else {
-    load(x, k + at);
-    if (k_norm) norm(x, k_norm, eps);
-    rotate(x, cos, sin);
   }
   const u32 groups = (dim + 63) / 64, line = type == KV_F32 ? 4 * dim : type == KV_BF16 ? 2 * dim : dim + 4 * groups;
   u8 *tile = (u8 *)page + (u64)((layer * 2 + is_v) * kv_heads + h) * 64 * line;

@@ -27,11 +27,12 @@ struct Router {
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
+constexpr u32 fewRouteRows = 4; // of route at a time: all of them are gone through once, by instructions that come from L2
 constexpr u32 fewRows = 32, rehearsedRows = 2;
 
-// Dots multiplies `each` experts by 8 rows in a warp, by a quarter of the inputs:
+// Dots multiplies `each` experts by `held` rows in a warp, by a quarter of the inputs:
 // lane l takes octets l, l+32, ... of it, whatever each is.
-template <class F, u32 each> struct Dots {
+template <class F, u32 each, u32 held> struct Dots {
   const Router &p;
   Row w[each];
   u32 begin, end;
@@ -73,10 +74,10 @@ template <class F, u32 each> struct Dots {
         UNROLL for (u32 i = 0; i < 8; i++) y[r * each + j] = fma(a[r][i], v[j][i], y[r * each + j]);
   }
 
-  // sum multiplies the rows from first on, some of eight.
-  METHOD void sum(float (&y)[each * routeRows], u32 first, u32 rows) const {
-    constexpr u32 batch = each == 1 && F::whole ? routeRows : 2;
-    UNROLL for (u32 i = 0; i < each * routeRows; i++) y[i] = 0;
+  // sum multiplies the rows from first on, some of those held.
+  METHOD void sum(float (&y)[each * held], u32 first, u32 rows) const {
+    constexpr u32 batch = each == 1 && F::whole ? held : 2;
+    UNROLL for (u32 i = 0; i < each * held; i++) y[i] = 0;
     u32 turn = 0;
     for (u32 k = begin + tid() % 32; k < end; k += 32, turn++) {
       typename F::Raw raw[each];
@@ -89,7 +90,7 @@ template <class F, u32 each> struct Dots {
         add<1>(y, v, k, first, rows);
         continue;
       }
-      UNROLL for (u32 r = 0; r < routeRows; r += batch)
+      UNROLL for (u32 r = 0; r < held; r += batch)
         if (first + r < rows) add<batch>(y + r * each, v, k, first + r, rows);
     }
   }
@@ -105,8 +106,8 @@ template <u32 m, u32 n> DEV void halve(float *v) {
   }
 }
 
-// add_parts writes the logits of `each` experts a group, by eight rows from first on.
-template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)[each * routeRows], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
+// add_parts writes the logits of `each` experts a group, by the rows held from first on.
+template <u32 each, u32 held> DEV void add_parts(const Router &p, float *parts, float (&y)[each * held], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
   const u32 lane = tid() % 32, warp = tid() / 32;
   if constexpr (each == 4) { // in the tree of warp_sum
     fold<16>(y);
@@ -115,17 +116,25 @@ template <u32 each> DEV void add_parts(const Router &p, float *parts, float (&y)
     if (first + 1 == rows) {
       y[0] = warp_sum(y[0]);
     } else { // in the tree of warp_sum, too
-      halve<16, 4>(y);
-      halve<8, 2>(y);
-      halve<4, 1>(y);
+      if constexpr (held == 8) {
+        halve<16, 4>(y);
+        halve<8, 2>(y);
+        halve<4, 1>(y);
+      } else {
+        static_assert(held == 4);
+        halve<16, 2>(y);
+        halve<8, 1>(y);
+        y[0] += shfl_xor(y[0], 4);
+      }
       y[0] += shfl_xor(y[0], 2);
       y[0] += shfl_xor(y[0], 1);
     }
-    if (lane % 4 == 0) parts[warp * 32 + lane / 4] = y[0]; // of lanes 4·r those of row r
+    constexpr u32 apart = 32 / held;
+    if (lane % apart == 0) parts[warp * 32 + lane / apart] = y[0]; // the r-th of these lanes has row r
   }
   sync();
-  if (tid() < routeGroups * 8 * each) {
-    const u32 group = tid() / (8 * each), i = tid() % (8 * each), row = first + i / each, e = expert + group * each + i % each;
+  if (tid() < routeGroups * held * each) {
+    const u32 group = tid() / (held * each), i = tid() % (held * each), row = first + i / each, e = expert + group * each + i % each;
     if (row < rows && e < count) {
       const float *from = parts + group * routeParts * 32 + i;
       p.logits[(u64)row * (p.experts + 1) + to + e] = from[0] + from[32] + from[64] + from[96];
@@ -254,31 +263,35 @@ DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float
   sync();
 }
 
-// logits_of are those of an expert a group, for this block's rows of up to 32.
-template <class F> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
-  Dots<F, 1> dots{p};
+// logits_of are those of an expert a group, for this block's rows of up to 32, as many as are held at a time.
+template <class F, u32 held> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
+  Dots<F, 1, held> dots{p};
   dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
   f32x4 norm[normHeld] = {};
-  if (p.norm) take_norm(p, norm);
+  constexpr bool norms = held == fewRouteRows;
+  if (norms && p.norm) take_norm(p, norm);
   const u32 rows = p.step->rows; // it was there before the step's first kernel
   sync_warp();
   dependency_wait();
-  if (p.norm) take_row(p, norm, row, parts), p.x = row;
-  float y[routeRows];
+  if (norms && p.norm) take_row(p, norm, row, parts), p.x = row;
+  float y[held];
   const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
-  for (u32 r = begin; r < end; r += routeRows) {
+  _Pragma("nounroll") for (u32 r = begin; r < end; r += held) {
     dots.sum(y, r, rows);
-    add_parts<1>(p, parts, y, first, count, to, r, rows);
+    add_parts<1, held>(p, parts, y, first, count, to, r, rows);
   }
 }
 
 // route makes the logits of up to 32 rows.
 template <class F> DEV void route(Router p, float *row, float *parts) {
   const u32 first = bid() * routeGroups;
+  const bool shared = first >= p.experts;
+  const u8 *const matrix = shared ? p.share : p.router;
+  const u32 from = shared ? 0 : first, count = shared ? 1 : p.experts, to = shared ? p.experts : 0;
   launch_dependents();
-  if (first < p.experts) logits_of<F>(p, p.router, p.kind, first, p.experts, 0, row, parts);
-  else if (F::whole && p.share_kind == p.kind) logits_of<F>(p, p.share, p.kind, 0, 1, p.experts, row, parts);
-  else logits_of<FormatOdd>(p, p.share, p.share_kind, 0, 1, p.experts, row, parts);
+  if (shared && !(F::whole && p.share_kind == p.kind)) logits_of<FormatOdd, fewRouteRows>(p, matrix, p.share_kind, from, count, to, row, parts);
+  else if (p.own > fewRouteRows) logits_of<F, routeRows>(p, matrix, p.kind, from, count, to, row, parts);
+  else logits_of<F, fewRouteRows>(p, matrix, p.kind, from, count, to, row, parts);
 }
 
 // choose_few chooses and lists for them, in one block. Its instructions come from L2, or from
@@ -308,14 +321,14 @@ template <u32 held> DEV void choose_few(const Router &p, const Marks &marks, u64
 }
 
 template <class F> DEV void share_logits(const Router &p, float *parts) {
-  Dots<F, 1> dots{p};
+  Dots<F, 1, routeRows> dots{p};
   dots.start(p.share, p.share_kind, 0, 1);
   dependency_wait();
   const u32 rows = p.step->rows, first = bid_y() * routeRows;
   if (first >= rows) return;
   float y[routeRows];
   dots.sum(y, first, rows);
-  add_parts<1>(p, parts, y, 0, 1, p.experts, first, rows);
+  add_parts<1, routeRows>(p, parts, y, 0, 1, p.experts, first, rows);
 }
 
 // The same in three launches, for more rows: logits, and
@@ -323,7 +336,7 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
   const u32 group = tid() / 32 / routeParts, blocks = (p.experts + 4 * routeGroups - 1) / (4 * routeGroups);
   launch_dependents();
   if (bid() < blocks) {
-    Dots<F, 4> dots{p};
+    Dots<F, 4, routeRows> dots{p};
     dots.start(p.router, p.kind, (bid() * routeGroups + group) * 4, p.experts);
     const u32 rows = p.step->rows;
     dependency_wait();
@@ -331,7 +344,7 @@ template <class F> DEV void route_logits(const Router &p, float *parts) {
     if (first >= rows) return;
     float y[4 * routeRows];
     dots.sum(y, first, rows);
-    add_parts<4>(p, parts, y, bid() * routeGroups * 4, p.experts, 0, first, rows);
+    add_parts<4, routeRows>(p, parts, y, bid() * routeGroups * 4, p.experts, 0, first, rows);
   } else if (F::whole && p.share_kind == p.kind) share_logits<F>(p, parts);
   else share_logits<FormatOdd>(p, parts);
 }

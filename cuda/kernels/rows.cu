@@ -89,6 +89,45 @@ KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, cons
   }
 }
 
+// The same of all rows, where they lie whole in `held` quads a thread. A step has two of them a layer, whose
+// instructions come from L2: here are no more than it needs.
+template <u32 held> DEV void norm_whole(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, float *partials) {
+  const u32 t = tid(), quads = width / 4;
+  const u64 row = (u64)bid() * quads;
+  launch_dependents();
+  f32x4 w[held], v[held];
+  float sum = 0;
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) w[j] = ((const f32x4 *)weight)[t + j * normThreads];
+  dependency_wait();
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) v[j] = ((const f32x4 *)x)[row + t + j * normThreads];
+  UNROLL for (u32 j = 0; j < held; j++)
+    if (t + j * normThreads < quads) sum += squares(v[j]);
+  sum = warp_sum(sum);
+  if (t % 32 == 0) partials[t / 32] = sum;
+  sync();
+  const float scale = norm_scale(norm_total(partials), width, eps);
+  UNROLL for (u32 j = 0; j < held; j++) {
+    const u32 i = t + j * normThreads;
+    if (i >= quads) continue;
+    const f32x4 a = normed(v[j], scale, w[j]);
+    if (dst32) ((f32x4 *)dst32)[row + i] = a;
+    if (dst16) ((u32x2 *)dst16)[row + i] = pack_bf16_x4(a);
+  }
+}
+
+#define NORM_WHOLE(held)                                                                                                          \
+  KERNEL(normThreads) void rms_norm_##held(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps) { \
+    SHARED(rms_norm_##held) float partials[normThreads / 32];                                                                     \
+    norm_whole<held>(dst32, dst16, x, weight, width, eps, partials);                                                              \
+  }                                                                                                                               \
+  REGISTER(rms_norm_##held)
+NORM_WHOLE(1)
+NORM_WHOLE(2)
+NORM_WHOLE(3)
+NORM_WHOLE(4)
+
 // dst = src rounded to bf16, 8 elements a thread.
 KERNEL(256) void to_bf16(u16 *dst, const float *src, u32 n) {
   launch_dependents();

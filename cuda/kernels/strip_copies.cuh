@@ -44,7 +44,6 @@ template <class W, u32 G> struct StripCopies {
   // change: these need not wait for the kernel before.
   METHOD void start() {
     nextStrip = 0, nextPiece = 0;
-    if (count > 0) aim();
     if (elected()) {
       _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
       barriers_made();
@@ -57,34 +56,31 @@ template <class W, u32 G> struct StripCopies {
   // copy starts the next copies, where there are any.
   METHOD void copy(u32 stage) {
     if (nextStrip >= count) return;
+    if (nextPiece == 0) aim();
     const u32 barrier = barriers + stage * 8, half = W::bytes / 2;
     const bool later = perGranule == 2 && nextPiece == 0 && begin % 2, sooner = perGranule == 2 && nextPiece + 1 == pieces && stop % 2;
     const u32 each = later || sooner ? p.granule - half : p.granule, all = nextStrip + G <= count ? G * each : each;
+    // Of a granule of two units that two warps share each copies its own, and all scales.
+    const u32 skip = later ? half : 0, bytes = later ? p.granule - half : sooner ? half : p.granule;
     static_assert(G <= 2);
     UNROLL for (u32 j = 0; j < G; j++) {
       if (j > 0 && nextStrip + j >= count) break;
       const u32 to = ringAt + (stage * G + j) * p.granule;
       const u8 *from = source[j];
-      // Of a granule of two units that two warps share each copies its own, and all scales.
-      if (later) {
-        put(j, to + half, from + half, p.granule - half, barrier, all);
-      } else if (sooner) {
-        put(j, to, from, half, barrier, all);
-        copy_more(to + 2 * half, from + 2 * half, p.granule - 2 * half, barrier);
-      } else {
-        put(j, to, from, p.granule, barrier, all);
-      }
+      put(j, to + skip, from + skip, bytes, barrier, all);
+      if (sooner) copy_more(to + 2 * half, from + 2 * half, p.granule - 2 * half, barrier);
       source[j] += p.granule;
     }
     if (++nextPiece == pieces) {
       nextPiece = 0;
       nextStrip += G;
-      if (nextStrip < count) aim();
     }
   }
+  // For one row (G is 1) the hint costs more than it gains.
   METHOD static void put(u32 j, u32 to, const u8 *from, u32 bytes, u32 barrier, u32 all) {
-    if (j == 0) copy_bulk(to, from, bytes, barrier, all);
-    else copy_more(to, from, bytes, barrier);
+    if (G == 1) copy_bulk(to, from, bytes, barrier, all);
+    else if (j == 0) copy_bulk_once(to, from, bytes, barrier, all);
+    else copy_more_once(to, from, bytes, barrier);
   }
 
   // each calls f(granules, block of them, unit) for the warp's units of the strips that are there next.

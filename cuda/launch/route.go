@@ -13,6 +13,7 @@ const (
 	fewRows     = 32
 
 	rehearsedRows = 2
+	fewRouteRows  = 4 // of a block at a time
 )
 
 // Router chooses Chosen experts for a row.
@@ -166,11 +167,11 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	}
 	name := routeKernel(r.Weight)
 	if bucket <= fewRows {
-		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, 8)}
+		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, fewRouteRows)}
 		for grid.x*grid.y > max(grid.x, d.Info.SMs) { // a block a multiprocessor
 			grid.y--
 		}
-		args = append(args, uint64(8*Ceil(Ceil(bucket, 8), grid.y)))
+		args = append(args, uint64(fewRouteRows*Ceil(Ceil(bucket, fewRouteRows), grid.y)))
 		d.launch(kernel{"route", "route_" + name, shared}, grid, 512, args...)
 		if !leaves(r.Left, r.Share != nil, r.Joined, decode, rows) {
 			d.launch(kernel{"route", fmt.Sprintf("route_choose_few_%d", heldExperts(r.Weight.Out)), max(bucket, rehearsedRows) * r.Weight.Out}, dim{x: 1}, 512, args...)

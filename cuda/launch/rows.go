@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"fmt"
+
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
@@ -40,7 +42,13 @@ func (d *Device) Embed(dst, table driver.Ptr, dt backend.DType, width int, step 
 
 // RMSNorm norms rows of x [rows, width] into f32, bf16 or both (0: not wanted).
 func (d *Device) RMSNorm(dst32, dst16, x, weight driver.Ptr, width, rows int, eps float32) {
-	d.RMSNormWanted(dst32, dst16, x, weight, width, rows, eps, 0)
+	held := Ceil(width, 4*normThreads) // quads of a thread
+	if width%4 != 0 || held > 4 {
+		d.RMSNormWanted(dst32, dst16, x, weight, width, rows, eps, 0)
+		return
+	}
+	d.launch(kernel{file: "rows", name: fmt.Sprintf("rms_norm_%d", held)}, dim{x: rows}, normThreads,
+		uint64(dst32), uint64(dst16), uint64(x), uint64(weight), uint64(width), f32(eps))
 }
 
 // RMSNormWanted norms those rows of x that the step wants results of, and

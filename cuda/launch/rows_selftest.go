@@ -138,7 +138,7 @@ func checkEmbed(d *Device) error {
 func checkRMSNorm(d *Device) error {
 	const rows, eps, tolerance = 3, 1e-6, 1e-6
 	r := rand.New(rand.NewPCG(2, 1))
-	for _, width := range append([]int{9000}, oddWidths...) {
+	for _, width := range append([]int{9000, 8192, 5120, 4096, 2048}, oddWidths...) {
 		if err := func() error {
 			b := &bed{d: d}
 			defer b.free()

@@ -97,6 +97,8 @@ DEV void copy_bulk(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) { c
 DEV void copy_more(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
   if (elected(file, line)) emulator::copy_bulk(to, from, bytes, barrier, file, line);
 }
+DEV void copy_bulk_once(u32 to, const void *from, u32 bytes, u32 barrier, u32 all, CALLER) { copy_bulk(to, from, bytes, barrier, all, file, line); }
+DEV void copy_more_once(u32 to, const void *from, u32 bytes, u32 barrier, CALLER) { copy_more(to, from, bytes, barrier, file, line); }
 DEV void copy_if(bool yes, u32 to, const void *from, u32 bytes, u32 barrier, CALLER) {
   if (yes) emulator::copy_bulk(to, from, bytes, barrier, file, line);
 }
