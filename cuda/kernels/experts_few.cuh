@@ -27,8 +27,9 @@ struct FewMixture {
 
 constexpr u32 fewWarps = 24, teamWarps = 4, fewTeams = fewWarps / teamWarps; // of a block; warps that share strips
 
-// Divider divides small numbers in a few instructions: up to 2^16, with quotients up to 2^10. What a block
-// goes through once comes from L2, 128 bytes at a time, and a division takes three such lines.
+// Divider divides numbers below 2^20 in a few instructions, exactly: the product is off by less than half of
+// what is left to the next whole number. What a block goes through once comes from L2, 128 bytes at a time,
+// and a division takes three such lines.
 struct Divider {
   u32 by;
   float inverse;

@@ -69,7 +69,8 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	if s.downStages == 0 {
 		return s, false
 	}
-	// Blocks wait for the last of them to begin: one less, as where experts are chosen none begins in time.
+	// One less than there is room for: they wait for each other, and where the experts are chosen one would
+	// begin when all others are ready.
 	s.blocks = max(1, d.Info.SMs-1)
 	if n := d.activeClusters(s.kernel(f), 1, 32*fewWarps); n > 0 {
 		s.blocks = min(n, s.blocks)

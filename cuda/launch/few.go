@@ -58,8 +58,8 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 	if s.clusters == 0 {
 		return s, false
 	}
-	// No more than it takes for each to have no more strips: elsewhere the norm ahead has room beside them,
-	// whose multiprocessors would be the last to begin.
+	// As few as have no more strips each. The norm ahead runs on the multiprocessors that are left: beside it
+	// no block of these fits, so that one there would be the last to begin.
 	s.clusters = Ceil(total/each, Ceil(total/each, s.clusters))
 	s.strips, s.more = dealt(total, each, s.clusters)
 	return s, true
