@@ -277,8 +277,8 @@ template <class F, u32 held> DEV void logits_of(Router &p, const u8 *matrix, u32
   float y[held];
   const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
   _Pragma("nounroll") for (u32 r = begin; r < end; r += held) {
-    dots.sum(y, r, rows);
-    add_parts<1, held>(p, parts, y, first, count, to, r, rows);
+    dots.sum(y, r, end);
+    add_parts<1, held>(p, parts, y, first, count, to, r, end);
   }
 }
 
