@@ -388,22 +388,13 @@ template <class W, bool once = false> DEV u32 list_slots(const Experts<W, 1> &e,
     const u32 expert = __builtin_bit_cast(u32, v.x), pair = __builtin_bit_cast(u32, v.y), count = i < n ? __builtin_bit_cast(u32, v.z) : 0, chunks = (count + e.held - 1) / e.held;
     u32 at = i;
     if (bucket > e.held) {
-      u32 upto = chunks;
-      UNROLL for (u32 d = 1; d < 32; d *= 2) {
-        const u32 other = shfl(upto, (int)((e.lane - d) & 31));
-        if (e.lane >= d) upto += other;
-      }
+      const u32 upto = warp_scan(chunks);
       if (base) sync();
       if (e.lane == 31) totals[e.warp] = upto;
       sync();
-      u32 before = e.lane < bdim() / 32 ? totals[e.lane] : 0; // of warps up to each
-      UNROLL for (u32 d = 1; d < 32; d *= 2) {
-        const u32 other = shfl(before, (int)((e.lane - d) & 31));
-        if (e.lane >= d) before += other;
-      }
-      const u32 all = shfl(before, 31), own = shfl(before, (int)((e.warp - 1) & 31));
-      at = entries + upto - chunks + (e.warp ? own : 0);
-      entries += all;
+      const u32 warps = warp_scan(e.lane < bdim() / 32 ? totals[e.lane] : 0), before = shfl(warps, (int)((e.warp - 1) & 31));
+      at = entries + upto - chunks + (e.warp ? before : 0);
+      entries += shfl(warps, 31);
     } else if (base == 0) sync(); // matrices are there
     if (!chunks) continue;
     const u8 *strip = e.strip_of((const u8 *)matrices[expert], bid());

@@ -384,7 +384,8 @@ template <class W> struct FewDown {
       Ring to = at;
       _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) y.template loadNext<false, true>(to.stage);
     };
-    // A fence may wait for the copies of its own thread: that warp starts them behind it.
+    // A fence may wait for the copies of its own thread: that warp starts them behind it, in the second turn.
+    // Turns, as two copies of begin would be two pieces of code to fetch.
     proxy_fence_global();
     _Pragma("nounroll") for (u32 turn = 0; turn < 2; turn++) {
       if ((warp == 0) == turn) begin();

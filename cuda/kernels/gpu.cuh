@@ -157,6 +157,16 @@ DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = 
 
 DEV u32 load_l2(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }
 
+// warp_scan adds up the numbers of the lanes up to this one.
+DEV u32 warp_scan(u32 v) {
+  const u32 lane = tid() % 32;
+  UNROLL for (u32 d = 1; d < 32; d *= 2) {
+    const u32 other = shfl(v, (int)((lane - d) & 31));
+    if (lane >= d) v += other;
+  }
+  return v;
+}
+
 // head_of is the head of a step block. What is used of it is on its way at once: where little else
 // is to be done, each load that waits for another is half a microsecond more.
 template <class S> DEV S head_of(const S *step) {

@@ -27,7 +27,7 @@ struct Router {
 };
 
 constexpr u32 routeThreads = 512, routeRows = 8, routeParts = 4, routeGroups = 4; // of a block
-constexpr u32 fewRouteRows = 4; // of route at a time: all of them are gone through once, by instructions that come from L2
+constexpr u32 fewRouteRows = 4; // of route at a time, where a block has no more: a step goes through their code once, and it comes from L2
 constexpr u32 fewRows = 32, rehearsedRows = 2;
 
 // Dots multiplies `each` experts by `held` rows in a warp, by a quarter of the inputs:
@@ -96,45 +96,16 @@ template <class F, u32 each, u32 held> struct Dots {
   }
 };
 
-// halve adds each of 2·n numbers up over pairs of lanes that are m apart: the upper ones
-// go on with the later half of them.
-template <u32 m, u32 n> DEV void halve(float *v) {
-  const bool upper = tid() & m;
-  UNROLL for (u32 i = 0; i < n; i++) {
-    const float keep = upper ? v[i + n] : v[i], give = upper ? v[i] : v[i + n];
-    v[i] = keep + shfl_xor(give, (int)m);
-  }
-}
-
 // add_parts writes the logits of `each` experts a group, by the rows held from first on.
 template <u32 each, u32 held> DEV void add_parts(const Router &p, float *parts, float (&y)[each * held], u32 expert, u32 count, u32 to, u32 first, u32 rows) {
   const u32 lane = tid() % 32, warp = tid() / 32;
-  if constexpr (each == 4) { // in the tree of warp_sum
-    fold<16>(y);
-    parts[warp * 32 + lane] = y[0];
-  } else {
-    if (first + 1 == rows) {
-      y[0] = warp_sum(y[0]);
-    } else { // in the tree of warp_sum, too
-      if constexpr (held == 8) {
-        halve<16, 4>(y);
-        halve<8, 2>(y);
-        halve<4, 1>(y);
-      } else {
-        static_assert(held == 4);
-        halve<16, 2>(y);
-        halve<8, 1>(y);
-        y[0] += shfl_xor(y[0], 4);
-      }
-      y[0] += shfl_xor(y[0], 2);
-      y[0] += shfl_xor(y[0], 1);
-    }
-    constexpr u32 apart = 32 / held;
-    if (lane % apart == 0) parts[warp * 32 + lane / apart] = y[0]; // the r-th of these lanes has row r
-  }
+  constexpr u32 sums = each * held, apart = 32 / sums; // the i-th of the lanes that are so far apart has sum i
+  if (each == 1 && first + 1 == rows) y[0] = warp_sum(y[0]);
+  else fold<16, sums>(y);
+  if (lane % apart == 0) parts[warp * 32 + lane / apart] = y[0];
   sync();
-  if (tid() < routeGroups * held * each) {
-    const u32 group = tid() / (held * each), i = tid() % (held * each), row = first + i / each, e = expert + group * each + i % each;
+  if (tid() < routeGroups * sums) {
+    const u32 group = tid() / sums, i = tid() % sums, row = first + i / each, e = expert + group * each + i % each;
     if (row < rows && e < count) {
       const float *from = parts + group * routeParts * 32 + i;
       p.logits[(u64)row * (p.experts + 1) + to + e] = from[0] + from[32] + from[64] + from[96];
@@ -160,16 +131,6 @@ DEV Chosen choose_row(const Router &p, u32 row, u64 *pairs) {
   const Chosen to = choose(c, pairs);
   write_row(p, row, to, shared);
   return to;
-}
-
-// scan adds up the numbers of the lanes up to this one.
-DEV u32 scan(u32 v) {
-  const u32 lane = tid() % 32;
-  UNROLL for (u32 d = 1; d < 32; d *= 2) {
-    const u32 other = shfl(v, (int)((lane - d) & 31));
-    if (lane >= d) v += other;
-  }
-  return v;
 }
 
 // list_shared has all rows in the list of the shared expert.
@@ -205,7 +166,7 @@ DEV void list(const Router &p, const Marks &marks, u32 rows, u32 *totals, bool r
       if (base + i < rows) chosen |= (marks.taken[(base + i) * 32 + lane] >> warp & 1u) << (base + i);
   const u32 count = (u32)__builtin_popcount(chosen);
   const u32 own = slots_of(count) << 16 | count;
-  u32 upto = scan(own);
+  u32 upto = warp_scan(own);
   if (lane == 31) totals[warp] = upto;
   sync();
   UNROLL for (u32 i = 0; i < routeThreads / 32; i++) upto += i < warp ? totals[i] : 0;
@@ -615,7 +576,7 @@ KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity
   }
   // The rows that chose it, in their order: 32 a warp.
   for (u32 base = 0; base < lines; base += listThreads) {
-    const u32 own = base + tid() < lines ? chosen[(base + tid()) * experts + e] : 0, n = (u32)__builtin_popcount(own), upto = scan(n);
+    const u32 own = base + tid() < lines ? chosen[(base + tid()) * experts + e] : 0, n = (u32)__builtin_popcount(own), upto = warp_scan(n);
     sync();
     if (lane == 31) before[warp] = upto;
     by[tid()] = own;

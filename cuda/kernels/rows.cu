@@ -36,91 +36,69 @@ KERNEL(256) void embed(float *dst, const u8 *table, u32 kind, u32 width, const S
   }
 }
 
-// dst = x / sqrt(mean(x²) + eps) · weight, a block a row, in f32 and bf16 (null: not wanted).
-// With a step the rows are those that it wants results of, packed.
-KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, const Step *step) {
-  SHARED(rms_norm) float partials[normThreads / 32];
-  // Rows of up to 4 · 2048 stay in registers between sum and product.
-  constexpr u32 held = 4;
-  const u32 t = tid(), quads = width % 4 == 0 ? width / 4 : 0;
+// dst = x / sqrt(mean(x²) + eps) · weight, a block a row, in f32 and bf16 (null: not wanted), up to
+// `held` quads of a thread in registers between sum and product. rest: rows may have more, or no whole
+// quads, and with a step they are those that it wants results of, packed.
+template <u32 held, bool rest> DEV void norm(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, const Step *step, float *partials) {
+  const u32 t = tid(), quads = rest && width % 4 ? 0 : width / 4, row = bid();
   launch_dependents();
   f32x4 w[held], v[held];
   UNROLL for (u32 j = 0; j < held; j++) {
-    u32 i = t + j * normThreads;
+    const u32 i = t + j * normThreads;
     if (i < quads) w[j] = ((const f32x4 *)weight)[i];
   }
   dependency_wait();
-  const u32 row = bid();
   u32 from = row;
-  if (step) {
+  if (rest && step) {
     if (row >= step->wanted) return;
     from = step->want[row];
   }
   x += (u64)from * width;
   const u64 to = (u64)row * width;
   float sum = 0;
-  auto square = [&](f32x4 a) { sum += squares(a); };
   UNROLL for (u32 j = 0; j < held; j++) {
-    u32 i = t + j * normThreads;
+    const u32 i = t + j * normThreads;
     if (i < quads) v[j] = ((const f32x4 *)x)[i];
   }
   UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) square(v[j]);
-  for (u32 i = t + held * normThreads; i < quads; i += normThreads) square(((const f32x4 *)x)[i]);
-  for (u32 i = quads * 4 + t; i < width; i += normThreads) sum += x[i] * x[i];
+    if (t + j * normThreads < quads) sum += squares(v[j]);
+  if constexpr (rest) {
+    for (u32 i = t + held * normThreads; i < quads; i += normThreads) sum += squares(((const f32x4 *)x)[i]);
+    for (u32 i = quads * 4 + t; i < width; i += normThreads) sum += x[i] * x[i];
+  }
   sum = warp_sum(sum);
   if (t % 32 == 0) partials[t / 32] = sum;
   sync();
   const float scale = norm_scale(norm_total(partials), width, eps);
-  auto put = [&](u32 i, f32x4 a, f32x4 b) {
+  auto put = [&](u32 i, f32x4 a, f32x4 b) INLINE {
     a = normed(a, scale, b);
     if (dst32) *(f32x4 *)(dst32 + to + i * 4) = a;
     if (dst16) *(u32x2 *)(dst16 + to + i * 4) = pack_bf16_x4(a);
   };
   UNROLL for (u32 j = 0; j < held; j++) {
-    u32 i = t + j * normThreads;
+    const u32 i = t + j * normThreads;
     if (i < quads) put(i, v[j], w[j]);
   }
-  for (u32 i = t + held * normThreads; i < quads; i += normThreads) put(i, ((const f32x4 *)x)[i], ((const f32x4 *)weight)[i]);
-  for (u32 i = quads * 4 + t; i < width; i += normThreads) {
-    float a = x[i] * scale * weight[i];
-    if (dst32) dst32[to + i] = a;
-    if (dst16) dst16[to + i] = bf16_bits(a);
+  if constexpr (rest) {
+    for (u32 i = t + held * normThreads; i < quads; i += normThreads) put(i, ((const f32x4 *)x)[i], ((const f32x4 *)weight)[i]);
+    for (u32 i = quads * 4 + t; i < width; i += normThreads) {
+      const float a = x[i] * scale * weight[i];
+      if (dst32) dst32[to + i] = a;
+      if (dst16) dst16[to + i] = bf16_bits(a);
+    }
   }
 }
 
-// The same of all rows, where they lie whole in `held` quads a thread. A step has two of them a layer, whose
-// instructions come from L2: here are no more than it needs.
-template <u32 held> DEV void norm_whole(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, float *partials) {
-  const u32 t = tid(), quads = width / 4;
-  const u64 row = (u64)bid() * quads;
-  launch_dependents();
-  f32x4 w[held], v[held];
-  float sum = 0;
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) w[j] = ((const f32x4 *)weight)[t + j * normThreads];
-  dependency_wait();
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) v[j] = ((const f32x4 *)x)[row + t + j * normThreads];
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) sum += squares(v[j]);
-  sum = warp_sum(sum);
-  if (t % 32 == 0) partials[t / 32] = sum;
-  sync();
-  const float scale = norm_scale(norm_total(partials), width, eps);
-  UNROLL for (u32 j = 0; j < held; j++) {
-    const u32 i = t + j * normThreads;
-    if (i >= quads) continue;
-    const f32x4 a = normed(v[j], scale, w[j]);
-    if (dst32) ((f32x4 *)dst32)[row + i] = a;
-    if (dst16) ((u32x2 *)dst16)[row + i] = pack_bf16_x4(a);
-  }
+KERNEL(normThreads) void rms_norm(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps, const Step *step) {
+  SHARED(rms_norm) float partials[normThreads / 32];
+  norm<4, true>(dst32, dst16, x, weight, width, eps, step, partials);
 }
 
+// A kernel a width: a step has two norms a layer, whose code comes from L2.
 #define NORM_WHOLE(held)                                                                                                          \
   KERNEL(normThreads) void rms_norm_##held(float *dst32, u16 *dst16, const float *x, const float *weight, u32 width, float eps) { \
     SHARED(rms_norm_##held) float partials[normThreads / 32];                                                                     \
-    norm_whole<held>(dst32, dst16, x, weight, width, eps, partials);                                                              \
+    norm<held, false>(dst32, dst16, x, weight, width, eps, nullptr, partials);                                                    \
   }                                                                                                                               \
   REGISTER(rms_norm_##held)
 NORM_WHOLE(1)

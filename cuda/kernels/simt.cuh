@@ -186,16 +186,20 @@ struct FormatQ6_K {
 constexpr int projectWarps = 2; // of a block, 4 outputs each
 constexpr int outputs = 4, tileRows = 8;
 
-// fold adds up each of 2·m numbers over groups of 2·m lanes, in the tree of
+// fold adds up each of n numbers over groups of 2·m lanes, in the tree of
 // warp_sum: a lane keeps half of them and hands over the other half, and ends
-// up with the sum of number lane % (2·m) in v[0].
-template <u32 m, u32 n> DEV void fold(float (&v)[n]) {
-  const bool upper = tid() & m;
-  UNROLL for (u32 i = 0; i < m; i++) {
-    const float keep = upper ? v[i + m] : v[i], give = upper ? v[i] : v[i + m];
-    v[i] = keep + shfl_xor(give, m);
+// up with the sum of number lane % (2·m) / (2·m / n) in v[0].
+template <u32 m, u32 n = 2 * m> DEV void fold(float *v) {
+  if constexpr (n == 1) {
+    v[0] += shfl_xor(v[0], (int)m);
+  } else {
+    const bool upper = tid() & m;
+    UNROLL for (u32 i = 0; i < n / 2; i++) {
+      const float keep = upper ? v[i + n / 2] : v[i], give = upper ? v[i] : v[i + n / 2];
+      v[i] = keep + shfl_xor(give, (int)m);
+    }
   }
-  if constexpr (m > 1) fold<m / 2>(v);
+  if constexpr (m > 1) fold<m / 2, n == 1 ? 1 : n / 2>(v);
 }
 
 // Ahead holds what is loaded of the octets to come.

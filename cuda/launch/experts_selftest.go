@@ -118,11 +118,8 @@ func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exac
 		}
 		b.shared = [][]float32{b.gate[s.experts], b.up[s.experts], b.down[s.experts]}
 	}
-	router := b.normals(s.experts * s.width)
-	for i := range router { // logits near one: each chosen expert counts
-		router[i] /= float32(math.Sqrt(float64(s.width)))
-	}
-	router[b.unused*s.width] = -1e6 // rows begin with a positive number
+	router := b.logits(s.experts, s.width, 1) // so that each chosen expert counts
+	router[b.unused*s.width] = -1e6           // rows begin with a positive number
 	b.router = Router{Weight: &Weight{DType: backend.F32, Out: s.experts, In: s.width, Raw: b.uploadF32(router)}, Chosen: s.chosen, Renormalise: s.experts != 40}
 	b.router.Joined, b.router.Rounded = b.e.Joined, b.e.Gate.Of != nil && b.e.Gate.Of.Fast()
 	if s.shared > 0 {
@@ -133,10 +130,7 @@ func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exac
 			w, x := b.matrixOf(dt, group, shape[0], shape[1])
 			b.e.Shared, b.shared = append(b.e.Shared, Linear{Weight: w}), append(b.shared, x)
 		}
-		b.share = b.normals(s.width)
-		for i := range b.share {
-			b.share[i] /= float32(math.Sqrt(float64(s.width)))
-		}
+		b.share = b.logits(1, s.width, 1)
 		b.router.Share = &Weight{DType: backend.F32, Out: 1, In: s.width, Raw: b.uploadF32(b.share)}
 	}
 	return b

@@ -126,7 +126,7 @@ var faults = []fault{
 	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
 	{"rows choose before there are logits", "route.cu", "if (!rehearsed) dependency_wait();", "", byRoute},
 	{"what is rehearsed is chosen over before it is listed", "route.cu", "list(p, marks, rows, totals, rehearsed);\nsync();", "list(p, marks, rows, totals, rehearsed);", byRoute},
-	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * held * each) {", "if (tid() < routeGroups * held * each) {", byRoute},
+	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * sums) {", "if (tid() < routeGroups * sums) {", byRoute},
 	{"rows are listed before all have chosen", "route.cu", "sync();\nlist(p, marks", "list(p, marks", byRoute},
 	{"quarters are added before all are there", "route.cu", "sync();\nfor (u32 i = tid(); i < promptRows", "for (u32 i = tid(); i < promptRows", byRoute},
 	{"rows are noted before all have chosen", "route.cu", "sync();\nif (tid() >= experts) return;", "if (tid() >= experts) return;", byRoute},

@@ -120,6 +120,15 @@ func (b *projectBench) downloadF32(n int, p driver.Ptr) []float32 {
 
 func (b *projectBench) normals(n int) []float32 { return vectors.Normals(b.rng, n) }
 
+// logits are random weights [out, in] of a router, whose logits are about as large as scale.
+func (b *projectBench) logits(out, in int, scale float64) []float32 {
+	w := b.normals(out * in)
+	for i := range w {
+		w[i] *= float32(scale / math.Sqrt(float64(in)))
+	}
+	return w
+}
+
 // rows are random bf16 inputs, on the device and widened.
 func (b *projectBench) rows(rows, in int) (driver.Ptr, []float32) {
 	x, data := b.normals(rows*in), make([]byte, 2*rows*in)

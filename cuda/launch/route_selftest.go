@@ -69,10 +69,7 @@ func routed(logits []float64, k int, renormalise bool) (experts []int, weights [
 // checkRouter compares the routing of a step's rows, or of a prompt's. A prompt's row has
 // the same bits among fewer rows.
 func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int, decode bool) {
-	w := b.normals(experts * width)
-	for i := range w {
-		w[i] *= 4 / float32(math.Sqrt(float64(width)))
-	}
+	w := b.logits(experts, width, 4)
 	if experts > 2 { // two that are equal, whatever the row
 		copy(w[(experts-1)*width:], w[width:2*width])
 	}

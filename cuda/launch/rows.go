@@ -1,16 +1,16 @@
 package launch
 
 import (
-	"fmt"
-
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
 
 // Kernels of rows.cu.
 var (
-	kernelEmbed    = kernel{file: "rows", name: "embed"}
-	kernelRMSNorm  = kernel{file: "rows", name: "rms_norm"}
+	kernelEmbed   = kernel{file: "rows", name: "embed"}
+	kernelRMSNorm = kernel{file: "rows", name: "rms_norm"}
+	// By the quads of a thread, of all rows.
+	kernelsOfNorms = [4]kernel{{file: "rows", name: "rms_norm_1"}, {file: "rows", name: "rms_norm_2"}, {file: "rows", name: "rms_norm_3"}, {file: "rows", name: "rms_norm_4"}}
 	kernelToBF16   = kernel{file: "rows", name: "to_bf16"}
 	kernelToF32    = kernel{file: "rows", name: "to_f32"}
 	kernelColumns  = kernel{file: "rows", name: "put_columns"}
@@ -43,11 +43,11 @@ func (d *Device) Embed(dst, table driver.Ptr, dt backend.DType, width int, step 
 // RMSNorm norms rows of x [rows, width] into f32, bf16 or both (0: not wanted).
 func (d *Device) RMSNorm(dst32, dst16, x, weight driver.Ptr, width, rows int, eps float32) {
 	held := Ceil(width, 4*normThreads) // quads of a thread
-	if width%4 != 0 || held > 4 {
+	if width%4 != 0 || held > len(kernelsOfNorms) {
 		d.RMSNormWanted(dst32, dst16, x, weight, width, rows, eps, 0)
 		return
 	}
-	d.launch(kernel{file: "rows", name: fmt.Sprintf("rms_norm_%d", held)}, dim{x: rows}, normThreads,
+	d.launch(kernelsOfNorms[held-1], dim{x: rows}, normThreads,
 		uint64(dst32), uint64(dst16), uint64(x), uint64(weight), uint64(width), f32(eps))
 }
 
