@@ -10,7 +10,8 @@
 // inputs pass through a ring, 128 a stage, which the first warpgroup fills and
 // makes sums of; each warp has a ring of its own for its weights. Sums of inputs are
 // needed where scales are applied to sums; weights that are rounded (packed.cuh) need
-// none, and the products of a slice are one chain.
+// none, and the products of a slice are one chain. A team that has all slices goes through
+// the inputs from one end to the other, which takes the least instructions.
 #pragma once
 #include "chain.cuh"
 #include "strips.cuh"
@@ -38,7 +39,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 mostThreads = NT == 8 && KG == 2 ? 384 : KG == 1 && NT > 2 ? 512 : NT <= 2 ? 768 : 640;
   static constexpr u32 registers = mostThreads == 384 ? 216 : mostThreads == 512 ? 152 : mostThreads == 640 ? 104 : 88;
   static constexpr u32 fillRegisters = mostThreads == 384 ? 72 : mostThreads == 512 ? 56 : mostThreads == 640 ? 64 : 40;
-  static constexpr u32 weightStages = NT == 16 ? 2 : 4; // of a warp's ring
+  static constexpr u32 weightStages = NT == 16 ? 2 : W::rounds && NT <= 2 ? 3 : 4; // of a warp's ring
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
   static constexpr u32 parts = 64 / W::fold, steps = W::fold / 16; // folds of a unit, steps of a fold
@@ -47,6 +48,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 sharers = 4 / KG;                           // warps that fill a ring
   static constexpr bool takesSums = W::sums && !W::rounds;          // of inputs
   static_assert(!takesSums || parts <= 2);
+  static constexpr bool straight = teams == 1 && W::rounds;         // from one end of the inputs to the other
   static constexpr bool apart = NT == 16;                          // sums of slices are in shared memory, for want of registers
   static_assert(own % 4 == 0 && (KG == 1 || C == 1) && (!apart || (teams == 1 && W::rounds)));
 
@@ -151,6 +153,14 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   METHOD void fill(u32 share) const {
     dependency_wait();
     Ring at{p.stages}, done{p.stages};
+    if constexpr (straight) {
+      if (share == 0)
+        _Pragma("nounroll") for (u32 pair = 0; pair < (units + 1) / 2; pair++, at.next()) {
+          wait_phase(empty(at.stage), at.phase ^ 1);
+          copyRows(at.stage, pair);
+        }
+      return;
+    }
     // Sums of a stage must not wait for the room of a stage after those that the
     // others multiply meanwhile.
     u32 lag = p.stages > 3 ? (p.stages + 1) / 2 : p.stages - 2, started = 0;
@@ -254,7 +264,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     walk.pair++;
   }
 
-  // workRounded is work by weights that are rounded: the products of a slice are one
+  // workRounded is work of several teams by weights that are rounded: the products of a slice are one
   // chain. Both units of a stage are multiplied, so that the loop is one that keeps
   // products in flight (ptxas waits for each where chains are begun in branches); the
   // weights of one that is another slice's are zero.
@@ -270,8 +280,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     Ring at{p.stages}, mine{weightStages};
     u32 w[2][4][4], before = p.stages; // the stage whose products may not be done: none
     float sum[own];
-    if constexpr (!apart)
-      UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
+    UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
     _Pragma("nounroll") for (u32 round = 0; round < (1u << slicesShift) / teams; round++) {
       const u32 slice = round * teams + rank * KG + team, first = firstOf(slice), end = firstOf(slice + 1);
       float total[NT][4] = {};
@@ -295,8 +304,81 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
         mine.next();
       }
       products_wait<0>(total);
-      if constexpr (apart) addApart(total, round);
-      else add(sum, total, round);
+      add(sum, total, round);
+    }
+    store(sum);
+  }
+
+  // workStraight is work of a team that has all slices, by weights that are rounded. The halves of a stage may be two
+  // slices'; products are in flight from stage to stage of one slice.
+  METHOD void workStraight(const u8 *source) const {
+    if (elected()) {
+      UNROLL for (u32 i = 0; i < weightStages; i++) barrier_init(arrived + i * 8, 1);
+      barriers_made();
+    }
+    sync_warp();
+    const u32 pairs = (units + 1) / 2, last = depth * p.granule - (pairs - 1) * pairBytes; // bytes of the last stage
+    u32 left = pairs;                                                                      // stages whose copies have not begun
+    auto copy = [&](u32 slot) INLINE {
+      if (left == 0) return;
+      left--;
+      copy_bulk(weights + slot * pairBytes, source, left == 0 ? last : pairBytes, arrived + slot * 8);
+      source += pairBytes;
+    };
+    // Weights never change: their copies need not wait for the kernel before.
+    _Pragma("nounroll") for (u32 slot = 0; slot < weightStages; slot++) copy(slot);
+    Ring at{p.stages}, mine{weightStages};
+    float sum[own];
+    if constexpr (!apart)
+      UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
+    u32 w[2][4][4];
+    // start begins the products of a half of the stage at work.
+    auto start = [&](float(&total)[NT][4], u32 half) INLINE {
+      const u8 *from = weightsAt + mine.stage * pairBytes;
+      rounded<W>(w[half], half == 1 && perGranule == 1 ? from + p.granule : from, half == 1 ? perGranule - 1 : 0, p.shift, lane);
+      chain(total, w[half], descriptor_of(descriptor_low(rows) + (at.stage * 2 + half) * (unitRows >> 4)));
+    };
+    auto arrival = [&]() INLINE {
+      wait_phase(arrived + mine.stage * 8, mine.phase);
+      wait_phase(full(at.stage), at.phase);
+    };
+    auto next = [&]() INLINE {
+      copy(mine.stage);
+      mine.next();
+      at.next();
+    };
+    u32 unit = 0;
+    _Pragma("nounroll") for (u32 slice = 0; slice < 1u << slicesShift; slice++) {
+      const u32 end = firstOf(slice + 1);
+      float total[NT][4] = {};
+      if (unit < end && unit % 2 == 1) { // of the stage that the slice before began
+        start(total, 1);
+        products_wait<0>(total);
+        arrive(empty(at.stage), lane == 0);
+        next();
+        unit++;
+      }
+      u32 before = p.stages; // the stage whose products may not be done: none
+      _Pragma("nounroll") for (; unit + 2 <= end; unit += 2) {
+        arrival();
+        start(total, 0);
+        products_wait<1>();
+        arrive(empty(before), lane == 0 && before < p.stages);
+        start(total, 1);
+        before = at.stage;
+        next();
+        products_wait<1>();
+      }
+      products_wait<0>(total);
+      arrive(empty(before), lane == 0 && before < p.stages);
+      if (unit < end) {
+        arrival();
+        start(total, 0);
+        products_wait<0>(total);
+        unit++;
+      }
+      if constexpr (apart) addApart(total, slice);
+      else add(sum, total, slice);
     }
     if constexpr (apart)
       UNROLL for (u32 i = 0; i < NT; i++) {
@@ -323,7 +405,8 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     Strip s = stripAt(p, stripFirst + strip);
     // A strip that is not there multiplies some weights, and is dropped.
     const u8 *source = s.there ? of(p.weights, s.weight) + (u64)(s.first / 16) * depth * p.granule : p.weights[0];
-    if constexpr (W::rounds) workRounded(source);
+    if constexpr (straight) workStraight(source);
+    else if constexpr (W::rounds) workRounded(source);
     else workScaled(source + lane * 16);
   }
 
@@ -458,7 +541,7 @@ template <class W, u32 NT, u32 KG, u32 C> DEV void tiled(const Projection &p, u3
   s.stripFirst = bid() / C / p.slices * wide * 4;
   s.rowFirst = bid() / C % p.slices * T::rowsTile;
   s.pairBytes = 2 / T::perGranule * p.granule;
-  s.team = warpgroup == 0 ? warp % KG : (warpgroup - 1) / wide;
+  s.team = KG == 1 ? 0 : warpgroup == 0 ? warp % KG : (warpgroup - 1) / wide;
   s.strip = warpgroup == 0 ? 0 : (warpgroup - 1) % wide * 4 + warp % 4;
   // Barriers; the rings of inputs, of weights and of sums of inputs; exchanged sums.
   u32 base = (shared_address(shared) + 1023) / 1024 * 1024;

@@ -9,7 +9,8 @@ const fewGatedRows = 16
 const (
 	fewWarps   = 24                        // of a block: as many as decode what an H200 reads
 	fewSums    = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
-	deepestFew = 7                         // stages of a ring, at most
+	deepestFew = 7                         // stages of a ring of down, at most
+	gatedFew   = 2                         // and of gate and up, as measured: docs/adr/0049-rings-are-short.md
 )
 
 // fewShape is how a launch of kernels/experts_few.cuh is cut: the depth of its rings, and
@@ -26,7 +27,7 @@ func (d *Device) fewGatedShape(p *expertsPass, f format, beside int) (s fewShape
 	line := Ceil(in, f.inputs)*f.inputs*2 + 16
 	fixed := fewSums + p.bucket*line + 16*(p.Gate.Count+p.Gate.More) + 16*p.slots + 16*Ceil(p.bucket*p.each, 4) + 8 + beside
 	stage := fewWarps * (2*f.granule + 8)
-	s.stages = min(deepestFew, (d.Info.SharedPerBlock-reservedShared-fixed)/stage)
+	s.stages = min(gatedFew, (d.Info.SharedPerBlock-reservedShared-fixed)/stage)
 	s.shared = s.stages*stage + fixed
 	return s, s.stages >= 2
 }

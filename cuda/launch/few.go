@@ -8,17 +8,19 @@ import (
 
 // Sizes that kernels/few.cuh has, too.
 const (
-	fewRowsAtMost  = 8
+	fewRowsAtMost  = 16
 	fewWorkers     = 16
 	fewFinishers   = 4
 	fewPlaces      = 2
 	fewStrips      = 2 // of a warp at a time
 	fewMostStages  = 8
+	fewStages      = 2 // as measured: docs/adr/0049-rings-are-short.md
 	fewMostCluster = 4 // blocks of a cluster, at most
 )
 
 // fewLines is how a launch of kernels/few.cuh is cut.
 type fewLines struct {
+	tiles    int // of 8 rows
 	cluster  int // blocks that share the inputs of rows
 	clusters int
 	strips   int // of a cluster
@@ -27,21 +29,22 @@ type fewLines struct {
 	shared   int
 }
 
-// few chooses how kernels/few.cuh makes a projection of 2 to 8 rows by 4-bit weights that round, in
+// few chooses how kernels/few.cuh makes a projection of 2 to 16 rows by 4-bit weights that round, in
 // the smallest clusters whose blocks have room for the rows; ok is false where none have.
 func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok bool) {
 	if rows < 2 || rows > fewRowsAtMost || !f.nibbles() || !f.rounds || in%f.inputs != 0 || d.Tuning.Stream || d.Tuning.Tiled.Tiles != 0 ||
-		d.Tuning.noFew || d.streamWarps(f) != fewWorkers || !d.takesTiled() || d.Tuning.cluster == 0 && !d.fewPays(total, in) {
+		d.Tuning.noFew || d.streamWarps(f) != fewWorkers || !d.takesTiled() || d.Tuning.cluster == 0 && !d.fewPays(total, rows, in) {
 		return s, false
 	}
+	s.tiles = Ceil(rows, 8)
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
 	for s.cluster = max(1, d.Tuning.cluster); s.cluster <= fewMostCluster; s.cluster *= 2 {
 		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
 		if s.cluster > 1 {
 			part += 128 // blocks have not all as many
 		}
-		fixed := fewPlaces*fewWorkers*32*4*4 + rows*(part+16) + 8*(fewPlaces+s.cluster*fewPlaces+fewWorkers+fewWorkers*fewMostStages)
-		s.stages = min((limit-fixed)/(fewWorkers*fewStrips*f.granule), cmp.Or(d.Tuning.stages, fewMostStages))
+		fixed := fewPlaces*fewWorkers*s.tiles*32*4*4 + rows*(part+16) + 8*(fewPlaces+s.cluster*fewPlaces+fewWorkers+fewWorkers*fewMostStages)
+		s.stages = min((limit-fixed)/(fewWorkers*fewStrips*f.granule), cmp.Or(d.Tuning.stages, fewStages))
 		s.shared = s.stages*fewWorkers*fewStrips*f.granule + fixed
 		if s.stages >= 2 {
 			break
@@ -67,16 +70,20 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 
 // fewPays reports whether kernels/few.cuh is faster than what else there is, as measured on an H200
 // (docs/adr/0046-few-rows-stay-in-shared-memory.md): where a block has one strip, or many, or there are few
-// inputs, or so many that rows would fill the rings of other kernels.
-func (d *Device) fewPays(total, in int) bool {
+// inputs, or so many that rows would fill the rings of other kernels. Of more than 8 rows
+// (docs/adr/0049-rings-are-short.md) tiled.cuh takes what has the most outputs.
+func (d *Device) fewPays(total, rows, in int) bool {
 	each := float64(total) / float64(d.Info.SMs) // strips of a block
+	if rows > 8 {
+		return total < 1200 && (each <= 1 || in <= 2048 || in > 4096 && each >= 3)
+	}
 	return each <= 1 || each >= 3.5 || in <= 2048 || in > 4096 && each >= 2.25
 }
 
 // fewRowsKernel is the kernel of a shape.
 func fewRowsKernel(f format, s fewLines) kernel {
 	file := strings.Replace(f.file, "stream_", "few_", 1)
-	name := file
+	name := fmt.Sprintf("%s_%d", file, s.tiles)
 	if s.cluster > 1 {
 		name += fmt.Sprintf("_c%d", s.cluster)
 	}

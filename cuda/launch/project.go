@@ -145,8 +145,8 @@ func (d *Device) streamShapeOf(f format, total, rows, in int, gated bool) stream
 }
 
 // streamLimit is the shared memory of a block, by what measured fastest in a step
-// of an H100: all for bf16, and where a block has many strips; else less, for one
-// row 100 KiB by 4-bit weights and in proportion by others.
+// of an H100: all for several rows by bf16, and where a block has many strips; else less, for one
+// row 100 KiB by 4-bit weights and in proportion by others. Of one row by bf16 it is an H200's.
 func (d *Device) streamLimit(f format, s streamShape) int {
 	most := d.Info.SharedPerBlock - reservedShared
 	limit, least := most, f.leastShared(s.warps)
@@ -156,6 +156,8 @@ func (d *Device) streamLimit(f format, s streamShape) int {
 	switch {
 	case d.Tuning.shared != 0:
 		limit = d.Tuning.shared
+	case f == bf16Format && s.whole > 0:
+		limit = 180 << 10 // docs/adr/0049-rings-are-short.md
 	case f == bf16Format || s.strips > 16 && s.tiles == 1:
 	case s.whole > 0:
 		limit = (100 << 10) * f.unit() / 640

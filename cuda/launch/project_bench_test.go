@@ -230,7 +230,7 @@ func ringTunings(rows int) []Tuning {
 func tiledTunings(rows int) []Tuning {
 	list := []Tuning{{}, {Stream: true}}
 	if rows > 1 && rows <= fewRowsAtMost {
-		list = append(list, Tuning{noFew: true}, Tuning{cluster: 2}, Tuning{cluster: 4})
+		list = append(list, Tuning{noFew: true}, Tuning{cluster: 1}, Tuning{cluster: 2}, Tuning{cluster: 4})
 	}
 	for _, t := range []TiledForm{
 		{1, 1, 5, 1}, {1, 1, 4, 1}, {1, 1, 3, 1}, {1, 1, 2, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {2, 1, 2, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},

@@ -52,10 +52,7 @@ type tiledShape struct {
 	shared int
 }
 
-const (
-	leastTiledStages = 2
-	mostTiledStages  = 8
-)
+const leastTiledStages = 2
 
 // apart reports whether sums lie in shared memory, for want of registers.
 func (t TiledForm) apart() bool { return t.Tiles == 16 }
@@ -65,11 +62,22 @@ func (t TiledForm) apart() bool { return t.Tiles == 16 }
 func (t TiledForm) fits(f format) bool { return f.rounds || t.Tiles != 1 && t.Tiles != 16 }
 
 // weightStages are those of a warp's ring.
-func (t TiledForm) weightStages() int {
-	if t.apart() {
+func (t TiledForm) weightStages(f format) int {
+	switch {
+	case t.apart():
 		return 2
+	case f.rounds && t.Tiles <= 2:
+		return 3
 	}
 	return 4
+}
+
+// mostStages are those of a team's ring.
+func (t TiledForm) mostStages(f format) int {
+	if f.rounds && t.Tiles <= 4 {
+		return 4
+	}
+	return 8
 }
 
 // tiledShapeOf cuts a projection to total strips of 16 outputs; ok tells
@@ -84,7 +92,7 @@ func (d *Device) tiledShapeOf(t TiledForm, f format, total, rows int) (s tiledSh
 	stage := t.Teams * 8 * t.Tiles * row
 	strips := t.Teams * t.Wide * 4 // with a warp for each
 	fixed := 2 * 1024              // to begin on 1024 bytes, and barriers
-	fixed += strips * t.weightStages() * (128 / f.inputs) * f.granule
+	fixed += strips * t.weightStages(f) * (128 / f.inputs) * f.granule
 	switch {
 	case t.Teams*t.Cluster > 1:
 		fixed += 1024 + strips*t.Tiles*4*128 // barriers and sums of an exchange
@@ -92,7 +100,7 @@ func (d *Device) tiledShapeOf(t TiledForm, f format, total, rows int) (s tiledSh
 		fixed += strips * t.Tiles * 4 * 128
 	}
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
-	s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, mostTiledStages))
+	s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, t.mostStages(f)))
 	s.shared = s.stages*stage + fixed
 	return s, t.fits(f) && s.stages >= leastTiledStages && t.threads() <= t.mostThreads()
 }
