@@ -269,11 +269,6 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   // products in flight (ptxas waits for each where chains are begun in branches); the
   // weights of one that is another slice's are zero.
   METHOD void workRounded(const u8 *source) const {
-    if (elected()) {
-      UNROLL for (u32 i = 0; i < weightStages; i++) barrier_init(arrived + i * 8, 1);
-      barriers_made();
-    }
-    sync_warp();
     // Weights never change: their copies need not wait for the kernel before.
     Walk walk(*this);
     _Pragma("nounroll") for (u32 slot = 0; slot < weightStages; slot++) copyBulk(walk, source, slot);
@@ -312,11 +307,6 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   // workStraight is work of a team that has all slices, by weights that are rounded. The halves of a stage may be two
   // slices'; products are in flight from stage to stage of one slice.
   METHOD void workStraight(const u8 *source) const {
-    if (elected()) {
-      UNROLL for (u32 i = 0; i < weightStages; i++) barrier_init(arrived + i * 8, 1);
-      barriers_made();
-    }
-    sync_warp();
     const u32 pairs = (units + 1) / 2, last = depth * p.granule - (pairs - 1) * pairBytes; // bytes of the last stage
     u32 left = pairs;                                                                      // stages whose copies have not begun
     auto copy = [&](u32 slot) INLINE {
@@ -405,6 +395,13 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     Strip s = stripAt(p, stripFirst + strip);
     // A strip that is not there multiplies some weights, and is dropped.
     const u8 *source = s.there ? of(p.weights, s.weight) + (u64)(s.first / 16) * depth * p.granule : p.weights[0];
+    if constexpr (W::rounds) { // weights come by the copy unit
+      if (elected()) {
+        UNROLL for (u32 i = 0; i < weightStages; i++) barrier_init(arrived + i * 8, 1);
+        barriers_made();
+      }
+      sync_warp();
+    }
     if constexpr (straight) workStraight(source);
     else if constexpr (W::rounds) workRounded(source);
     else workScaled(source + lane * 16);

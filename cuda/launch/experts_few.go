@@ -7,10 +7,9 @@ import "errors"
 const fewGatedRows = 16
 
 const (
-	fewWarps   = 24                        // of a block: as many as decode what an H200 reads
-	fewSums    = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
-	deepestFew = 7                         // stages of a ring of down, at most
-	gatedFew   = 2                         // and of gate and up, as measured: docs/adr/0049-rings-are-short.md
+	fewWarps = 24                        // of a block: as many as decode what an H200 reads
+	fewSums  = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
+	gatedFew = 2                         // stages of a ring of gate and up, at most, as measured: docs/adr/0049-rings-are-short.md
 )
 
 // fewShape is how a launch of kernels/experts_few.cuh is cut: the depth of its rings, and
@@ -62,11 +61,12 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	}
 	var entries int
 	s.held, entries = p.joinLists()
-	lists := 16*entries + 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 4*fewWarps + 8*fewWarps*deepestFew + 16
+	deepest := gatedFew * 2 * f.granule / f.fewJoinStage(s.held) // stages of down, at most
+	lists := 16*entries + 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 4*fewWarps + 8*fewWarps*deepest + 16
 	if s.fewShape, ok = d.fewGatedShape(p, f, lists); !ok {
 		return s, false
 	}
-	s.downStages = min(deepestFew, s.stages*2*f.granule/f.fewJoinStage(s.held))
+	s.downStages = s.stages * 2 * f.granule / f.fewJoinStage(s.held)
 	if s.downStages == 0 {
 		return s, false
 	}
