@@ -202,7 +202,7 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's
 // number among those with a state. Grid: columns / (32/L·C·W) of all value heads, spans.
 #define DELTA_COLUMNS(name, dim, l, c, w, chunk, stages)                                                                                                          \
-  KERNEL(32 * w) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
+  KERNEL(32 * w, 384 / (32 * w)) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
                        u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {                                                                                \
     alignas(16) SHARED(name) float ring[chunk * stages * Columns<dim, l, c, w>::LINE];                                                                           \
     delta_columns<dim, l, c, w, chunk, stages>(ring, out, q, k, v, gates, step, layer, fixed, by_log, key_heads, value_heads, value_dim, tiled);                 \

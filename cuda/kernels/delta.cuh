@@ -162,10 +162,15 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
       s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
     }
   }
-  // lanes adds sums up over the lanes that share columns: all of them have them then.
-  static METHOD void lanes(float (&sum)[C]) {
-    UNROLL for (u32 m = 1; m < L; m *= 2)
+  // lanes adds sums up over the lanes that share columns: all of them have them then. Beside each step it
+  // does one of spread, of others, whose sum it returns.
+  static METHOD float lanes(float (&sum)[C], const float (&others)[C], u32 slice) {
+    float own = C == 2 && slice % 2 ? others[C - 1] : others[0];
+    UNROLL for (u32 m = 1; m < L; m *= 2) {
       UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
+      own += shfl_xor(C == 2 && m == 1 ? slice % 2 ? others[0] : others[C - 1] : own, (int)m);
+    }
+    return own;
   }
   // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
   static METHOD float spread(const float (&sum)[C], u32 slice) {
@@ -209,29 +214,29 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
     }
     METHOD bool gives() const { return slice < C; }
     // give gives the row before's.
-    METHOD void give(const float (&o)[C]) const {
-      const float sum = spread(o, slice);
+    METHOD void give(float sum) const {
       if (gives() && before) *given = sum;
     }
     METHOD void give_last() const {
       float o[C];
       UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-      give(o);
+      give(spread(o, slice));
     }
 
-    // row takes an item from its line, and the one after it into next, where it is in the chunk.
-    METHOD void row(const float *line_of, const Item &item, Item &next, bool more, bool kept) {
+    // row takes an item, asks what the row before asked, and brings what the one behind it needs: this
+    // row's query, from its line, and an item from the next one, or from this line once more. Nothing
+    // is taken on a condition: what is would have to be moved, and be waited for, before the sums.
+    METHOD void row(const float *line_of, const Item &item, const Held &last, Held &query, const float *next_line, Item &next, bool kept) {
       float kv[C], o[C], delta[C];
+      take(query, line_of + DIM, slice);
+      take(next, next_line, slice, column);
       UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
-      lanes(kv);
-      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-      take(asked, line_of + DIM, slice);
-      if (more) take(next, line_of + LINE, slice, column);
+      UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], last);
+      give(lanes(kv, o, slice));
       UNROLL for (u32 c = 0; c < C; c++) {
         delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
         update(s[c], item.key, delta[c], item.gates.x);
       }
-      give(o);
       if (before) given += apart;
       before = true;
       if (kept) {
@@ -245,13 +250,17 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
     METHOD void rows(const float *from, u32 count, bool kept) {
       if (count == 0) return;
       Item a, b;
+      Held query;
       take(a, from, slice, column);
-      _Pragma("nounroll") for (u32 i = 0; i < count; i += 2) {
-        row(from, a, b, i + 1 < count, kept);
-        from += LINE;
-        if (i + 1 == count) break;
-        row(from, b, a, i + 2 < count, kept);
-        from += LINE;
+      u32 left = count;
+      _Pragma("nounroll") for (; left >= 2; left -= 2) {
+        row(from, a, asked, query, from + LINE, b, kept);
+        row(from + LINE, b, query, asked, from + (left > 2 ? 2 * LINE : LINE), a, kept);
+        from += 2 * LINE;
+      }
+      if (left) {
+        row(from, a, asked, query, from, b, kept);
+        asked = query;
       }
     }
     // keep has deltas logged from an index on: the log's begin at deltas.

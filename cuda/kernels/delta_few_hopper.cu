@@ -1,22 +1,25 @@
 // Few rows of a layer of gated DeltaNet in one launch, on compute capability 9.0, with the bits of
 // delta.cu's three, each of which costs more to begin than it has to do.
 //
-// A cluster has a value head of a span, each of its blocks 16 columns. A block makes what
-// the rows need by itself, queries and keys once more than once: they are few. Then its columns
-// go through the rows, and give what they made to the blocks that norm them, a row a warp.
-// One warp more, the keeper, has the block's values, and logs: keys, which all value heads of
-// a key head fold in, are logged by the last of their clusters to have done so.
+// A cluster has a value head of a span, each of its blocks 16 columns. Queries and keys of up to ALONE
+// rows each block makes by itself; of more a block makes every eighth row's, and gives them to the
+// others. Then its columns go through the rows, and give what they made to the blocks that norm them, a
+// row a warp. One warp more, the keeper, has the block's values, and logs: keys, which all value heads
+// of a key head fold in, are logged by the last of their clusters to have done so.
+//
+// What blocks give each other completes its bytes at a barrier: a fence for the cluster would wait for
+// all that was stored, states and logs.
 #include "delta.cuh"
 #include "hopper.cuh"
 
-static constexpr u32 DIM = 128, CONV = 4, BLOCKS = 8, MOST = 32; // of a head; blocks of a cluster; rows
+static constexpr u32 DIM = 128, CONV = 4, BLOCKS = 8, MOST = 32, ALONE = 4; // of a head; blocks of a cluster; rows; rows of which nothing is shared
 using Few = Columns<DIM, 16, 2, 4>;                               // as delta_columns_128: sums have its order
 static constexpr u32 TEAM = Few::THREADS, WARPS = TEAM / 32;
 static constexpr u32 COUNT = Few::COUNT, LINE = Few::LINE;
 static constexpr u32 FOLDS = 16, FOLD = DIM + COUNT + 4; // logged rows at a time: key, deltas, gates
-// Bytes of shared memory: rows, logged rows, what the columns gave, rows to norm, their z and the norm's weights.
-static constexpr u32 FOLDED = MOST * LINE * 4, GIVEN = FOLDED + FOLDS * FOLD * 4, NORMED = GIVEN + MOST * COUNT * 4, GATES = NORMED + WARPS * DIM * 4;
-static_assert(BLOCKS * COUNT == DIM && BLOCKS * WARPS == MOST && GATES + WARPS * 2 * DIM * 4 == 52992); // ../launch/delta.go
+// Bytes of shared memory: rows, logged rows, what the columns gave, rows to norm, their z and the norm's weights, barriers.
+static constexpr u32 FOLDED = MOST * LINE * 4, GIVEN = FOLDED + FOLDS * FOLD * 4, NORMED = GIVEN + MOST * COUNT * 4, GATES = NORMED + WARPS * DIM * 4, BARRIERS = GATES + WARPS * 2 * DIM * 4;
+static_assert(BLOCKS * COUNT == DIM && BLOCKS * WARPS == MOST && BARRIERS + 32 == 53024); // ../launch/delta.go
 
 // FewRows is where a block's rows are from and go to.
 struct FewRows {
@@ -74,6 +77,16 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   const States states = *(bid_y() == 0 ? &step->firstStates : begin.states + bid_y());
   const u32 covered = begin.folded[layer * begin.spans + bid_y()];
   sync_warp();
+  // Barriers: the team has folded in; others' queries and keys are there; so are rows to norm.
+  const u32 folded_in = shared_address(shared + BARRIERS), taken = folded_in + 8, there = folded_in + 16;
+  if (tid() == TEAM) {
+    barrier_init(folded_in, WARPS);
+    barrier_init(taken, 1);
+    barrier_init(there, 1);
+    barriers_made();
+  }
+  sync_warp();
+  cluster_arrive();
   const Shape shape = {key_heads, value_heads, DIM, DIM, CONV, DIM};
   const u64 base = fixed + (u64)by_log * states.log;
   const Place place = place_of(shape, base, states.log);
@@ -99,15 +112,21 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
       time = a[(u64)(span.first + lane) * a_width + part * a_stride + within];
       beta = b[(u64)(span.first + lane) * b_width + part * b_stride + within];
     }
-    _Pragma("nounroll") for (u32 pass = 0; pass < rows; pass += 8) {
+    auto make = [&](u32 row, const f32x4(&x)[CONV]) INLINE {
+      if (row >= rows) return;
+      if (r.kept(row)) r.keep(row, channel, x[CONV - 1]);
+      *(f32x4 *)(lines + row * LINE + 2 * DIM + quad) = mix(x, weight);
+    };
+    _Pragma("nounroll") for (u32 pass = 0; pass < rows; pass += 16) { // two rows a lane, all on their way at once
       const u32 row = pass + lane / 4;
-      UNROLL for (u32 i = 0; i < CONV; i++)
+      f32x4 y[CONV] = {};
+      UNROLL for (u32 i = 0; i < CONV; i++) {
         if (row < rows && row + i + 1 >= CONV) x[i] = *(const f32x4 *)(from + (u64)(row + i + 1 - CONV) * v_width);
-      sync_warp(); // what was there is read before others come to its place
-      if (row < rows) {
-        if (r.kept(row)) r.keep(row, channel, x[CONV - 1]);
-        *(f32x4 *)(lines + row * LINE + 2 * DIM + quad) = mix(x, weight);
+        if (row + 8 < rows) y[i] = *(const f32x4 *)(from + (u64)(row + 8 + i + 1 - CONV) * v_width);
       }
+      sync_warp(); // what was there is read before others come to its place
+      make(row, x);
+      make(row + 8, y);
     }
     const f32x4 both = gates_of(decay, shift, time, beta);
     if (lane < rows) *(f32x4 *)(lines + lane * LINE + 2 * DIM + COUNT) = both;
@@ -119,10 +138,11 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
     };
     const f32x4 q0 = raw(q, q_width, q_stride, 0), q1 = raw(q, q_width, q_stride, 1), q2 = raw(q, q_width, q_stride, 2), q3 = raw(q, q_width, q_stride, 3);
     const f32x4 k0 = raw(k, k_width, k_stride, 0), k1 = raw(k, k_width, k_stride, 1), k2 = raw(k, k_width, k_stride, 2), k3 = raw(k, k_width, k_stride, 3);
+    cluster_wait();
     sync();
-    cluster_arrive_with();
-    cluster_wait(); // the cluster has folded in
-    cluster_arrive();
+    wait_phase(folded_in, 0);
+    cluster_arrive_with(); // for the team, whose reads that orders: it would wait for a fence
+    cluster_wait();        // the cluster has folded in
     if (rank == 0 && lane < rows && span.base + lane >= states.settle) ((f32x4 *)(states.to + place.gates))[(span.base + lane) % states.log * value_heads + head] = both;
     u32 last = 1;
     if (group > 1) {
@@ -149,7 +169,6 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
       log(2, q2, k2);
       log(3, q3, k3);
     }
-    cluster_wait();
     return;
   }
 
@@ -176,9 +195,10 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   };
   load_logged(0);
 
-  // Queries are made by two warps, keys by the other two, a half of the rows each.
-  const bool query = warp < WARPS / 2;
-  const u32 half = (rows + 1) / 2, from_row = warp % 2 * half, to_row = from_row + half < rows ? from_row + half : rows;
+  // Queries are made by two warps, keys by the other two, a half of the rows each: of all, or of the block's.
+  const bool query = warp < WARPS / 2, alone = rows <= ALONE;
+  const u32 half = (rows + 1) / 2, from_row = alone ? warp % 2 * half : warp % 2 * BLOCKS + rank, to_row = alone && from_row + half < rows ? from_row + half : rows;
+  const u32 next = alone ? 1 : 2 * BLOCKS;
   const u32 channel = ((query ? 0 : key_heads) + key_head) * DIM + lane * 4, width = query ? q_width : k_width;
   f32x4 weight[CONV], x[CONV] = {};
   weights_of(weight, taps, channel);
@@ -189,7 +209,7 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   UNROLL for (u32 i = 1; i < CONV; i++)
     if (from_row + i >= CONV && from_row < to_row) x[i] = *(const f32x4 *)(from + (u64)(from_row + i - CONV) * width);
   float *line = lines + (query ? DIM : 0) + lane * 4; // a lane's own, until the block waits
-  for (u32 row = from_row; row < to_row; row++) copy_async(line + row * LINE, from + (u64)row * width);
+  for (u32 row = from_row; row < to_row; row += next) copy_async(line + row * LINE, from + (u64)row * width);
   const u32 own = rank + warp * BLOCKS; // the row that the warp norms
   float *gate = gates + (warp * 2 * DIM + lane * 4);
   if (own < rows) {
@@ -198,15 +218,24 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   }
   copy_commit();
   sync_warp(); // all are on their way at once
+  const u32 owned = rank < rows ? (rows - rank + BLOCKS - 1) / BLOCKS : 0; // rows of the block
+  cluster_wait(); // all blocks have begun
+  if (!alone && t == 0) expect(taken, (rows - owned) * 2 * DIM * 4);
   copy_wait<0>();
-  _Pragma("nounroll") for (u32 row = from_row; row < to_row; row++) {
+  _Pragma("nounroll") for (u32 row = from_row; row < to_row; row += next) {
+    if (!alone && row != from_row)
+      UNROLL for (u32 i = 1; i < CONV; i++) x[i] = *(const f32x4 *)(from + (u64)(row + i - CONV) * width);
     UNROLL for (u32 j = 0; j + 1 < CONV; j++) x[j] = x[j + 1];
     x[CONV - 1] = *(const f32x4 *)(line + row * LINE);
     const f32x4 c = mix(x, weight);
-    const float s = unit_scale(c, DIM, query);
-    *(f32x4 *)(line + row * LINE) = {c.x * s, c.y * s, c.z * s, c.w * s};
+    const float s = unit_scale(c, DIM, query), v[4] = {c.x * s, c.y * s, c.z * s, c.w * s};
+    const u32 to = shared_address(line + row * LINE);
+    put_at(to, v);
+    if (!alone)
+      _Pragma("nounroll") for (u32 i = 1; i < BLOCKS; i++) give(in_block(to, (rank + i) % BLOCKS), v, in_block(taken, (rank + i) % BLOCKS));
   }
   sync();
+  if (!alone) wait_with(taken, 0);
 
   _Pragma("nounroll") for (u32 first = 0; first < folds; first += FOLDS) {
     if (first > 0) {
@@ -224,7 +253,9 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
       y.fold(item);
     }
   }
-  cluster_arrive_with();
+  sync_warp();
+  arrive(folded_in, lane == 0);
+  cluster_arrive();
   const u32 plain = states.settle - span.base; // rows that stay
   y.rows(lines, plain, false);
   if (!kept) y.store(states.to + state);
@@ -232,14 +263,18 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   y.rows(lines + plain * LINE, rows - plain, true);
   y.give_last();
   sync_group(1, TEAM);
-  cluster_wait(); // all blocks have begun
+  cluster_wait();
+  if (t == 0 && owned > 0) expect(there, owned * (DIM - COUNT) * 4);
   if (t / 4 < rows) {
     float vector[4];
     get(vector, shared_address(given + t * 4));
-    put_into(shared_address(whole + t / 4 / BLOCKS * DIM + rank * COUNT + t % 4 * 4), t / 4 % BLOCKS, vector);
+    const u32 to = shared_address(whole + t / 4 / BLOCKS * DIM + rank * COUNT + t % 4 * 4), block = t / 4 % BLOCKS;
+    if (block == rank) put_at(to, vector); // what st.async does to the block that executes it is undefined (PTX ISA)
+    else give(in_block(to, block), vector, in_block(there, block));
   }
-  cluster_sync();
+  sync_warp(); // the block's own columns of a row are written by the warp that norms it
   if (own >= rows) return;
+  wait_with(there, 0);
   const f32x4 made = gated_norm(*(const f32x4 *)(whole + warp * DIM + lane * 4), *(const f32x4 *)gate, *(const f32x4 *)(gate + DIM), DIM, eps);
   const u64 to = ((u64)(span.first + own) * value_heads + head) * DIM + lane * 4;
   if (out32) *(f32x4 *)(out32 + to) = made;

@@ -206,7 +206,7 @@ func checkDeltaFew(d *Device) error {
 		b := newDeltaBed(d, r, c, 60, 20)
 		all, err := b.run(deltaForward{to: b.states(), rows: b.rows})
 		if err == nil {
-			one, two, fork := b.states(), b.states(), b.states()
+			one, two, three, fork := b.states(), b.states(), b.states(), b.states()
 			err = b.equal(all,
 				[]deltaForward{{0, one, 0, 0, 2}, {0, two, 0, 0, 20}},
 				[]deltaForward{{one, one, 0, 1, 1}, {two, fork, 0, 18, 1}}, // 18 are folded in, of two rows one
@@ -214,6 +214,8 @@ func checkDeltaFew(d *Device) error {
 				[]deltaForward{{fork, fork, 19, 39, 1}, {one, one, 2, 13, 17}},
 				[]deltaForward{{one, one, 13, 28, 32}}, // more than the log holds
 				[]deltaForward{{one, one, 40, 59, 1}},
+				[]deltaForward{{0, three, 0, 0, 20}},
+				[]deltaForward{{three, three, 0, 18, 20}}, // rows come to the place of the last that are folded in
 			)
 		}
 		if b.free(); err != nil {
