@@ -76,7 +76,7 @@ template <class F, u32 each, u32 held> struct Dots {
 
   // sum multiplies the rows from first on, some of those held.
   METHOD void sum(float (&y)[each * held], u32 first, u32 rows) const {
-    constexpr u32 batch = each == 1 && F::whole ? held : 2;
+    constexpr u32 batch = (each == 1 || held == fewRouteRows) && F::whole ? held : 2;
     UNROLL for (u32 i = 0; i < each * held; i++) y[i] = 0;
     u32 turn = 0;
     for (u32 k = begin + tid() % 32; k < end; k += 32, turn++) {
@@ -224,35 +224,37 @@ DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float
   sync();
 }
 
-// logits_of are those of an expert a group, for this block's rows of up to 32, as many as are held at a time.
-template <class F, u32 held> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
-  Dots<F, 1, held> dots{p};
-  dots.start(matrix, kind, first + tid() / 32 / routeParts, count);
+// logits_of are those of `each` experts a group, for this block's rows of up to 32, as many as are held at a time.
+template <class F, u32 each, u32 held> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
+  Dots<F, each, held> dots{p};
+  dots.start(matrix, kind, first + tid() / 32 / routeParts * each, count);
   f32x4 norm[normHeld] = {};
-  constexpr bool norms = held == fewRouteRows;
+  constexpr bool norms = each == 1 && held == fewRouteRows;
   if (norms && p.norm) take_norm(p, norm);
   const u32 rows = p.step->rows; // it was there before the step's first kernel
   sync_warp();
   dependency_wait();
   if (norms && p.norm) take_row(p, norm, row, parts), p.x = row;
-  float y[held];
+  float y[each * held];
   const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
   _Pragma("nounroll") for (u32 r = begin; r < end; r += held) {
     dots.sum(y, r, end);
-    add_parts<1, held>(p, parts, y, first, count, to, r, end);
+    add_parts<each, held>(p, parts, y, first, count, to, r, end);
   }
 }
 
-// route makes the logits of up to 32 rows.
-template <class F> DEV void route(Router p, float *row, float *parts) {
-  const u32 first = bid() * routeGroups;
+// route makes the logits of up to 32 rows: of `each` experts a group, so that a block a multiprocessor
+// need not go through rows twice.
+template <class F, u32 each> DEV void route(Router p, float *row, float *parts) {
+  const u32 first = bid() * routeGroups * each;
   const bool shared = first >= p.experts;
   const u8 *const matrix = shared ? p.share : p.router;
   const u32 from = shared ? 0 : first, count = shared ? 1 : p.experts, to = shared ? p.experts : 0;
   launch_dependents();
-  if (shared && !(F::whole && p.share_kind == p.kind)) logits_of<FormatOdd, fewRouteRows>(p, matrix, p.share_kind, from, count, to, row, parts);
-  else if (p.own > fewRouteRows) logits_of<F, routeRows>(p, matrix, p.kind, from, count, to, row, parts);
-  else logits_of<F, fewRouteRows>(p, matrix, p.kind, from, count, to, row, parts);
+  if (shared && !(F::whole && p.share_kind == p.kind)) logits_of<FormatOdd, 1, fewRouteRows>(p, matrix, p.share_kind, from, count, to, row, parts);
+  else if (each > 1) logits_of<F, each, fewRouteRows>(p, matrix, p.kind, from, count, to, row, parts);
+  else if (p.own > fewRouteRows) logits_of<F, 1, routeRows>(p, matrix, p.kind, from, count, to, row, parts);
+  else logits_of<F, 1, fewRouteRows>(p, matrix, p.kind, from, count, to, row, parts);
 }
 
 // choose_few chooses and lists for them, in one block. Its instructions come from L2, or from
@@ -458,14 +460,17 @@ template <class F> DEV void route_prompt(const Router &p, float *sums) {
       float *f32, u16 *bf16, u32 own
 #define ROUTER {routing, tables, pairs, shares, logits, x, router, share, kind, share_kind, experts, width, k, renormalise, each, step, norm, eps, f32, bf16, own}
 
+#define ROUTE_FEW(name, F, each)                        \
+  KERNEL(routeThreads) void name(ROUTER_ARGS) {         \
+    DYNAMIC_SHARED(name, row);                          \
+    SHARED(name) float parts[routeThreads];             \
+    const Router p ROUTER;                              \
+    route<F, each>(p, (float *)row, parts);             \
+  }                                                     \
+  REGISTER(name)
+
 #define ROUTE(name, F)                                                          \
-  KERNEL(routeThreads) void route_##name(ROUTER_ARGS) {                         \
-    DYNAMIC_SHARED(route_##name, row);                                          \
-    SHARED(route_##name) float parts[routeThreads];                             \
-    const Router p ROUTER;                                                      \
-    route<F>(p, (float *)row, parts);                                           \
-  }                                                                             \
-  REGISTER(route_##name)                                                        \
+  ROUTE_FEW(route_##name, F, 1)                                                 \
   KERNEL(routeThreads) void route_logits_##name(ROUTER_ARGS) {                  \
     SHARED(route_logits_##name) float parts[routeThreads];                      \
     const Router p ROUTER;                                                      \
@@ -477,6 +482,8 @@ ROUTE(f32, FormatF32)
 ROUTE(f16, FormatF16)
 ROUTE(bf16, FormatBF16)
 ROUTE(odd, FormatOdd)
+ROUTE_FEW(route_bf16_2, FormatBF16, 2)
+ROUTE_FEW(route_bf16_4, FormatBF16, 4)
 
 // A kernel for each number of experts, 32 a lane, has no more instructions than it needs.
 #define CHOOSE_FEW(held)                                                          \

@@ -14,6 +14,7 @@ const (
 
 	rehearsedRows = 2
 	fewRouteRows  = 4 // of a block at a time
+	routeGroups   = 4 // of experts, of a block
 )
 
 // Router chooses Chosen experts for a row.
@@ -167,11 +168,11 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	}
 	name := routeKernel(r.Weight)
 	if bucket <= fewRows {
-		grid := dim{x: Ceil(r.Weight.Out, 4) + blocks, y: Ceil(bucket, fewRouteRows)}
-		for grid.x*grid.y > max(grid.x, d.Info.SMs) { // a block a multiprocessor
-			grid.y--
-		}
+		each, grid := d.routeGrid(name, r.Weight.Out, blocks, bucket)
 		args = append(args, uint64(fewRouteRows*Ceil(Ceil(bucket, fewRouteRows), grid.y)))
+		if each > 1 {
+			name += fmt.Sprintf("_%d", each)
+		}
 		d.launch(kernel{"route", "route_" + name, shared}, grid, 512, args...)
 		if !leaves(r.Left, r.Share != nil, r.Joined, decode, rows) {
 			d.launch(kernel{"route", fmt.Sprintf("route_choose_few_%d", heldExperts(r.Weight.Out)), max(bucket, rehearsedRows) * r.Weight.Out}, dim{x: 1}, 512, args...)
@@ -189,6 +190,27 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 32)}, 1024, append(args, chosen)...)
 	slots := r.Weight.Out + r.each(decode, rows) - r.Chosen
 	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 512, append(args, chosen, uint64(groupedRows), uint64(l.tiles))...)
+}
+
+// routeGrid is how a few rows of a router go to blocks, one a multiprocessor: of four rows and as few
+// groups of `each` experts as that takes, 1, 2 or 4, or else of more rows, which a block goes through in turn.
+// blocks are those of a shared expert.
+func (d *Device) routeGrid(kernel string, experts, blocks, bucket int) (each int, grid dim) {
+	most := 1
+	if kernel == "bf16" && bucket > 1 {
+		most = 4
+	}
+	for each = max(1, d.Tuning.routeEach); each <= most; each *= 2 {
+		grid = dim{x: Ceil(experts, routeGroups*each) + blocks, y: Ceil(bucket, fewRouteRows)}
+		if grid.x*grid.y <= d.Info.SMs || d.Tuning.routeEach > 0 {
+			return each, grid
+		}
+	}
+	grid = dim{x: Ceil(experts, routeGroups) + blocks, y: Ceil(bucket, fewRouteRows)}
+	for grid.x*grid.y > max(grid.x, d.Info.SMs) {
+		grid.y--
+	}
+	return 1, grid
 }
 
 // heldExperts is how many experts a lane of the warp that chooses has.

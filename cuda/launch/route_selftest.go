@@ -93,6 +93,16 @@ func (b *projectBench) checkRouter(dt backend.DType, experts, k, width, rows int
 	if !decode && b.err == nil {
 		b.checkFewer(&r, to, from, got, rows/2+1)
 	}
+	if dt == backend.BF16 && width%8 == 0 && bucket > 1 && bucket <= fewRows {
+		for each := 1; each <= 4; each *= 2 {
+			b.d.Tuning.routeEach = each
+			b.d.Route(to, from, &r, Normed{}, step, decode, all)
+			if err := vectors.Equal(b.downloadF32(rows*2*k, to), got); err != nil {
+				b.note(fmt.Errorf("%d of %d experts, %d rows: with %d a group: %w", k, experts, rows, each, err))
+			}
+		}
+		b.d.Tuning.routeEach = 0
+	}
 	logits := product(x, widened(t), nil, rows, experts, width)
 	for row := range rows {
 		ids, weights := routed(logits[row*experts:(row+1)*experts], k, r.Renormalise)
