@@ -322,17 +322,22 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     if constexpr (!apart)
       UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
     u32 w[2][4][4];
-    typename W::Numbers numbers[2]; // of the stage at work, which are asked for before its inputs are waited for
+    constexpr bool sooner = NT > 2;  // with more rows the stage's weights are asked for before its inputs are waited for
+    typename W::Numbers numbers[2];
     // start begins the products of a half of the stage at work.
     auto start = [&](float(&total)[NT][4], u32 half) INLINE {
-      const u8 *from = weightsAt + mine.stage * pairBytes;
-      rounded<W>(w[half], numbers[half], half == 1 && perGranule == 1 ? from + p.granule : from, half == 1 ? perGranule - 1 : 0, p.shift, g);
+      const u8 *from = weightsAt + mine.stage * pairBytes, *granule = half == 1 && perGranule == 1 ? from + p.granule : from;
+      const u32 block = half == 1 ? perGranule - 1 : 0;
+      if constexpr (sooner) rounded<W>(w[half], numbers[half], granule, block, p.shift, g);
+      else rounded<W>(w[half], granule, block, p.shift, lane);
       chain(total, w[half], descriptor_of(descriptor_low(rows) + (at.stage * 2 + half) * (unitRows >> 4)));
     };
     auto arrival = [&]() INLINE {
       wait_phase(arrived + mine.stage * 8, mine.phase);
-      const u8 *from = weightsAt + mine.stage * pairBytes;
-      numbers[0] = W::load(from, 0, lane), numbers[1] = W::load(perGranule == 1 ? from + p.granule : from, perGranule - 1, lane);
+      if constexpr (sooner) {
+        const u8 *from = weightsAt + mine.stage * pairBytes;
+        numbers[0] = W::load(from, 0, lane), numbers[1] = W::load(perGranule == 1 ? from + p.granule : from, perGranule - 1, lane);
+      }
       wait_phase(full(at.stage), at.phase);
     };
     auto next = [&]() INLINE {
