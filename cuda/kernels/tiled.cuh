@@ -49,6 +49,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr bool takesSums = W::sums && !W::rounds;          // of inputs
   static_assert(!takesSums || parts <= 2);
   static constexpr bool straight = teams == 1 && W::rounds;         // from one end of the inputs to the other
+  static_assert(!W::rounds || perGranule == 2);                     // a stage of such weights is a granule
   static constexpr bool apart = NT == 16;                          // sums of slices are in shared memory, for want of registers
   static_assert(own % 4 == 0 && (KG == 1 || C == 1) && (!apart || (teams == 1 && W::rounds)));
 
@@ -289,7 +290,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
         chain(total, w[0], descriptor_of(x));
         products_wait<1>();
         arrive(empty(before), lane == 0 && before < p.stages);
-        rounded<W>(w[1], perGranule == 1 ? from + p.granule : from, perGranule - 1, p.shift, lane);
+        rounded<W>(w[1], from, 1, p.shift, lane);
         if (unit + 1 == end) zero(w[1]);
         chain(total, w[1], descriptor_of(x + (unitRows >> 4)));
         copyBulk(walk, source, mine.stage);
@@ -322,22 +323,18 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
     if constexpr (!apart)
       UNROLL for (u32 i = 0; i < own; i++) sum[i] = -0.f; // which leaves the bits of what is added
     u32 w[2][4][4];
-    constexpr bool sooner = NT > 2;  // with more rows the stage's weights are asked for before its inputs are waited for
+    constexpr bool sooner = NT > 2; // of more rows the stage's weights are asked for before its inputs are waited for
     typename W::Numbers numbers[2];
     // start begins the products of a half of the stage at work.
     auto start = [&](float(&total)[NT][4], u32 half) INLINE {
-      const u8 *from = weightsAt + mine.stage * pairBytes, *granule = half == 1 && perGranule == 1 ? from + p.granule : from;
-      const u32 block = half == 1 ? perGranule - 1 : 0;
-      if constexpr (sooner) rounded<W>(w[half], numbers[half], granule, block, p.shift, g);
-      else rounded<W>(w[half], granule, block, p.shift, lane);
+      const u8 *granule = weightsAt + mine.stage * pairBytes;
+      rounded<W>(w[half], sooner ? numbers[half] : W::load(granule, half, lane), granule, half, p.shift, g);
       chain(total, w[half], descriptor_of(descriptor_low(rows) + (at.stage * 2 + half) * (unitRows >> 4)));
     };
     auto arrival = [&]() INLINE {
       wait_phase(arrived + mine.stage * 8, mine.phase);
-      if constexpr (sooner) {
-        const u8 *from = weightsAt + mine.stage * pairBytes;
-        numbers[0] = W::load(from, 0, lane), numbers[1] = W::load(perGranule == 1 ? from + p.granule : from, perGranule - 1, lane);
-      }
+      if constexpr (sooner)
+        UNROLL for (u32 half = 0; half < 2; half++) numbers[half] = W::load(weightsAt + mine.stage * pairBytes, half, lane);
       wait_phase(full(at.stage), at.phase);
     };
     auto next = [&]() INLINE {

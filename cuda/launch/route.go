@@ -193,8 +193,8 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 }
 
 // routeGrid is how a few rows of a router go to blocks, one a multiprocessor: of four rows and as few
-// groups of `each` experts as that takes, 1, 2 or 4, or else of more rows, which a block goes through in turn.
-// blocks are those of a shared expert.
+// groups of `each` experts as that takes, 1, 2 or 4 (of bf16, as published routers are), or else of more rows,
+// which a block goes through in turn. blocks are those of a shared expert.
 func (d *Device) routeGrid(kernel string, experts, blocks, bucket int) (each int, grid dim) {
 	most := 1
 	if kernel == "bf16" && bucket > 1 {
