@@ -77,8 +77,8 @@ func TestAheadWithoutMemory(t *testing.T) {
 		t.Errorf("a step into a page that cannot be: %v", err)
 	}
 	at := *base
-	h.move(0, launch.BlockPositions)
-	if err := h.f.Start(t.Context(), h.v); err == nil || !strings.Contains(err.Error(), "angles of positions from 256 on: cuda: out of device memory") {
+	h.move(0, launch.NearPositions)
+	if err := h.f.Start(t.Context(), h.v); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("angles of positions from %d on: cuda: out of device memory", launch.NearPositions)) {
 		t.Errorf("a step to positions whose angles cannot be: %v", err)
 	}
 	if err := ctx.Free(hog); err != nil {

@@ -9,8 +9,9 @@ import (
 	"windrow/cuda/launch"
 )
 
-// TestRotationJoined runs forwards of sequences of one row, whose attention norms and
-// rotates: they have the bits of those that rotate in a launch of their own, as more rows do.
+// TestRotationJoined runs forwards of sequences of few rows, whose attention norms and
+// rotates: they have the bits of those that rotate in a launch of their own, as several rows
+// at the beginning of a context do.
 func TestRotationJoined(t *testing.T) { testRotationJoined(t, emulator.Driver(t)) }
 
 // TestRotationJoinedHopper does so on an emulated device of compute capability 9.0,
@@ -18,10 +19,10 @@ func TestRotationJoined(t *testing.T) { testRotationJoined(t, emulator.Driver(t)
 func TestRotationJoinedHopper(t *testing.T) { testRotationJoined(t, emulator.CheckedHopper(t)) }
 
 func testRotationJoined(t *testing.T, library string) {
-	forward := func(forced launch.Tuning, rows, sequences int) (logits []float32, joined, apart int) {
+	forward := func(forced launch.Tuning, base, rows, sequences int) (logits []float32, joined, apart int) {
 		c := newVariantCase(t, library, false, backend.Affine4, 64)
 		c.b.device.Tuning = forced
-		logits = c.logits(rows, 0, sequences)
+		logits = c.logitsAt(base, rows, 0, sequences)
 		c.f.now.reset()
 		if err := c.f.now.make(c.f.rest(false)); err != nil {
 			t.Fatal(err)
@@ -36,12 +37,15 @@ func testRotationJoined(t *testing.T, library string) {
 		}
 		return logits, joined, apart
 	}
-	for _, z := range []struct{ rows, sequences, joined int }{{1, 1, 1}, {1, 3, 1}, {2, 2, 0}} {
-		got, joined, apart := forward(launch.Tuning{}, z.rows, z.sequences)
+	for _, z := range []struct{ base, rows, sequences, joined int }{
+		{0, 1, 1, 1}, {0, 1, 3, 1}, {0, 2, 2, 0}, // by one block a KV head and span
+		{75, 1, 1, 1}, {75, 2, 2, 1}, {120, 16, 1, 1}, {140, 7, 2, 1}, {250, 32, 1, 1}, // by units
+	} {
+		got, joined, apart := forward(launch.Tuning{}, z.base, z.rows, z.sequences)
 		if joined != z.joined || apart != 1-z.joined {
 			t.Errorf("%+v: %d rotations joined, %d not", z, joined, apart)
 		}
-		want, joined, apart := forward(launch.Tuning{Apart: true}, z.rows, z.sequences)
+		want, joined, apart := forward(launch.Tuning{Apart: true}, z.base, z.rows, z.sequences)
 		if joined != 0 || apart != 1 {
 			t.Errorf("%+v, apart: %d rotations joined, %d not", z, joined, apart)
 		}

@@ -16,17 +16,18 @@ func (b *Backend) emitRotate(y *plan, a *action) {
 // rotation is what an action rotates: so many heads of queries.
 func (y *plan) rotation(a *action, heads int) launch.Rotation {
 	return launch.Rotation{
-		QHeads: heads, Gated: a.gated, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.List,
+		QHeads: heads, Gated: a.gated, KVHeads: a.kvHeads, Dim: a.dim, Pairs: a.angles.Pairs(), Angles: a.angles.Table(),
 		QNorm: a.norm[0], KNorm: a.norm[1], Eps: a.eps, KV: y.kv.DType, Layers: y.kv.Layers,
 	}
 }
 
-// joinsRotation reports whether attention of spans of one row rotates their queries and
-// stores their keys and values.
+// joinsRotation reports whether attention rotates the queries of its rows and stores their
+// keys and values.
 func (y *plan) joinsRotation(rotate, o *op) bool {
+	at := y.attention(o)
 	return rotate.kind == opRotate && rotate.dst[0] == o.src[0] && rotate.layer == o.layer && rotate.gated == o.gated &&
-		!slices.Contains(rotate.src, o.dst[0]) && y.buffers[o.src[0]].want == 0 && y.decode && y.most == 1 && !y.wide && y.attendFast(o) &&
-		y.f.b.device.TakesFresh(y.attention(o), rotate.angles.Pairs(), y.shape.Spans, y.chunks)
+		!slices.Contains(rotate.src, o.dst[0]) && y.buffers[o.src[0]].want == 0 && y.decode && !y.wide && y.attendFast(o) &&
+		y.f.b.device.TakesFresh(at, y.rotation(&action{op: *rotate}, at.QHeads), y.most, y.shape.Spans, y.chunks)
 }
 
 // stride is how far apart heads of queries lie.
@@ -97,7 +98,7 @@ func (b *Backend) emitAttend(y *plan, a *action) {
 	}
 	switch {
 	case a.angles != nil:
-		d.AttendFresh(to.f32, to.bf16, q.f32, a.from[1].f32, a.from[2].f32, at, y.rotation(a, at.QHeads), step, a.layer, bucket, y.shape.Spans, y.chunks)
+		d.AttendFresh(to.f32, to.bf16, q.f32, a.from[1].f32, a.from[2].f32, at, y.rotation(a, at.QHeads), step, a.layer, bucket, y.most, y.shape.Spans, y.chunks)
 	case q.bf16 == 0:
 		d.SIMTAttend(to.f32, q.f32, at, step, a.layer, bucket)
 	case y.wide && d.Flashes(at, y.shape.Spans):

@@ -32,24 +32,39 @@ func newVariantCase(t *testing.T, library string, variant bool, dt backend.DType
 
 // logits are those of rows rows for each of some sequences from the first on.
 func (c *variantCase) logits(rows, first, sequences int) []float32 {
-	var v backend.Values
-	for s := range sequences {
-		for r := range rows {
-			v.Want = append(v.Want, backend.Wanted{Row: int32(len(v.Tokens)), TopK: 1, Logits: true})
-			v.Tokens = append(v.Tokens, int32((7*(first+s)+3*r)%96))
-			v.Positions = append(v.Positions, int32(r)) // wherever the sequence is packed
+	return c.logitsAt(0, rows, first, sequences)
+}
+
+// logitsAt are those behind base others, which come 31 at a time: the emulator tells what is
+// read before dependency_wait() from what is written by pieces of 1,024 bytes, so that no
+// step may begin with the first lines of a page.
+func (c *variantCase) logitsAt(base, rows, first, sequences int) (out []float32) {
+	caches := make([]backend.Storage, sequences)
+	for s := range caches {
+		caches[s] = c.y.kv(c.t)
+		defer caches[s].Close()
+	}
+	for at, many := 0, 0; at < base+rows; at += many {
+		var v backend.Values
+		if many = rows; at < base {
+			many = min(31, base-at)
 		}
-		kv := c.y.kv(c.t)
-		defer kv.Close()
-		v.Spans = append(v.Spans, backend.Span{Storage: kv, First: s * rows, Rows: rows})
-	}
-	results, err := run(c.f, v)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var out []float32
-	for _, r := range results {
-		out = append(out, r.Logits...)
+		for s, kv := range caches {
+			for r := range many {
+				v.Want = append(v.Want, backend.Wanted{Row: int32(len(v.Tokens)), TopK: 1, Logits: true})
+				v.Tokens = append(v.Tokens, int32((7*(first+s)+3*(at+r))%96))
+				v.Positions = append(v.Positions, int32(at+r)) // wherever the sequence is packed
+			}
+			v.Spans = append(v.Spans, backend.Span{Storage: kv, Base: at, First: s * many, Rows: many})
+		}
+		results, err := run(c.f, v)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out = nil
+		for _, r := range results {
+			out = append(out, r.Logits...)
+		}
 	}
 	return out
 }

@@ -18,33 +18,6 @@
 #include "attend.cuh"
 #include "rotate.cuh"
 
-// each calls f(half, number of the query vector among all rows') for the lane's
-// queries; index is that of their rows.
-template <class F> DEV void each(const Work &w, const u32 (&index)[2], F f) {
-  UNROLL for (int h = 0; h < 2; h++) {
-    const u32 n = h * 8 + tid() % 32 / 4, row = index[h] - w.base;
-    if (n < w.count) f(h, (w.row + row) * w.q_heads + w.head + w.first + n - row * w.group);
-  }
-}
-
-// columns calls f(column, output tile, element, output tile, element) for the
-// neighbouring columns that a lane has of row half h.
-template <u32 DIM, int KV, class F> DEV void columns(int h, F f) {
-  using L = Layout<DIM, KV>;
-  const u32 t = tid() % 4, pair = warp_of() * L::PAIRS;
-  UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
-    if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
-    const u32 at = (pair + n) * 16;
-    if (KV == BF16) {
-      f(at + 2 * t, 2 * n, 2 * h, 2 * n, 2 * h + 1);
-      f(at + 8 + 2 * t, 2 * n + 1, 2 * h, 2 * n + 1, 2 * h + 1);
-    } else {
-      f(at + 4 * t, 2 * n, 2 * h, 2 * n + 1, 2 * h);
-      f(at + 4 * t + 2, 2 * n, 2 * h + 1, 2 * n + 1, 2 * h + 1);
-    }
-  }
-}
-
 // Fresh is what rotate_store would make of the only row of a span, as the projections
 // left it.
 template <u32 DIM> struct Fresh {
@@ -363,12 +336,46 @@ FRESH(attend_fresh_64, 64)
 FRESH(attend_fresh_128, 128)
 FRESH(attend_fresh_256, 256)
 
-// attend_merge joins the parts of each row's query heads. A thread has 4 columns.
-// Where a row has more than FANOUT parts, a block takes one query head: a thread
-// joins FANOUT parts, all loaded at once, and the first threads what those have;
-// otherwise a block takes as many heads as it has threads for. vectors is rows ·
-// query heads; grid: as many blocks as that takes.
+// The merges join the parts of each row's query heads. A thread has 4 columns. vectors is
+// rows · query heads; grid: as many blocks as that takes.
 static constexpr u32 MERGE = 128;
+
+// Merge is what a thread of a merge has to do.
+struct Merge {
+  const f32x4 *sum; // of its columns of the first part
+  const f32x2 *mark;
+  u32 lanes, live; // threads of a query head; parts
+
+  METHOD Joined at(u32 part) const {
+    Joined x;
+    clear(x);
+    if (part < live) {
+      const f32x4 o = sum[part * lanes];
+      const f32x2 ml = mark[part];
+      x = {ml.x, ml.y, {o.x, o.y, o.z, o.w}};
+    }
+    return x;
+  }
+};
+
+DEV Merge merge_of(const float *sums, const f32x2 *marks, const Step *step, u32 vector, u32 row, u32 lane, u32 dim, u32 units, u32 parts) {
+  const Span s = step->span[step->span_of[row]];
+  const u32 end = s.base + s.rows, held = end < s.slots ? end : s.slots;
+  return {(const f32x4 *)(sums + (u64)vector * parts * dim) + lane, marks + (u64)vector * parts, dim / 4, ((held + UNIT - 1) / UNIT + units - 1) / units};
+}
+
+DEV void put(const Joined &all, float *out32, u16 *out16, const float *gates, u32 vector, u32 dim, u32 lane) {
+  const float inverse = 1 / all.l;
+  const u64 at = (u64)vector * dim + lane * 4;
+  const f32x4 gate = gate_of(gates, vector, dim, lane * 4);
+  const f32x4 y = {all.o[0] * inverse * gate.x, all.o[1] * inverse * gate.y, all.o[2] * inverse * gate.z, all.o[3] * inverse * gate.w};
+  if (out32) *(f32x4 *)(out32 + at) = y;
+  if (out16) *(u32x2 *)(out16 + at) = {pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};
+}
+
+// attend_merge joins parts of 4 or 16 units. Where a row has more than FANOUT parts, a block
+// takes one query head: a thread joins FANOUT parts, all loaded at once, and the first threads
+// what those have; otherwise a block takes as many heads as it has threads for.
 KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *gates, const float *sums, const f32x2 *marks, const Step *step, u32 q_heads, u32 dim, u32 units, u32 parts, u32 vectors) {
   SHARED(attend_merge) Joined shared[FANOUT][MERGE];
   launch_dependents();
@@ -376,27 +383,15 @@ KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *gates, co
   const bool several = parts > FANOUT;
   const u32 vector = several ? bid() : bid() * slots + slot, row = vector / q_heads;
   if (vector >= vectors || row >= step->rows) return;
-  const Span s = step->span[step->span_of[row]];
-  const u32 end = s.base + s.rows, held = end < s.slots ? end : s.slots, live = ((held + UNIT - 1) / UNIT + units - 1) / units;
+  const Merge m = merge_of(sums, marks, step, vector, row, lane, dim, units, parts);
   dependency_wait();
-  const f32x4 *sum = (const f32x4 *)(sums + (u64)vector * parts * dim) + lane;
-  const f32x2 *mark = marks + (u64)vector * parts;
-  // Parts of 16 units are joined one after another; groups of FANOUT smaller ones
-  // first, and of one unit FANOUT of these too.
-  Joined all, group;
+  // Parts of 16 units are joined one after another; of 4 units groups of FANOUT first.
+  Joined all;
   clear(all);
-  clear(group);
-  for (u32 p = 0; p < live; p += several ? slots * FANOUT : FANOUT) {
+  for (u32 p = 0; p < m.live; p += several ? slots * FANOUT : FANOUT) {
     const u32 first = p + (several ? slot * FANOUT : 0);
     Joined x[FANOUT];
-    UNROLL for (u32 i = 0; i < FANOUT; i++) {
-      clear(x[i]);
-      if (first + i < live) {
-        const f32x4 o = sum[(u64)(first + i) * lanes];
-        const f32x2 ml = mark[first + i];
-        x[i] = {ml.x, ml.y, {o.x, o.y, o.z, o.w}};
-      }
-    }
+    UNROLL for (u32 i = 0; i < FANOUT; i++) x[i] = m.at(first + i);
     const u32 count = units == 16 ? FANOUT : 1;
     if (count == 1) {
       Joined part;
@@ -414,24 +409,60 @@ KERNEL(MERGE) void attend_merge(float *out32, u16 *out16, const float *gates, co
       if (i < count) shared[i][tid()] = x[i];
     sync();
     if (slot != 0) continue;
-    for (u32 n = 0; n < slots; n++) {
-      if (units == 1) {
-        add(group, shared[0][n * lanes + lane]);
-        if ((p / FANOUT + n) % FANOUT != FANOUT - 1) continue;
-        add(all, group);
-        clear(group);
-      } else {
-        for (u32 i = 0; i < count; i++) add(all, shared[i][n * lanes + lane]);
-      }
-    }
+    for (u32 n = 0; n < slots; n++)
+      for (u32 i = 0; i < count; i++) add(all, shared[i][n * lanes + lane]);
   }
   if (several && slot != 0) return;
-  if (several && units == 1) add(all, group); // heads of 256 may end with half a group
-  const float inverse = 1 / all.l;
-  const u64 at = (u64)vector * dim + lane * 4;
-  const f32x4 gate = gate_of(gates, vector, dim, lane * 4);
-  const f32x4 y = {all.o[0] * inverse * gate.x, all.o[1] * inverse * gate.y, all.o[2] * inverse * gate.z, all.o[3] * inverse * gate.w};
-  if (out32) *(f32x4 *)(out32 + at) = y;
-  if (out16) *(u32x2 *)(out16 + at) = {pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};
+  put(all, out32, out16, gates, vector, dim, lane);
 }
 REGISTER(attend_merge)
+
+// attend_merge_units_N joins parts of one unit: groups of FANOUT, then FANOUT of these, then
+// all of those. A query head has two threads for 4 columns, with half of the groups each.
+template <u32 DIM>
+DEV void merge_units(float *out32, u16 *out16, const float *gates, const float *sums, const f32x2 *marks, const Step *step, u32 q_heads, u32 parts, u32 vectors, Joined (&shared)[FANOUT / 2][MERGE / 2]) {
+  constexpr u32 LANES = DIM / 4, HALF = FANOUT / 2; // groups of a thread
+  launch_dependents();
+  const u32 lane = tid() % LANES, half = tid() / LANES % 2, own = tid() / (2 * LANES), vector = bid() * (MERGE / (2 * LANES)) + own, row = vector / q_heads;
+  Merge m = {};
+  if (vector < vectors && row < step->rows) m = merge_of(sums, marks, step, vector, row, lane, DIM, 1, parts);
+  sync_warp();
+  dependency_wait();
+  Joined all;
+  clear(all);
+#pragma unroll 1
+  for (u32 p = 0; p < parts; p += FANOUT * FANOUT) { // as often for all threads
+    Joined group[HALF];
+    UNROLL for (u32 g = 0; g < HALF; g++) clear(group[g]);
+    const u32 first = p + half * HALF * FANOUT;
+    if (first < m.live) {
+      Joined x[HALF][FANOUT];
+      UNROLL for (u32 g = 0; g < HALF; g++)
+        UNROLL for (u32 i = 0; i < FANOUT; i++) x[g][i] = m.at(first + g * FANOUT + i);
+      UNROLL for (u32 g = 0; g < HALF; g++)
+        UNROLL for (u32 i = 0; i < FANOUT; i++) add(group[g], x[g][i]);
+    }
+    if (p) sync(); // the first half is done with what was there
+    if (half)
+      UNROLL for (u32 g = 0; g < HALF; g++) shared[g][own * LANES + lane] = group[g];
+    sync();
+    if (half) continue;
+    Joined of;
+    clear(of);
+    UNROLL for (u32 g = 0; g < HALF; g++) add(of, group[g]);
+    UNROLL for (u32 g = 0; g < HALF; g++) add(of, shared[g][own * LANES + lane]);
+    add(all, of);
+  }
+  if (half || m.live == 0) return;
+  put(all, out32, out16, gates, vector, DIM, lane);
+}
+
+#define MERGE_UNITS(name, dim)                                                                                                                                         \
+  KERNEL(MERGE) void name(float *out32, u16 *out16, const float *gates, const float *sums, const f32x2 *marks, const Step *step, u32 q_heads, u32 parts, u32 vectors) { \
+    SHARED(name) Joined shared[FANOUT / 2][MERGE / 2];                                                                                                                 \
+    merge_units<dim>(out32, out16, gates, sums, marks, step, q_heads, parts, vectors, shared);                                                                         \
+  }                                                                                                                                                                    \
+  REGISTER(name)
+MERGE_UNITS(attend_merge_units_64, 64)
+MERGE_UNITS(attend_merge_units_128, 128)
+MERGE_UNITS(attend_merge_units_256, 256)

@@ -76,15 +76,14 @@ struct Work {
   View view;
 };
 
-// work_of sets what a block has to do, which takes up to most query vectors; false:
-// nothing. blocks of them share those of a KV head. TILE is the bytes of a page's keys.
-template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
-  w.part = bid_y() / blocks;
+// work_of sets what a block has to do but for the query heads of a KV head, which takes up to most query vectors, those of number
+// block, and units units of part part; false: nothing. TILE is the bytes of a page's keys.
+template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 part, u32 units, u32 block, u32 most) {
+  w.part = part;
   w.unit = w.part * units;
   w.view = {s.base + s.rows - 1, 0, s.window, s.keep, s.slots - s.keep};
   w.view.held = w.view.last + 1 < s.slots ? w.view.last + 1 : s.slots;
-  w.group = q_heads / kv_heads;
-  w.first = bid_y() % blocks * most;
+  w.first = block * most;
   const u32 end = s.rows * w.group;
   if (w.unit * UNIT >= w.view.held || w.first >= end) return false;
   const u32 left = (w.view.held + UNIT - 1) / UNIT - w.unit;
@@ -100,6 +99,11 @@ template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u
   w.written = s.window ? 0 : s.base;
   return true;
 }
+// work_of of a block among blocks that share the query vectors of a KV head and a part.
+template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
+  w.group = q_heads / kv_heads;
+  return work_of<TILE>(w, s, pages, layer, q_heads, kv_heads, bid_y() / blocks, units, bid_y() % blocks, most);
+}
 
 // take_team leaves a block's team its own vectors.
 DEV void take_team(Work &w) {
@@ -111,8 +115,9 @@ DEV void take_team(Work &w) {
 // Column is a slot as a mask takes it: a row sees it if its own index lies in
 // [from, from + many).
 struct Column { u32 from, many; };
+DEV Column plain_column(u32 slot) { return {slot, 0xffffffff - slot}; }
 DEV Column column_of(const View &v, u32 slot) {
-  if (v.window == 0 || slot < v.keep) return {slot, 0xffffffff - slot};
+  if (v.window == 0 || slot < v.keep) return plain_column(slot);
   if (slot >= v.held) return {0, 0};
   return {v.last - (v.last - slot) % v.ring, v.window - v.keep}; // from the newest index of the slot
 }
@@ -258,6 +263,33 @@ template <u32 DIM, int KV, int N> DEV void weigh(float (&o)[N][4], const u8 *val
           mma_bf16(o[2 * n + 1], a[h], odd);
         }
       }
+    }
+  }
+}
+
+// each calls f(half, number of the query vector among all rows') for the lane's
+// queries; index is that of their rows.
+template <class F> DEV void each(const Work &w, const u32 (&index)[2], F f) {
+  UNROLL for (int h = 0; h < 2; h++) {
+    const u32 n = h * 8 + tid() % 32 / 4, row = index[h] - w.base;
+    if (n < w.count) f(h, (w.row + row) * w.q_heads + w.head + w.first + n - row * w.group);
+  }
+}
+
+// columns calls f(column, output tile, element, output tile, element) for the
+// neighbouring columns that a lane has of row half h.
+template <u32 DIM, int KV, class F> DEV void columns(int h, F f) {
+  using L = Layout<DIM, KV>;
+  const u32 t = tid() % 4, pair = warp_of() * L::PAIRS;
+  UNROLL for (u32 n = 0; n < L::PAIRS; n++) {
+    if (DIM % (16 * WARPS) != 0 && pair + n >= DIM / 16) break;
+    const u32 at = (pair + n) * 16;
+    if (KV == BF16) {
+      f(at + 2 * t, 2 * n, 2 * h, 2 * n, 2 * h + 1);
+      f(at + 8 + 2 * t, 2 * n + 1, 2 * h, 2 * n + 1, 2 * h + 1);
+    } else {
+      f(at + 4 * t, 2 * n, 2 * h, 2 * n + 1, 2 * h);
+      f(at + 4 * t + 2, 2 * n, 2 * h + 1, 2 * n + 1, 2 * h + 1);
     }
   }
 }

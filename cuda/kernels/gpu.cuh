@@ -90,6 +90,9 @@ DEV u32x4 load_stream(const void *p) {
 DEV void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // load_l2: from L2, for what other blocks of this launch wrote.
 DEV float load_l2(const float *p) { float r; asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(r) : "l"(p) : "memory"); return r; }
+// load_now is on its way where it stands, whatever is done with it later.
+DEV u64 load_now(const u64 *p) { u64 r; asm volatile("ld.global.u64 %0, [%1];" : "=l"(r) : "l"(p) : "memory"); return r; }
+DEV u32 load_now(const u32 *p) { u32 r; asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(p) : "memory"); return r; }
 DEV f32x4 load_l2_x4(const float *p) { f32x4 r; asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(r.x), "=f"(r.y), "=f"(r.z), "=f"(r.w) : "l"(p) : "memory"); return r; }
 DEV u32 shared_address(const void *p) { u32 r; asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p)); return r; }
 // copy_async: 16 bytes from global to shared memory; bytes (0 or 16) of them are read, the rest is zero.
@@ -120,6 +123,9 @@ DEV void copy_to(Shared to, const void *from, bool there) {
 DEV void load_matrix_at(u32 (&r)[4], Shared from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
+DEV void load_matrix_transposed_at(u32 (&r)[4], Shared from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
+}
 // pack_bf16 rounds two floats to nearest even: low half lo, high half hi.
 DEV u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEV float warp_sum(float v) { UNROLL for (int m = 16; m; m >>= 1) v += shfl_xor(v, m); return v; }
@@ -138,6 +144,8 @@ DEV void dependency_wait() {}
 // reduce_max and reduce_min are of all lanes.
 DEV u32 reduce_max(u32 v) { u32 r; asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 DEV u32 reduce_min(u32 v) { u32 r; asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
+// reduce_or has the bits of all lanes.
+DEV u32 reduce_or(u32 v) { u32 r; asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 // ballot has a bit for each lane where yes is set.
 DEV u32 ballot(bool yes) {
   u32 r;
@@ -149,10 +157,13 @@ DEV u32 ballot(bool yes) {
 DEV void allow_unwritten(const void *, u32) {}
 #else
 #include "../emulator/runtime/emulated.h"
+DEV u64 load_now(const u64 *p) { return *p; }
+DEV u32 load_now(const u32 *p) { return *p; }
 DEV void prefetch_l2(const void *) {}
-DEV u32 ballot(bool yes) { u32 v = (u32)yes << tid() % 32; UNROLL for (int m = 16; m; m >>= 1) v |= shfl_xor(v, m); return v; }
 DEV u32 reduce_max(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o > v ? o : v; } return v; }
 DEV u32 reduce_min(u32 v) { UNROLL for (int m = 16; m; m >>= 1) { const u32 o = shfl_xor(v, m); v = o < v ? o : v; } return v; }
+DEV u32 reduce_or(u32 v) { UNROLL for (int m = 16; m; m >>= 1) v |= shfl_xor(v, m); return v; }
+DEV u32 ballot(bool yes) { return reduce_or((u32)yes << tid() % 32); }
 #endif
 
 DEV u32 load_l2(const u32 *p) { return __builtin_bit_cast(u32, load_l2((const float *)p)); }

@@ -43,34 +43,64 @@ template <int N> DEV void load(Head<N> &x, const float *from) {
   }
 }
 
-// norm: x / sqrt(mean(x²) + eps) · weight.
-template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
+// squares is what a lane adds to the sum of a head's squares.
+template <int N> DEV float squares(const Head<N> &x) {
   float sum = 0;
   UNROLL for (u32 j = 0; j < 4 / N; j++)
     UNROLL for (int i = 0; i < N; i++) sum = fma(x.hi[j].v[i], x.hi[j].v[i], fma(x.lo[j].v[i], x.lo[j].v[i], sum));
-  const float inverse = 1 / sqrt_exact(warp_sum(sum) / (float)(2 * x.half) + eps);
+  return sum;
+}
+
+// scale: x · inverse · weight, of lanes that have as much of either.
+template <int N> DEV void scale(Head<N> &x, float inverse, const Head<N> &weight) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++)
+    UNROLL for (int i = 0; i < N; i++) {
+      x.lo[j].v[i] *= inverse * weight.lo[j].v[i];
+      x.hi[j].v[i] *= inverse * weight.hi[j].v[i];
+    }
+}
+
+// inverse_norm: 1 / sqrt(mean(x²) + eps), of the sum of a head's squares.
+DEV float inverse_norm(float sum, u32 half, float eps) { return 1 / sqrt_exact(sum / (float)(2 * half) + eps); }
+
+// norm: x / sqrt(mean(x²) + eps) · weight.
+template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
+  const float inverse = inverse_norm(warp_sum(squares(x)), x.half, eps);
+  Head<N> w;
+  w.half = x.half;
+  w.pairs = x.pairs;
+  w.lane = x.lane;
+  load(w, weight);
+  scale(x, inverse, w);
+}
+
+// Turn is what the pairs of a head are turned by.
+template <int N> struct Turn { Run<N> cos[4 / N], sin[4 / N]; };
+
+template <int N> DEV void load(Turn<N> &t, const Head<N> &x, const float *cos, const float *sin) {
   UNROLL for (u32 j = 0; j < 4 / N; j++) {
     const u32 e = place(x, j);
-    if (e >= x.half) continue;
-    const Run<N> a = *(const Run<N> *)(weight + low(x, e)), b = *(const Run<N> *)(weight + high(x, e));
+    if (e >= x.pairs) continue;
+    t.cos[j] = *(const Run<N> *)(cos + e);
+    t.sin[j] = *(const Run<N> *)(sin + e);
+  }
+}
+
+template <int N> DEV void rotate(Head<N> &x, const Turn<N> &t) {
+  UNROLL for (u32 j = 0; j < 4 / N; j++) {
+    if (place(x, j) >= x.pairs) continue;
     UNROLL for (int i = 0; i < N; i++) {
-      x.lo[j].v[i] *= inverse * a.v[i];
-      x.hi[j].v[i] *= inverse * b.v[i];
+      const float a = x.lo[j].v[i], b = x.hi[j].v[i], c = t.cos[j].v[i], s = t.sin[j].v[i];
+      x.lo[j].v[i] = fma(a, c, -(b * s));
+      x.hi[j].v[i] = fma(b, c, a * s);
     }
   }
 }
 
 template <int N> DEV void rotate(Head<N> &x, const float *cos, const float *sin) {
-  UNROLL for (u32 j = 0; j < 4 / N; j++) {
-    const u32 e = place(x, j);
-    if (e >= x.pairs) continue;
-    const Run<N> c = *(const Run<N> *)(cos + e), s = *(const Run<N> *)(sin + e);
-    UNROLL for (int i = 0; i < N; i++) {
-      const float a = x.lo[j].v[i], b = x.hi[j].v[i];
-      x.lo[j].v[i] = fma(a, c.v[i], -(b * s.v[i]));
-      x.hi[j].v[i] = fma(b, c.v[i], a * s.v[i]);
-    }
-  }
+  Turn<N> t;
+  load(t, x, cos, sin);
+  rotate(x, t);
 }
 
 template <int N> DEV void store_f32(const Head<N> &x, float *to) {

@@ -206,13 +206,17 @@ func (d *Device) attendBy(s attendSplit, out32, out16, q16, gates driver.Ptr, a 
 // merge joins the parts of a pass's rows.
 func (d *Device) merge(out32, out16, gates, marks driver.Ptr, a Attention, step driver.Ptr, bucket, units, parts int) {
 	vectors := bucket * a.QHeads
+	args := []uint64{uint64(out32), uint64(out16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step), uint64(a.QHeads)}
+	if units == 1 { // two threads for 4 columns
+		of := kernel{file: "attend", name: fmt.Sprintf("attend_merge_units_%d", a.Dim)}
+		d.launch(of, dim{x: Ceil(vectors*a.Dim/2, mergeThreads)}, mergeThreads, append(args, uint64(parts), uint64(vectors))...)
+		return
+	}
 	blocks := vectors
 	if parts <= attendFanout {
 		blocks = Ceil(vectors*a.Dim/4, mergeThreads)
 	}
-	d.launch(kernelMerge, dim{x: blocks}, mergeThreads,
-		uint64(out32), uint64(out16), uint64(gates), uint64(d.attendWork), uint64(marks), uint64(step),
-		uint64(a.QHeads), uint64(a.Dim), uint64(units), uint64(parts), uint64(vectors))
+	d.launch(kernelMerge, dim{x: blocks}, mergeThreads, append(args, uint64(a.Dim), uint64(units), uint64(parts), uint64(vectors))...)
 }
 
 // AttendHolds is the bytes of the room of PrepareAttend.

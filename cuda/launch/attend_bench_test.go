@@ -21,7 +21,7 @@ type attendBench struct {
 	q, out driver.Ptr
 	k, v   driver.Ptr // rows that are to be stored
 	norm   driver.Ptr // weights of a head
-	angles driver.Ptr // of the first positions
+	angles Table      // of the first positions
 }
 
 // attendTypes are the types of keys and values that are measured.
@@ -39,7 +39,7 @@ func newAttendBench(m meter, layers, slots, rows int) *attendBench {
 	b.norm = m.Filled(4*a.Dim, data)
 	b.k, b.v = m.Filled(4*rows*a.KVHeads*a.Dim, data), m.Filled(4*rows*a.KVHeads*a.Dim, data)
 	turns := &bed{d: m.D}
-	b.angles = turns.angles(drawnAngles(a.Dim/2), []int32{0}).List
+	b.angles = turns.angles(drawnAngles(a.Dim/2), []int32{0}).Table()
 	m.Cleanup(turns.free)
 	pages := slots / PageSlots
 	b.kv = m.Filled(pages*pageBytes(backend.KeysLayout(a.Layers, a.KVHeads, a.Dim, a.KV, 1)), data)

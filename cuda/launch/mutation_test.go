@@ -33,6 +33,7 @@ const (
 	byRoute   = "route"
 	byFew     = "few experts/affine4-64"
 	byLines   = "few/affine4-64"
+	byFresh   = "rotation in attention"
 )
 
 var faults = []fault{
@@ -130,6 +131,17 @@ var faults = []fault{
 	{"the sum begins before all experts are there", "experts.cuh", "sync();\nadd_up<W>(p", "add_up<W>(p", byExperts},
 	{"rows of a stage are read too early", "grouped.cuh", "wait_groups(p.stages - 2);\nsync();", "wait_groups(p.stages - 2);", byExperts},
 	{"a stage is read a copy too early", "grouped.cuh", "wait_groups(p.stages - 2);", "wait_groups(p.stages - 1);", byExperts},
+	{"lines of this step are copied too", "attend_unit.cu", "if (!(but & 1)) {", "{", byFresh},
+	{"angles are not waited for", "attend_unit.cu", "copy_wait<1>();\nsync();", "sync();", byFresh},
+	{"angles are read before all have come", "attend_unit.cu", "copy_wait<1>();\nsync();", "copy_wait<1>();", byFresh},
+	{"keys and values of a unit are not waited for", "attend_unit.cu", "copy_wait<0>();\nsync();", "sync();", byFresh},
+	{"queries are read before all are made", "attend_unit.cu", "copy_wait<0>();\nsync();", "copy_wait<0>();", byFresh},
+	{"peaks of a unit are read before all are there", "attend_unit.cu", "sync();\nfloat top[2]", "float top[2]", byFresh},
+	{"probabilities of a unit are read before all are there", "attend_unit.cu", "sync();\nfloat o[2", "float o[2", byFresh},
+	{"all blocks of a unit keep its keys and values", "attend_unit.cu", "&& w.first == 0", "", byFresh},
+	{"the second half's groups are added before they are there", "attend.cu", "sync();\nif (half) continue;", "if (half) continue;", byFresh},
+	{"groups of the next parts overwrite what is added", "attend.cu", "if (p) sync(); // the first half is", "// the first half is", byFresh},
+
 	{"rows choose before there are logits", "route.cu", "if (!rehearsed) dependency_wait();", "", byRoute},
 	{"what is rehearsed is chosen over before it is listed", "route.cu", "list(p, marks, rows, totals, rehearsed);\nsync();", "list(p, marks, rows, totals, rehearsed);", byRoute},
 	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * sums) {", "if (tid() < routeGroups * sums) {", byRoute},
@@ -182,6 +194,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "experts_few_affine4_hopper", []string{"experts_affine4", "route", "rows", "pack"}
 	case byRoute:
 		return "", []string{"route", "rows"}
+	case byFresh:
+		return "", []string{"attend_unit", "attend", "rotate"}
 	case byDelta:
 		return "", []string{"delta"}
 	case byFewRows:

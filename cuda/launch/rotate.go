@@ -16,10 +16,10 @@ const rotateWarps = 8
 
 // Rotation is the shape of RotateStore.
 type Rotation struct {
-	QHeads, KVHeads, Dim int        // dim is even, at most 256
-	Gated                bool       // behind each head of q lies as much of a gate, which stays
-	Pairs                int        // at most dim/2, the others stay
-	Angles               driver.Ptr // of the rows' positions: addresses of a table's blocks
+	QHeads, KVHeads, Dim int  // dim is even, at most 256
+	Gated                bool // behind each head of q lies as much of a gate, which stays
+	Pairs                int  // at most dim/2, the others stay
+	Angles               Table
 	QNorm, KNorm         driver.Ptr // [dim] f32; 0: no norm
 	Eps                  float32
 	KV                   backend.KVType
@@ -47,5 +47,5 @@ func (d *Device) RotateStore(q, k, v, qBF16 driver.Ptr, h Rotation, step driver.
 	heads := bucket * (h.QHeads + 2*h.KVHeads)
 	d.launch(which, dim{x: (heads + rotateWarps - 1) / rotateWarps}, rotateWarps*32,
 		uint64(q), uint64(k), uint64(v), uint64(qBF16), flag(!h.NarrowOnly || qBF16 == 0), uint64(h.QNorm), uint64(h.KNorm), f32(h.Eps),
-		uint64(step), uint64(h.Angles), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(headStride(h.Dim, h.Gated)), uint64(h.KV))
+		uint64(step), uint64(h.Angles.List), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(headStride(h.Dim, h.Gated)), uint64(h.KV))
 }

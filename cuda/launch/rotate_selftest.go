@@ -126,7 +126,7 @@ func (c rotateCase) check(d *Device, r *rand.Rand) error {
 	drawnAngles(c.pairs).Fill(turns.cos, turns.sin, v.Positions)
 	q, k, values := vectors.Normals(r, shape.Bucket*c.qHeads*c.dim), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim)
 	clear(k[:c.dim]) // a group of zeros
-	h := Rotation{QHeads: c.qHeads, KVHeads: c.kvHeads, Dim: c.dim, Pairs: c.pairs, Angles: b.angles(drawnAngles(c.pairs), v.Positions).List, Eps: eps, Layers: layers}
+	h := Rotation{QHeads: c.qHeads, KVHeads: c.kvHeads, Dim: c.dim, Pairs: c.pairs, Angles: b.angles(drawnAngles(c.pairs), v.Positions).Table(), Eps: eps, Layers: layers}
 	var qNorm, kNorm []float32
 	if c.norm {
 		qNorm, kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)

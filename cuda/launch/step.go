@@ -55,6 +55,12 @@ func (s StepShape) layout() stepLayout {
 	}
 }
 
+// stepArrays is where the arrays of a block lie on the device, as far as its rows and spans say.
+func stepArrays(step driver.Ptr, bucket, spans int) (span, positions, pages driver.Ptr) {
+	l := StepShape{Bucket: bucket, Spans: spans}.layout()
+	return step + driver.Ptr(l.span), step + driver.Ptr(l.positions), step + driver.Ptr(l.pages)
+}
+
 // Bytes is the size of a block.
 func (s StepShape) Bytes() int { return s.layout().size }
 

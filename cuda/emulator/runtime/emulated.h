@@ -173,6 +173,7 @@ typedef u8 *Shared;
 DEV Shared shared_at(const void *p) { return (u8 *)p; }
 DEV void copy_to(Shared to, const void *from, bool there, CALLER) { copy_async(to, from, there ? 16 : 0, file, line); }
 DEV void load_matrix_at(u32 (&r)[4], Shared from, CALLER) { load_matrix(r, from, file, line); }
+DEV void load_matrix_transposed_at(u32 (&r)[4], Shared from, CALLER) { load_matrix_transposed(r, from, file, line); }
 
 DEV u32 round_bf16(float v) {
   u32 u = __builtin_bit_cast(u32, v);
