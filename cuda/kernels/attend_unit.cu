@@ -118,18 +118,43 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
     }
   }
 
-  // Item is a query vector, key or value that a thread has a part of.
+  // Item is a query vector or a key that a thread has a part of.
   struct Item {
     u32 n, row; // of the span
-    bool query, value, there;
+    bool query, there;
   };
+
+  // Value is 8 elements of a fresh value.
+  struct Value {
+    u32 row;
+    bool there;
+    f32x4 x[2];
+  };
+  static constexpr u32 VALUES = BLOCK / (DIM / 8); // rows at a time
+
+  METHOD static Value value_of(const In &in, const Work &w, u32 here, u32 row) {
+    Value v = {row, row < 32 && here >> row & 1, {}};
+    if (v.there) {
+      const f32x4 *from = (const f32x4 *)(in.v + ((u64)(w.row + row) * in.kv_heads + bid()) * DIM) + tid() % (DIM / 8) * 2;
+      UNROLL for (u32 i = 0; i < 2; i++) v.x[i] = from[i];
+    }
+    return v;
+  }
+
+  METHOD static void put(u8 *shared, const Work &w, u64 page, u32 own, const Value &v) {
+    if (!v.there) return;
+    const u32x4 x = {pack_bf16(v.x[0].x, v.x[0].y), pack_bf16(v.x[0].z, v.x[0].w), pack_bf16(v.x[1].x, v.x[1].y), pack_bf16(v.x[1].z, v.x[1].w)};
+    const u32 column = tid() % (DIM / 8) * 16;
+    *(u32x4 *)(tile(shared, true) + own * L::LINE + column) = x;
+    if (w.first == 0) *(u32x4 *)((u8 *)page + w.values + own * L::VECTOR + column) = x;
+  }
 
   // make starts the copies of old keys and values, fills the teams' places of queries, and
   // makes the keys and values of fresh rows, which it stores if it keeps them.
   METHOD static void make(u8 *shared, const In &in, const Work &w, u64 page, const Fresh &fresh) {
     const u32 here = fresh.here;
     const u32 lane = tid() % LANES, at = tid() / LANES;
-    const u32 from = here ? __builtin_ctz(here) : 0, items = w.count + (here ? 2 * (32 - __builtin_clz(here) - from) : 0);
+    const u32 from = here ? __builtin_ctz(here) : 0, items = w.count + (here ? 32 - __builtin_clz(here) - from : 0);
     Head<2> x[SHARE], next[SHARE];
     UNROLL for (u32 i = 0; i < SHARE; i++) {
       x[i].half = next[i].half = DIM / 2;
@@ -139,19 +164,20 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
     auto item_of = [&](u32 i) INLINE -> Item {
       const bool there = i < items;
       if (!there) i = 0; // nobody keeps what comes of it
-      if (i < w.count) return {w.first + i, over(w.first + i, in.group), true, false, there};
-      i -= w.count;
-      return {i, from + i / 2, false, i % 2 != 0, true};
+      if (i < w.count) return {w.first + i, over(w.first + i, in.group), true, there};
+      return {0, from + i - w.count, false, true};
     };
     auto source = [&](const Item &y) INLINE {
       const u32 index = w.row + y.row;
-      return y.query ? in.q + ((u64)index * w.q_heads + w.head + y.n - y.row * w.group) * in.stride : (y.value ? in.v : in.k) + ((u64)index * in.kv_heads + bid()) * DIM;
+      return y.query ? in.q + ((u64)index * w.q_heads + w.head + y.n - y.row * w.group) * in.stride : in.k + ((u64)index * in.kv_heads + bid()) * DIM;
     };
     Item item = item_of(at), after = item;
     const float *rows = source(item);
     settle(rows);
     dependency_wait();
     UNROLL for (u32 i = 0; i < SHARE; i++) load(x[i], rows);
+    Value value = {};
+    if (here) value = value_of(in, w, here, from + tid() / (DIM / 8));
     sync_warp();
     copy(shared, w, page, fresh.lines); // behind what is needed first: L2 gives so many bytes a cycle
     copy_wait<1>();
@@ -180,18 +206,14 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
         float sum = (squares(x[0]) + squares(x[2])) + (squares(x[1]) + squares(x[3])); // as warp_sum
         UNROLL for (int m = LANES / 2; m; m >>= 1) sum += shfl_xor(sum, m);
         const float inverse = inverse_norm(sum, DIM / 2, in.eps);
-        if (!item.value)
-          UNROLL for (u32 i = 0; i < SHARE; i++) scale(x[i], inverse, weight[i]);
-        sync_warp();
+        UNROLL for (u32 i = 0; i < SHARE; i++) scale(x[i], inverse, weight[i]);
       }
-      if (!item.value)
-        UNROLL for (u32 i = 0; i < SHARE; i++) rotate(x[i], turn[i]);
-      sync_warp();
+      UNROLL for (u32 i = 0; i < SHARE; i++) rotate(x[i], turn[i]);
       const u32 own = shfl(fresh.slot, (int)item.row) % UNIT;
       const bool mine = item.there && (item.query || here >> item.row & 1), keeps = mine && !item.query && w.first == 0;
       const u32 place = first - HEADS + at; // of queries
-      u16 *const line = (u16 *)(item.query ? shared + TEAM + place / QUERIES * L::BYTES + place % QUERIES * L::QLINE : tile(shared, item.value) + own * L::LINE);
-      u16 *const kept = (u16 *)(page + (item.value ? w.values : w.keys)) + own * DIM;
+      u16 *const line = (u16 *)(item.query ? shared + TEAM + place / QUERIES * L::BYTES + place % QUERIES * L::QLINE : tile(shared, false) + own * L::LINE);
+      u16 *const kept = (u16 *)(page + w.keys) + own * DIM;
       if (mine)
         UNROLL for (u32 i = 0; i < SHARE; i++) store_bf16(x[i], line);
       if (keeps)
@@ -200,6 +222,15 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
       if (last) break;
       UNROLL for (u32 i = 0; i < SHARE; i++) x[i] = next[i];
       item = after;
+    }
+    if (here) {
+#pragma unroll 1
+      for (u32 row = from; row < 32; row += VALUES) {
+        if (row != from) value = value_of(in, w, here, row + tid() / (DIM / 8));
+        sync_warp();
+        put(shared, w, page, shfl(fresh.slot, (int)(value.row % 32)) % UNIT, value);
+        sync_warp();
+      }
     }
   }
 
@@ -242,25 +273,27 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
 
   METHOD static void attend(u8 *shared, const In &in, const Step *step, u32 layer, u32 q_heads, float scale, float *to, f32x2 *marks, u32 parts) {
     launch_dependents();
-    const u32 lane = tid() % 32, warp = warp_of(), block = bid_y(), turned = over(block, in.blocks);
+    const u32 lane = tid() % 32, warp = warp_of(), turned = over(bid_y(), in.blocks), shared_by = bid_y() - turned * in.blocks.by;
     u64 page = 0;
     u32 position = 0;
     if (bid_z() == 0) {
-      page = load_now(in.pages + (turned ? turned - 1 : 0));
+      page = load_now(in.pages + (turned < 2 ? 0 : turned - 2));
       if (lane < in.longest) position = load_now(in.positions + lane);
     }
     if (in.q_norm && tid() < DIM / 2) copy_async(shared + NORMS + tid() * 16, (tid() < DIM / 4 ? in.q_norm : in.k_norm) + tid() % (DIM / 4) * 4);
     sync_warp();
     const Span s = in.spans[bid_z()];
     if (bid_z() >= step->spans) return;
-    // The newest unit first: its blocks have keys and values to make, and the first blocks
-    // find room before the others do.
-    const u32 end = s.base + s.rows, newest = ((end < s.slots ? end : s.slots) - 1) / UNIT;
-    const u32 part = turned > newest ? turned : turned ? turned - 1 : newest;
+    // The newest unit comes first, as the first blocks find room before the others do: its
+    // blocks have keys and values to make. Where there are more parts than units, twice as
+    // many blocks have it, with half of the queries each.
+    const u32 end = s.base + s.rows, newest = ((end < s.slots ? end : s.slots) - 1) / UNIT, first = newest + 1 < parts ? 2 : 1;
+    const u32 part = turned < first ? newest : turned - first < newest ? turned - first : turned;
+    const u32 block = turned < first ? turned * in.blocks.by + shared_by : shared_by, most = turned < first ? TEAMS * QUERIES / first : TEAMS * QUERIES;
     Work w;
     w.group = in.group.by;
-    if (!work_of<L::TILE>(w, s, in.pages, layer, q_heads, in.kv_heads, part, 1, block - turned * in.blocks.by, TEAMS * QUERIES)) return;
-    if (bid_z() != 0 || turned == 0) page = load_now(w.pages);
+    if (!work_of<L::TILE>(w, s, in.pages, layer, q_heads, in.kv_heads, part, 1, block, most)) return;
+    if (bid_z() != 0 || turned < first || first != 2) page = load_now(w.pages);
     if (bid_z() != 0 && lane < s.rows) position = load_now(in.positions + s.first + lane);
     sync_warp();
     fetch(w, page);
