@@ -76,8 +76,9 @@ struct Work {
   View view;
 };
 
-// work_of sets what a block has to do but for the query heads of a KV head, which takes up to most query vectors, those of number
-// block, and units units of part part; false: nothing. TILE is the bytes of a page's keys.
+// work_of sets what a block has to do, but for w.group, which is set: the block of that number among
+// those that share the query vectors of a KV head takes up to most of them, and units units, those of
+// a part; false: nothing. TILE is the bytes of a page's keys.
 template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 part, u32 units, u32 block, u32 most) {
   w.part = part;
   w.unit = w.part * units;
@@ -99,7 +100,7 @@ template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u
   w.written = s.window ? 0 : s.base;
   return true;
 }
-// work_of of a block among blocks that share the query vectors of a KV head and a part.
+// Of blocks that share the query vectors of a KV head, bid_y() says which one this is, and which part.
 template <u32 TILE> DEV bool work_of(Work &w, const Span &s, const u64 *pages, u32 layer, u32 q_heads, u32 kv_heads, u32 units, u32 blocks, u32 most) {
   w.group = q_heads / kv_heads;
   return work_of<TILE>(w, s, pages, layer, q_heads, kv_heads, bid_y() / blocks, units, bid_y() % blocks, most);
