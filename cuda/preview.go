@@ -13,6 +13,10 @@ var previewRows = []int{512, 1, 16, 64, 128, 32, 256, 8, 4, 2}
 
 const previewSoon = 3
 
+// previewChunks are the contexts, in chunks, for which they are: attention of few rows chooses
+// its kernel by them.
+var previewChunks = []int{4, 16, 32, 64}
+
 var _ backend.Previewer = (*Backend)(nil)
 
 // Preview loads, in the background, the kernels of forwards with such operations, over
@@ -29,18 +33,23 @@ func (b *Backend) Preview(p *backend.Program) {
 	defer f.Close()
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
-	for i, rows := range previewRows {
-		if w, err := f.kernels(rows); err == nil {
-			b.device.Preload(w, i < previewSoon)
+	for _, chunks := range previewChunks {
+		for i, rows := range previewRows {
+			if rows > invariantRows && chunks != previewChunks[0] {
+				continue
+			}
+			if w, err := f.kernels(rows, chunks); err == nil {
+				b.device.Preload(w, i < previewSoon && chunks == previewChunks[0])
+			}
 		}
 	}
 }
 
-// kernels are those of a pass of one sequence behind some context, of which each row of
-// few is wanted, and the last of many.
-func (f *forward) kernels(rows int) (launch.Wanted, error) {
+// kernels are those of a pass of one sequence at a context of so many chunks, of which each
+// row of few is wanted, and the last of many.
+func (f *forward) kernels(rows, chunks int) (launch.Wanted, error) {
 	g := f.rounded(sizes{
-		rows: rows, spans: 1, slots: 4 * launch.ChunkSlots, longest: rows,
+		rows: rows, spans: 1, slots: chunks * launch.ChunkSlots, longest: rows,
 		kv:     backend.Layout{Layers: f.program.Stores(), DType: backend.KVBF16}.Keys(),
 		prompt: rows > invariantRows && rows <= f.b.promptRows,
 	})
