@@ -211,8 +211,8 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
       UNROLL for (u32 i = 0; i < SHARE; i++) rotate(x[i], turn[i]);
       const u32 own = shfl(fresh.slot, (int)item.row) % UNIT;
       const bool mine = item.there && (item.query || here >> item.row & 1), keeps = mine && !item.query && w.first == 0;
-      const u32 place = first - HEADS + at; // of queries
-      u16 *const line = (u16 *)(item.query ? shared + TEAM + place / QUERIES * L::BYTES + place % QUERIES * L::QLINE : tile(shared, false) + own * L::LINE);
+      const u32 seat = first - HEADS + at; // of a query
+      u16 *const line = (u16 *)(item.query ? shared + TEAM + seat / QUERIES * L::BYTES + seat % QUERIES * L::QLINE : tile(shared, false) + own * L::LINE);
       u16 *const kept = (u16 *)(page + w.keys) + own * DIM;
       if (mine)
         UNROLL for (u32 i = 0; i < SHARE; i++) store_bf16(x[i], line);
@@ -339,9 +339,9 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
     float top[2], peak[2], weight[2]; // both halves at once, as all of it is one chain of latencies
     UNROLL for (int h = 0; h < 2; h++) {
       const float *const of = peaks + h * 8 + lane / 4;
-      float each[WARPS];
-      UNROLL for (u32 o = 0; o < WARPS; o++) each[o] = of[o * QUERIES];
-      peak[h] = __builtin_fmaxf(__builtin_fmaxf(each[0], each[1]), __builtin_fmaxf(each[2], each[3]));
+      float by_warp[WARPS];
+      UNROLL for (u32 o = 0; o < WARPS; o++) by_warp[o] = of[o * QUERIES];
+      peak[h] = __builtin_fmaxf(__builtin_fmaxf(by_warp[0], by_warp[1]), __builtin_fmaxf(by_warp[2], by_warp[3]));
     }
     u32 pair[2][2];
     UNROLL for (int h = 0; h < 2; h++) {

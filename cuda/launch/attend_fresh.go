@@ -45,8 +45,8 @@ type freshForm struct {
 
 // freshForm is the form for a shape; false: there is none. Those that there are have so few
 // blocks that it matters how long each takes, not how many fit on a multiprocessor. One row
-// of 8 KV heads and more is faster by attend.cu (an H200, qwen3-8b: 1.89 ms, not 1.93), of 2
-// and 4 by units (qwen3-30b-a3b: 1.69 ms, not 1.82).
+// of 8 KV heads and more, of all spans, is faster by attend.cu (an H200, qwen3-8b: 1.90 ms, not
+// 1.94), of 2 and 4 by units (qwen3-30b-a3b: 1.71 ms, not 1.82).
 func (d *Device) freshForm(a Attention, h Rotation, longest, spans, chunks int) (f freshForm, ok bool) {
 	if d.Tuning.Apart || a.KV != backend.KVBF16 || !d.AttendTakes(a) || h.Pairs%2 != 0 {
 		return f, false
