@@ -13,23 +13,25 @@
 //
 // Rows go 8 a tile, of which there are NT.
 #pragma once
+#include "finish.cuh"
 #include "strip_copies.cuh"
 
-constexpr u32 fewWorkers = 16, fewFinishers = 4, fewPlaces = 2, fewStrips = 2;
-constexpr u32 fewPart = 32 * 4; // floats that a warp leaves of a strip and 8 rows: four a lane
+constexpr u32 fewStrips = 2; // of a warp at a time
 
 template <class W, u32 NT, u32 C> struct Few {
-  static constexpr u32 team = fewWorkers / C; // warps of a block that make a strip
-  static constexpr u32 part = NT * fewPart, place = fewWorkers * part; // floats of a strip: a warp's; all warps'
+  using Sums = Finisher<W, NT, C>;
+  static constexpr u32 team = Sums::team; // warps of a block that make a strip
+  static constexpr u32 part = Sums::part, place = Sums::place;
 
   const Projection &p;
-  StripCopies<W, fewStrips> &weights; // of a finisher all but the copies
+  StripCopies<W, fewStrips> &weights;
   u32 warp, lane, rank;
   u8 *x;               // rows: the block's part of the inputs
   u32 line;            // bytes of one
   u32 begin;           // its first unit
   float *places;       // [fewPlaces, fewWorkers, NT, fewPart]
-  u32 full, empty, taken; // barriers of the places; [C, fewPlaces] of teams' places being empty; of each warp's rows
+  u32 full, empty; // as the finishers have them
+  u32 taken;       // barriers of each warp's rows
 
   // work is one of the sixteen.
   METHOD void work() const {
@@ -50,14 +52,14 @@ template <class W, u32 NT, u32 C> struct Few {
     const u32 to = shared_address(places + (rank * team + warp % team) * part + lane * 4);
     Ring at{p.stages};
     u32 turn = 0, phase = 1; // of the place's being empty: at first it is
-    _Pragma("nounroll") for (u32 strip = 0; strip < weights.count; strip += fewStrips) {
+    _Pragma("nounroll") for (u32 strip = 0; strip < weights.strips.count; strip += fewStrips) {
       float total[fewStrips][NT][4] = {};
       weights.each(at, [&](const u8 *granules, u32 block, u32 unit) INLINE {
         u32 b[NT][2][4];
         UNROLL for (u32 n = 0; n < NT; n++)
           UNROLL for (u32 i = 0; i < 2; i++) load_matrix_at(b[n][i], row[n] + ((unit * 8 + i * 4 + lane / 8) << 4));
         UNROLL for (u32 j = 0; j < fewStrips; j++) {
-          if (j > 0 && strip + j >= weights.count) break;
+          if (j > 0 && strip + j >= weights.strips.count) break;
           u32 w[4][4];
           rounded<W>(w, granules + j * p.granule, block, p.shift, lane);
           UNROLL for (u32 k = 0; k < 4; k++)
@@ -65,7 +67,7 @@ template <class W, u32 NT, u32 C> struct Few {
         }
       });
       UNROLL for (u32 j = 0; j < fewStrips; j++) {
-        if (j > 0 && strip + j >= weights.count) break;
+        if (j > 0 && strip + j >= weights.strips.count) break;
         wait_phase(empty + (owner * fewPlaces + turn) * 8, phase);
         const bool own = C == 1 || owner == rank;
         UNROLL for (u32 n = 0; n < NT; n++) {
@@ -83,50 +85,6 @@ template <class W, u32 NT, u32 C> struct Few {
       }
     }
   }
-
-  // finish is one of the four: a thread has an output of a row of each tile, and of gates that of its other half.
-  METHOD void finish() const {
-    dependency_wait();
-    const u32 t = tid() - fewWorkers * 32, first = t / 4 % 4 * 2 + t % 2, output = t / 16 + t % 4 / 2 * 8; // as a lane has them
-    const float *from = places + t;
-    u32 turn = 0, phase = 0;
-    float gate[NT];
-    _Pragma("nounroll") for (u32 strip = 0; strip < weights.count; strip++) {
-      const Strip s = stripAt(p, weights.strip(strip));
-      const u32 m = s.first + output;
-      const bool made = m < of(p.out, s.weight); // or the strip's end is beyond
-      const u64 at = (u64)first * of(p.out, s.weight) + m, below = 8 * (u64)of(p.out, s.weight);
-      if (C > 1 && t == 0) expect(full + turn * 8, (fewWorkers - team) * part * 4); // some of it may be there
-      float before[NT], v[NT];
-      UNROLL for (u32 n = 0; n < NT; n++) before[n] = made && n * 8 + first < p.rows && p.add >> s.weight & 1 ? of(p.f32, s.weight)[at + n * below] : 0;
-      const float bias = made && of(p.bias, s.weight) ? of(p.bias, s.weight)[m] : 0;
-      if constexpr (C == 1) wait_phase(full + turn * 8, phase);
-      else wait_with(full + turn * 8, phase);
-      const float *parts = from + turn * place;
-      UNROLL for (u32 n = 0; n < NT; n++) {
-        v[n] = parts[n * fewPart];
-        UNROLL for (u32 w = 1; w < fewWorkers; w++) v[n] += parts[w * part + n * fewPart];
-      }
-      sync_warp();
-      if constexpr (C == 1) arrive(empty + turn * 8, lane == 0);
-      else arrive_at(empty + (rank * fewPlaces + turn) * 8, lane % C, lane < C);
-      if (++turn == fewPlaces) turn = 0, phase ^= 1;
-      UNROLL for (u32 n = 0; n < NT; n++) {
-        if (of(p.bias, s.weight)) v[n] += bias;
-        if (!p.gated) continue;
-        if (s.weight == 0) gate[n] = v[n];
-        else v[n] = gate[n] / (1 + exp(-gate[n])) * v[n];
-      }
-      if (p.gated && s.weight == 0) continue;
-      const u32 to = p.gated ? 0 : s.weight;
-      UNROLL for (u32 n = 0; n < NT; n++) {
-        if (!made || n * 8 + first >= p.rows) continue;
-        if (p.add >> to & 1) v[n] += before[n];
-        if (float *f = of(p.f32, to)) f[at + n * below] = v[n];
-        if (u16 *h = of(p.bf16, to)) h[at + n * below] = (u16)pack_bf16(v[n], 0);
-      }
-    }
-  }
 };
 
 // The first clusters, more of them, have a strip more than the others, or a gate's and an up's.
@@ -138,8 +96,7 @@ template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u8
   F s{p, weights, warp, lane, rank};
   // The strips of a team, or of the one that this block's finishers finish; gates and ups go in pairs.
   const u32 owner = warp < fewWorkers ? warp / F::team : rank, all = p.strips / each + (cluster < more);
-  weights.first = (cluster * (p.strips / each) + (cluster < more ? cluster : more) + owner) * each;
-  weights.count = all > owner ? (all - owner + C - 1) / C * each : 0, weights.apart = C;
+  weights.strips = {(cluster * (p.strips / each) + (cluster < more ? cluster : more) + owner) * each, all > owner ? (all - owner + C - 1) / C * each : 0, C};
   weights.share(rank * F::team + warp % F::team, fewWorkers);
   const u32 units = weights.depth * StripCopies<W, fewStrips>::perGranule;
   s.begin = rank * F::team * units / fewWorkers;
@@ -167,11 +124,7 @@ template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u8
     sync();
   }
   if (warp < fewWorkers) s.work();
-  else s.finish();
-  if constexpr (C > 1) { // nobody leaves while others may tell it that a place is empty
-    cluster_arrive();
-    cluster_wait();
-  }
+  else Finisher<W, NT, C>{p, weights.strips, lane, rank, s.places, s.full, s.empty}.finish();
 }
 
 #define FEW(name, W, NT, C)                                                                                               \

@@ -99,6 +99,9 @@ DEV void give(u32 to, const float (&v)[4], u32 barrier) {
 // put_at and get write and read this block's.
 DEV void put_at(u32 to, const float (&v)[4]) { asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory"); }
 DEV void get(float (&v)[4], u32 from) { asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory"); }
+DEV u32x4 get_x4(u32 from) { u32x4 r; asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(from) : "memory"); return r; }
+DEV u32x2 get_x2(u32 from) { u32x2 r; asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(from) : "memory"); return r; }
+DEV void put_x4(u32 to, u32x4 v) { asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
 // put_into writes to a block of the cluster.
 DEV void put_into(u32 to, u32 rank, const float (&v)[4]) {
   asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\tst.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n\t}" ::"r"(to), "r"(rank), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");

@@ -183,7 +183,7 @@ template <class W> DEV void one(const Projection &p, u32 pass, u32 more, u8 *sha
   if (s.end > strips) s.end = strips;
   s.pass = pass;
   s.weights.share(warp, warps);
-  s.weights.first = s.first, s.weights.count = s.end > s.first ? s.end - s.first : 0, s.weights.apart = 1;
+  s.weights.strips = {s.first, s.end > s.first ? s.end - s.first : 0, 1};
   const u32 units = s.weights.depth * O::perGranule;
   // Rings, the row, sums of its folds, barriers, sums.
   s.weights.ring = shared + warp * p.stages * p.granule;

@@ -12,6 +12,15 @@ DEV u32 both_low(u32 v) { return (v & 0xffff) * 0x10001; }
 DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 #endif
 
+// TinyScales are those of a lane's two rows, for numbers of W::tiny.
+struct TinyScales {
+  u32 scale2[2], bias2[2];
+  METHOD void set(u32x2 v) { scale2[0] = large(both_low(v.x)), bias2[0] = sixteenth(both_high(v.x)), scale2[1] = large(both_low(v.y)), bias2[1] = both_high(v.y); }
+  METHOD void apply(u32 (&a)[4]) const {
+    UNROLL for (u32 i = 0; i < 4; i++) a[i] = fma_bf16x2(a[i], scale2[i % 2], bias2[i % 2]);
+  }
+};
+
 // rounded makes the operands of 64 inputs in bf16, those of a granule from 64·block
 // on, of which a lane has loaded the numbers. Narrow types are rounded once, by
 // dequantise to f32 first: that is another number only where a bias is under 2^-12 of
@@ -20,15 +29,13 @@ DEV u32 both_high(u32 v) { return (v >> 16) * 0x10001; }
 template <class W, bool any = false> DEV void rounded(u32 (&a)[4][4], const typename W::Numbers &numbers, const u8 *granule, u32 block, u32 shift, u32 g) {
   u32 scale2[2], bias2[2];
   Affine s;
+  TinyScales tiny;
   UNROLL for (u32 k = 0; k < 4; k++) {
     u32 index = (block * 64 + k * 16) / W::fold;
     if constexpr (W::rounds && !any) {
-      if (k * 16 % W::fold == 0) {
-        u32x2 v = W::words(granule, index, shift, g);
-        scale2[0] = large(both_low(v.x)), bias2[0] = sixteenth(both_high(v.x)), scale2[1] = large(both_low(v.y)), bias2[1] = both_high(v.y);
-      }
+      if (k * 16 % W::fold == 0) tiny.set(W::words(granule, index, shift, g));
       W::tiny(a[k], numbers, k);
-      UNROLL for (u32 i = 0; i < 4; i++) a[k][i] = fma_bf16x2(a[k][i], scale2[i % 2], bias2[i % 2]);
+      tiny.apply(a[k]);
       continue;
     }
     W::decode(a[k], numbers, k);

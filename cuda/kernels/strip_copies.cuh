@@ -11,8 +11,7 @@ template <class W, u32 G> struct StripCopies {
   u32 depth;           // granules of a strip
   u32 begin, stop;     // units of 64 inputs, of this warp
   u32 granule, pieces; // the first granule, and how many
-  u32 first, count;    // the strips that it goes through
-  u32 apart;           // from one to the next; of gates and ups pairs are
+  StripList strips;    // that it goes through
   u8 *ring;            // this warp's stages
   u32 ringAt, barriers;
 
@@ -30,12 +29,9 @@ template <class W, u32 G> struct StripCopies {
     pieces = begin == stop ? 0 : (stop + perGranule - 1) / perGranule - granule;
   }
 
-  // strip is the number of the i-th strip.
-  METHOD u32 strip(u32 i) const { return p.gated ? first + i / 2 * 2 * apart + i % 2 : first + i * apart; }
-
   METHOD void aim() {
     UNROLL for (u32 j = 0; j < G; j++) {
-      const Strip s = stripAt(p, strip(nextStrip + j));
+      const Strip s = stripAt(p, strips.at(p, nextStrip + j));
       source[j] = of(p.weights, s.weight) + ((u64)(s.first / 16) * depth + granule) * p.granule;
     }
   }
@@ -55,16 +51,16 @@ template <class W, u32 G> struct StripCopies {
 
   // copy starts the next copies, where there are any.
   METHOD void copy(u32 stage) {
-    if (nextStrip >= count) return;
+    if (nextStrip >= strips.count) return;
     if (nextPiece == 0) aim();
     const u32 barrier = barriers + stage * 8, half = W::bytes / 2;
     const bool later = perGranule == 2 && nextPiece == 0 && begin % 2, sooner = perGranule == 2 && nextPiece + 1 == pieces && stop % 2;
-    const u32 each = later || sooner ? p.granule - half : p.granule, all = nextStrip + G <= count ? G * each : each;
+    const u32 each = later || sooner ? p.granule - half : p.granule, all = nextStrip + G <= strips.count ? G * each : each;
     // Of a granule of two units that two warps share each copies its own, and all scales.
     const u32 skip = later ? half : 0, bytes = later ? p.granule - half : sooner ? half : p.granule;
     static_assert(G <= 2);
     UNROLL for (u32 j = 0; j < G; j++) {
-      if (j > 0 && nextStrip + j >= count) break;
+      if (j > 0 && nextStrip + j >= strips.count) break;
       const u32 to = ringAt + (stage * G + j) * p.granule;
       const u8 *from = source[j];
       put(j, to + skip, from + skip, bytes, barrier, all);

@@ -61,6 +61,12 @@ DEV Strip stripAt(const Projection &p, u32 i) {
   return {2, (i - b) * 16, i < b + stripsOf(p, 2)};
 }
 
+// StripList is strips that are a part's of a launch, each so many after the one before; gates and ups go in pairs.
+struct StripList {
+  u32 first, count, apart;
+  METHOD u32 at(const Projection &p, u32 i) const { return p.gated ? first + i / 2 * 2 * apart + i % 2 : first + i * apart; }
+};
+
 // store_output is output m of a strip's weight for one row: from[0] and the sums of the
 // other warps, each stride floats behind the one before; of a gate with that of its other
 // half, 16 floats behind. before is what it is added to.

@@ -33,6 +33,7 @@ const (
 	byRoute   = "route"
 	byFew     = "few experts/affine4-64"
 	byLines   = "few/affine4-64"
+	byHeld    = "held/affine4-64"
 	byFresh   = "rotation in attention"
 )
 
@@ -63,9 +64,21 @@ var faults = []fault{
 	{"a half of a granule is another warp's", "strip_copies.cuh", "const u32 block = unit < begin; // one half is another warp's", "const u32 block = unit >= begin;", byLines},
 	{"lines of few rows are not waited for", "few.cuh", "wait_phase(mine, 0);", "", byLines},
 	{"a place of sums is written while it is read", "few.cuh", "wait_phase(empty + (owner * fewPlaces + turn) * 8, phase);", "", byLines},
-	{"a place of sums is read before it is there", "few.cuh", "if constexpr (C == 1) wait_phase(full + turn * 8, phase);\nelse wait_with(full + turn * 8, phase);", "", byLines},
-	{"a place of sums is given back while it is read", "few.cuh", "sync_warp();\nif constexpr (C == 1) arrive(empty", "if constexpr (C == 1) arrive(empty", byLines},
-	{"a block of few rows leaves before the others", "few.cuh", "if constexpr (C > 1) { // nobody leaves while others may tell it that a place is empty\ncluster_arrive();\ncluster_wait();\n}", "", byLines},
+	{"a place of sums is read before it is there", "finish.cuh", "if constexpr (C == 1) wait_phase(full + turn * 8, phase);\nelse wait_with(full + turn * 8, phase);", "", byLines},
+	{"a place of sums is given back while it is read", "finish.cuh", "sync_warp();\nif constexpr (C == 1) arrive(empty", "if constexpr (C == 1) arrive(empty", byLines},
+	{"a block is told of a place for which nobody waits", "finish.cuh", "lane < C && strip + fewPlaces < strips.count);", "lane < C);", byLines},
+
+	{"weights of strips are not waited for where rows stay", "held.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byHeld},
+	{"a stage is filled while it is read where rows stay", "held.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byHeld},
+	{"a place of sums is written while it is read where rows stay", "held.cuh", "wait_phase(empty + turn * 8, phase);", "", byHeld},
+	{"scales behind half a granule are not waited for", "held.cuh", "barrier, bytes + scales);", "barrier, bytes);", byHeld},
+	{"rows that stay are taken before they are made", "held.cuh", "dependency_wait();\ntake(b);", "take(b);", byHeld},
+	{"a tile of rows is read before all of it is there", "held.cuh", "sync_warp();\ntileAt(b[tile], to);", "tileAt(b[tile], to);", byHeld},
+	{"the next tile of rows overwrites what is read", "held.cuh", "tileAt(b[tile], to);\nsync_warp();", "tileAt(b[tile], to);", byHeld},
+	{"weights come where rows are still read", "held.cuh", "proxy_fence(); // before", "// before", byHeld},
+	{"a row is normed before it is made", "held.cuh", "dependency_wait();\ntakeNormed(b, w, row);", "takeNormed(b, w, row);", byHeld},
+	{"squares are added before all are there", "held.cuh", "sync_group(1, normThreads);\nconst float scale", "const float scale", byHeld},
+	{"a row is read before all of it is normed", "held.cuh", "sync_group(1, normThreads);\nUNROLL for (u32 u = 0; u < U; u++) {\nif", "UNROLL for (u32 u = 0; u < U; u++) {\nif", byHeld},
 
 	{"sums of inputs are not waited for", "tiled.cuh", "if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);", "", byScaled},
 	{"sums are sent before the last ones are read", "tiled.cuh", "else wait_phase(taken, (round - 1) & 1);", "", byTiled},
@@ -188,6 +201,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byLines:
 		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
+	case byHeld:
+		return "held_affine4_hopper", []string{"pack", "rows", "stream_affine4"}
 	case byExperts:
 		return "", []string{"pack", "rows", "route", "experts_affine4", "grouped_affine4", "stream_affine4", "gemm"}
 	case byFew:

@@ -19,7 +19,7 @@ func checkOne(d *Device, dt backend.DType, group int) error {
 	}
 	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
-		c.stages = 2 + i%2
+		c.stages, c.held = 2+i%2, never
 		for _, c.blocks = range []int{0, 5, 1} { // of one strip, of some but not all alike, of two passes
 			c.three(TiledForm{}, 1)
 			c.gated(TiledForm{}, 1)

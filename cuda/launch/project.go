@@ -38,14 +38,24 @@ type Tuning struct {
 	Tiled   TiledForm // if not zero
 	wide    wideForm  // likewise
 	stages  int       // of the rings of all of them, at most, if not 0
-	noFew   bool      // few rows as without kernels/few.cuh
+	noFew   bool      // few rows as without kernels/few.cuh and held.cuh
 	cluster int       // blocks of a cluster of that, at least
+	held    use       // of kernels/held.cuh
 
 	deltaRun     int  // rows that a warp of delta_rows takes in turn, if not 0
 	deltaFew     int  // rows up to which DeltaNet is one launch, if not 0
 	expertsApart bool // few rows of a mixture: down in a launch of its own
 	routeEach    int  // experts of a group of kernels/route.cu, if not 0
 }
+
+// use says whether kernels are used where they can be.
+type use int
+
+const (
+	ifFaster use = iota
+	always
+	never
+)
 
 // streamShape is how a launch of kernels/stream.cuh is cut.
 type streamShape struct {
@@ -245,6 +255,10 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	f, total := p.format, p.total
+	if s, ok := d.held(f, total, rows, p.in, gated, x.Norm != 0); ok {
+		d.launch(heldKernel(f, s), dim{x: s.blocks}, 32*(fewWorkers+fewFinishers), append(p.args(x.X, rows, s.stages, s.strips, s.more, s.slot), uint64(x.Norm), f32(x.Eps))...)
+		return
+	}
 	if s, ok := d.few(f, total, rows, p.in, gated); ok {
 		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more)...)
 		return

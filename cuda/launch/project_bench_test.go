@@ -135,6 +135,10 @@ func (t Tuning) form() string {
 		return fmt.Sprintf("group%d", t.group)
 	case t.noFew:
 		return "notfew"
+	case t.held == never:
+		return "notheld"
+	case t.held == always:
+		return fmt.Sprintf("held%d", t.stages)
 	case t.cluster > 0:
 		return fmt.Sprintf("few:c%d", t.cluster)
 	}
@@ -225,10 +229,13 @@ func ringTunings(rows int) []Tuning {
 	return []Tuning{{}, {shared: 112 << 10}, {shared: 160 << 10}, {shared: 226 << 10}, {group: 2}, {group: 3}, {group: 6}}
 }
 
-// tiledTunings are what is chosen, stream.cuh, what would be chosen without few.cuh, its
-// clusters, and the forms of tiled.cuh that may suit so many rows.
+// tiledTunings are what is chosen, stream.cuh, held.cuh, what would be chosen without it and few.cuh, clusters
+// of that, and the forms of tiled.cuh that may suit so many rows.
 func tiledTunings(rows int) []Tuning {
 	list := []Tuning{{}, {Stream: true}}
+	if rows <= fewRowsAtMost {
+		list = append(list, Tuning{held: never}, Tuning{held: always, stages: 2}, Tuning{held: always, stages: 3})
+	}
 	if rows > 1 && rows <= fewRowsAtMost {
 		list = append(list, Tuning{noFew: true}, Tuning{cluster: 1}, Tuning{cluster: 2}, Tuning{cluster: 4})
 	}

@@ -31,7 +31,7 @@ func checkNormed(d *Device, dt backend.DType, group int) error {
 func (b *projectBench) checkNormed(dt backend.DType, group, in int) {
 	const eps, rows = 1e-5, 3
 	outs := []int{56, 40, 40}
-	x, norm := b.uploadF32(b.normals(in)), b.uploadF32(b.normals(in))
+	noise, norm, x := b.uploadF32(b.normals(in)), b.uploadF32(b.normals(in)), b.alloc(4*in)
 	tensors := make([]Linear, len(outs))
 	for i, out := range outs {
 		tensors[i] = Linear{Weight: b.matrix(b.tensor(dt, group, out, in))}
@@ -54,6 +54,8 @@ func (b *projectBench) checkNormed(dt backend.DType, group, in int) {
 	if b.err != nil {
 		return
 	}
+	makeX := func() { b.d.RMSNorm(x, 0, noise, norm, in, 1, eps) } // right before it is read, as in a step
+	makeX()
 	for r := range rows {
 		b.d.RMSNorm(0, xs+driver.Ptr(2*r*in), x, norm, in, 1, eps)
 	}
@@ -63,7 +65,9 @@ func (b *projectBench) checkNormed(dt backend.DType, group, in int) {
 		b.note(fmt.Errorf("rows of %d inputs are not normed on the way", in))
 		return
 	}
+	makeX()
 	b.d.ProjectNormed(dst[1], Inputs{x, norm, eps}, tensors, false)
+	makeX()
 	b.d.ProjectNormed(gated[1], Inputs{x, norm, eps}, tensors[1:], true)
 	for i, out := range outs {
 		b.equal(fmt.Sprintf("%d of 3, %d×%d", i+1, out, in), out, dst[1][i].F32, dst[0][i].F32)

@@ -71,6 +71,9 @@ DEV void get(float (&v)[4], u32 from, CALLER) {
   f32x4 x = *(const f32x4 *)emulator::shared_place(from, 16, "get", file, line);
   v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
 }
+DEV u32x4 get_x4(u32 from, CALLER) { return *(const u32x4 *)emulator::shared_place(from, 16, "get_x4", file, line); }
+DEV void put_x4(u32 to, const u32x4 &v, CALLER) { *(u32x4 *)emulator::shared_place(to, 16, "put_x4", file, line) = v; }
+DEV u32x2 get_x2(u32 from, CALLER) { return *(const u32x2 *)emulator::shared_place(from, 8, "get_x2", file, line); }
 DEV u32 cluster_rank() { return emulator::group.rank; }
 DEV void cluster_arrive(CALLER) { emulator::cluster_arrive(false, file, line); }
 DEV void cluster_arrive_with(CALLER) { emulator::cluster_arrive(true, file, line); }

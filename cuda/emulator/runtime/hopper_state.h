@@ -3,6 +3,7 @@
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
+struct alignas(8) u32x2 { u32 x, y; };
 struct alignas(16) u32x4 { u32 x, y, z, w; };
 struct alignas(16) f32x4 { float x, y, z, w; };
 #include "hopper.h"
