@@ -284,9 +284,9 @@ func (m *matrix) regrouped(group int) (*matrix, error) {
 	return m.other, nil
 }
 
-// joinsRoute reports whether a router norms its only row itself, and leaves it to those
-// who read it besides. None may be in another section.
+// joinsRoute reports whether a router norms its rows itself, and leaves them to those
+// who read them besides. None may be in another section.
 func (y *plan) joinsRoute(norm, o *op) bool {
 	return norm.kind == opRMSNorm && o.src[0] == norm.dst[0] && norm.src[0] != norm.dst[0] && o.dst[0] != norm.src[0] &&
-		y.decode && y.shape.Bucket == 1 && y.buffers[o.src[0]].want&later == 0 && o.router.TakesNorm()
+		y.decode && y.buffers[o.src[0]].want&later == 0 && y.f.b.device.RouteTakesNorm(o.router, y.shape.Bucket)
 }

@@ -17,8 +17,8 @@ struct Router {
   u32 experts, width, k, renormalise;
   u32 each; // pairs of a row: k, or one more, where the shared expert is listed as one more
   const Step *step;
-  // Where norm is not null x is one row, and is normed by these weights first; the
-  // normed row goes to f32 and bf16 (null: not wanted).
+  // Where norm is not null rows are normed by these weights first; normed rows go to f32 and bf16
+  // (null: not wanted). They are one, or of up to 2,048 inputs and as many as a block of route holds.
   const float *norm;
   float eps;
   float *f32;
@@ -224,21 +224,56 @@ DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float
   sync();
 }
 
+// take_rows norms this block's rows into shared memory, of no more inputs than threads have quads.
+template <u32 held> DEV void take_rows(const Router &p, f32x4 w, float *to, float *partials, u32 begin, u32 end) {
+  constexpr u32 warps = normThreads / 32;
+  const u32 t = tid(), quads = p.width / 4;
+  f32x4 v[held];
+  UNROLL for (u32 r = 0; r < held; r++)
+    v[r] = t < quads && begin < end ? ((const f32x4 *)p.x)[(u64)(begin + r < end ? begin + r : end - 1) * quads + t] : f32x4{};
+  UNROLL for (u32 r = 0; r < held; r++) {
+    const float sum = warp_sum(squares(v[r]));
+    if (t % 32 == 0) partials[r * warps + t / 32] = sum;
+  }
+  sync();
+  float *scales = partials + held * warps;
+  if (t / 32 < held) {
+    const float scale = norm_scale(norm_total(partials + t / 32 * warps), p.width, p.eps);
+    if (t % 32 == 0) scales[t / 32] = scale;
+  }
+  sync();
+  UNROLL for (u32 r = 0; r < held; r++) {
+    const f32x4 a = normed(v[r], scales[r], w);
+    if (t >= quads) continue;
+    ((f32x4 *)to)[r * quads + t] = a;
+    if (bid() != 0 || begin + r >= end) continue;
+    const u64 at = (u64)(begin + r) * quads + t;
+    if (p.f32) ((f32x4 *)p.f32)[at] = a;
+    if (p.bf16) ((u32x2 *)p.bf16)[at] = pack_bf16_x4(a);
+  }
+  sync();
+}
+
 // logits_of are those of `each` experts a group, for this block's rows of up to 32, as many as are held at a time.
 template <class F, u32 each, u32 held> DEV void logits_of(Router &p, const u8 *matrix, u32 kind, u32 first, u32 count, u32 to, float *row, float *parts) {
   Dots<F, each, held> dots{p};
   dots.start(matrix, kind, first + tid() / 32 / routeParts * each, count);
   f32x4 norm[normHeld] = {};
-  constexpr bool norms = each == 1 && held == fewRouteRows;
+  constexpr bool norms = held == fewRouteRows, one = norms && each == 1; // of one row a group has one expert
   if (norms && p.norm) take_norm(p, norm);
   const u32 rows = p.step->rows; // it was there before the step's first kernel
+  const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
+  u32 before = 0; // rows ahead of the first one of x
   sync_warp();
   dependency_wait();
-  if (norms && p.norm) take_row(p, norm, row, parts), p.x = row;
+  if (norms && p.norm) {
+    if (one && rows == 1) take_row(p, norm, row, parts);
+    else take_rows<held>(p, norm[0], row, parts, begin, end);
+    p.x = row, before = begin;
+  }
   float y[each * held];
-  const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
   _Pragma("nounroll") for (u32 r = begin; r < end; r += held) {
-    dots.sum(y, r, end);
+    dots.sum(y, r - before, end - before);
     add_parts<each, held>(p, parts, y, first, count, to, r, end);
   }
 }

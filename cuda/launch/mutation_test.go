@@ -155,6 +155,9 @@ var faults = []fault{
 	{"the second half's groups are added before they are there", "attend.cu", "sync();\nif (half) continue;", "if (half) continue;", byFresh},
 	{"groups of the next parts overwrite what is added", "attend.cu", "if (p) sync(); // the first half is", "// the first half is", byFresh},
 
+	{"squares of rows are added before all are there", "route.cu", "sync();\nfloat *scales", "float *scales", byRoute},
+	{"rows are scaled before all scales are there", "route.cu", "if (t % 32 == 0) scales[t / 32] = scale;\n}\nsync();", "if (t % 32 == 0) scales[t / 32] = scale;\n}", byRoute},
+	{"rows are multiplied before all are normed", "route.cu", "if (p.bf16) ((u32x2 *)p.bf16)[at] = pack_bf16_x4(a);\n}\nsync();", "if (p.bf16) ((u32x2 *)p.bf16)[at] = pack_bf16_x4(a);\n}", byRoute},
 	{"rows choose before there are logits", "route.cu", "if (!rehearsed) dependency_wait();", "", byRoute},
 	{"what is rehearsed is chosen over before it is listed", "route.cu", "list(p, marks, rows, totals, rehearsed);\nsync();", "list(p, marks, rows, totals, rehearsed);", byRoute},
 	{"logits are added before all parts are there", "route.cu", "sync();\nif (tid() < routeGroups * sums) {", "if (tid() < routeGroups * sums) {", byRoute},

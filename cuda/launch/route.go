@@ -12,9 +12,10 @@ const (
 	MostChosen  = 32
 	fewRows     = 32
 
-	rehearsedRows = 2
-	fewRouteRows  = 4 // of a block at a time
-	routeGroups   = 4 // of experts, of a block
+	rehearsedRows      = 2
+	fewRouteRows       = 4  // of a block at a time
+	fewRouteRowsNormed = 16 // of a routing whose rows are normed on the way
+	routeGroups        = 4  // of experts, of a block
 )
 
 // Router chooses Chosen experts for a row.
@@ -34,16 +35,34 @@ type Router struct {
 // each is how many experts of a row are listed.
 func (r *Router) each(decode bool, rows Rows) int { return eachOf(r.Chosen, r.Joined, decode, rows) }
 
-// Normed says how the only row of a routing is normed first, and where the normed row
-// goes, in the forms that are wanted.
+// Normed says how the rows of a routing are normed first, and where normed rows
+// go, in the forms that are wanted.
 type Normed struct {
 	Weight    driver.Ptr // f32 [width]; 0: x is normed
 	Eps       float32
 	F32, BF16 driver.Ptr
 }
 
-// TakesNorm reports whether one row can be normed on the way.
-func (r *Router) TakesNorm() bool { return r.Weight.In%4 == 0 }
+// RouteTakesNorm reports whether so many rows can be normed on the way: one, or as many as blocks hold
+// at a time.
+func (d *Device) RouteTakesNorm(r *Router, bucket int) bool {
+	if bucket == 1 || r.Weight.In%4 != 0 {
+		return r.Weight.In%4 == 0
+	}
+	if bucket > fewRouteRowsNormed || r.Weight.In > 4*normThreads {
+		return false
+	}
+	_, grid := d.routeGrid(routeKernel(r.Weight), r.Weight.Out, r.shares(), bucket)
+	return Ceil(bucket, fewRouteRows) == grid.y
+}
+
+// shares is how many blocks the weight of a shared expert takes.
+func (r *Router) shares() int {
+	if r.Share != nil {
+		return 1
+	}
+	return 0
+}
 
 // mixtures is what mixtures of experts keep on a device: a layer after the other has it.
 type mixtures struct {
@@ -145,17 +164,18 @@ func routeKernel(w *Weight) string {
 // width], and lists by expert for Experts, in a decode pass or another. PrepareRoute has
 // made room. A row's bits depend on that row alone. Of the only row of a router whose
 // choice is left to the experts these write the routing.
-// One row may be normed first, with the bits of RMSNorm.
+// Rows may be normed first, with the bits of RMSNorm, where RouteTakesNorm says so.
 func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.Ptr, decode bool, rows Rows) {
 	bucket := rows.Count
 	l, at := routeLayoutOf(r.Weight.Out, r.Chosen, bucket), d.mixtures.route.data
 	if d.err == nil && l.size > d.mixtures.route.size {
 		d.err = fmt.Errorf("cuda: no room was made for the routing of %d rows", bucket)
 	}
-	share, shareKind, blocks := driver.Ptr(0), uint64(0), 0
+	share, shareKind := driver.Ptr(0), uint64(0)
 	if r.Share != nil {
-		share, shareKind, blocks = r.Share.Raw, floatKind(r.Share.DType), 1
+		share, shareKind = r.Share.Raw, floatKind(r.Share.DType)
 	}
+	blocks := r.shares()
 	args := []uint64{
 		uint64(routing), uint64(at) + uint64(l.tables), uint64(at) + uint64(l.pairs), uint64(at) + uint64(l.shares), uint64(at) + uint64(l.logits),
 		uint64(x), uint64(r.Weight.Raw), uint64(share), floatKind(r.Weight.DType), shareKind,
@@ -165,6 +185,9 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	shared := 0
 	if n.Weight != 0 {
 		shared = 4 * r.Weight.In
+		if bucket > 1 {
+			shared *= fewRouteRows
+		}
 	}
 	name := routeKernel(r.Weight)
 	if bucket <= fewRows {

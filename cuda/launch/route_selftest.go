@@ -39,7 +39,15 @@ func checkRoute(d *Device) error {
 		}
 	}
 	for _, width := range []int{4, 64, 2048, 9216} {
-		b.checkNormedRoute(12, 3, width)
+		b.checkNormedRoute(backend.F32, 12, 3, width, 1)
+	}
+	for i, rows := range []int{2, 3, 7, 9, fewRouteRowsNormed} {
+		for j, width := range []int{64, 4 * normThreads} {
+			d.Tuning.routeEach = 1 << ((i + j) % 3) // of experts of a group
+			b.checkNormedRoute(backend.BF16, 37, 3, width, rows)
+			d.Tuning.routeEach = 0
+			b.checkNormedRoute(backend.F32, 37, 3, width, rows)
+		}
 	}
 	b.checkStrangeLogits()
 	return b.close()
@@ -222,28 +230,38 @@ func (b *projectBench) checkStrangeLogits() {
 	}
 }
 
-// checkNormedRoute compares a row that is normed on the way with the two launches.
-func (b *projectBench) checkNormedRoute(experts, k, width int) {
-	norm, x := b.uploadF32(b.normals(width)), b.uploadF32(b.normals(width))
-	r := Router{Weight: &Weight{DType: backend.F32, Out: experts, In: width, Raw: b.uploadF32(b.normals(experts * width))}, Chosen: k}
+// checkNormedRoute compares rows that are normed on the way with the two launches.
+func (b *projectBench) checkNormedRoute(dt backend.DType, experts, k, width, rows int) {
+	bucket := RowBucket(rows)
+	noise, norm, x := b.uploadF32(b.normals(bucket*width)), b.uploadF32(b.normals(width)), b.alloc(4*bucket*width)
+	r := Router{Weight: b.matrix(b.tensor(dt, 0, experts, width)), Share: b.matrix(b.tensor(dt, 0, 1, width)), Chosen: k}
 	var routing, f32s, halves [2]driver.Ptr
 	for i := range 2 {
-		routing[i], f32s[i], halves[i] = b.alloc(4*2*k), b.alloc(4*width), b.alloc(2*width)
+		routing[i], f32s[i], halves[i] = b.alloc(4*2*k*bucket), b.alloc(4*width*bucket), b.alloc(2*width*bucket)
 	}
-	step := b.step(1)
+	step := b.step(rows)
 	if b.err != nil {
 		return
 	}
-	if _, b.err = b.d.PrepareRoute(&r, 1); b.err != nil {
+	if _, b.err = b.d.PrepareRoute(&r, bucket); b.err != nil {
 		return
 	}
-	b.d.RMSNorm(f32s[0], halves[0], x, norm, width, 1, 1e-5)
-	b.d.Route(routing[0], f32s[0], &r, Normed{}, step, true, Rows{Count: 1})
-	b.d.Route(routing[1], x, &r, Normed{Weight: norm, Eps: 1e-5, F32: f32s[1], BF16: halves[1]}, step, true, Rows{Count: 1})
-	for what, p := range map[string][2]driver.Ptr{"routing": routing, "normed row": f32s, "normed row in bf16": halves} {
-		n := map[string]int{"routing": 8 * k, "normed row": 4 * width, "normed row in bf16": 2 * width}[what]
+	if !b.d.RouteTakesNorm(&r, bucket) { // for want of multiprocessors
+		if bucket == 1 || b.d.Tuning.routeEach > 0 {
+			b.note(fmt.Errorf("%d rows of %d inputs are not normed on the way", rows, width))
+		}
+		return
+	}
+	makeX := func() { b.d.RMSNorm(x, 0, noise, norm, width, bucket, 1e-5) } // right before it is read, as in a step
+	makeX()
+	b.d.RMSNorm(f32s[0], halves[0], x, norm, width, bucket, 1e-5)
+	b.d.Route(routing[0], f32s[0], &r, Normed{}, step, true, Rows{Count: bucket})
+	makeX()
+	b.d.Route(routing[1], x, &r, Normed{Weight: norm, Eps: 1e-5, F32: f32s[1], BF16: halves[1]}, step, true, Rows{Count: bucket})
+	for what, p := range map[string][2]driver.Ptr{"routing": routing, "normed rows": f32s, "normed rows in bf16": halves} {
+		n := rows * map[string]int{"routing": 8 * k, "normed rows": 4 * width, "normed rows in bf16": 2 * width}[what]
 		if !bytes.Equal(b.download(n, p[0]), b.download(n, p[1])) {
-			b.note(fmt.Errorf("%d of %d experts, width %d: the %s is another one than that of two launches", k, experts, width, what))
+			b.note(fmt.Errorf("%d of %d experts, width %d, %d rows: other %s than those of two launches", k, experts, width, rows, what))
 		}
 	}
 }
