@@ -487,6 +487,25 @@ template <class W> DEV void add_up(const Mixture &p, const Sum &j, const JoinLis
   p.f32[y.at] = sum;
 }
 
+// list_chosen makes the lists of the only row, by a choice of its own, in the first warp.
+template <class W> DEV Chosen list_chosen(const Experts<W, 1> &e, const Sum &j, const Choice &c, const JoinLists &l, u64 *rooms) {
+  const Chosen by = choose(c, rooms);
+  u32 expert = by.expert, rank = by.rank;
+  float weight = by.weight;
+  if (e.lane == c.k && c.k < j.each) expert = c.experts, rank = c.k, weight = weight_of(c.shared());
+  if (e.lane < j.each) {
+    l.list[rank] = {e.strip_of((const u8 *)e.p.weights[0][expert], bid()), rank, 1};
+    l.pairs[rank] = rank;
+    l.weights[rank] = weight;
+  }
+  return by;
+}
+
+// note_choice writes what the only row chose.
+DEV void note_choice(const Sum &j, const Choice &c, const Chosen &by, u32 lane) {
+  if (lane < c.k) j.noted[by.rank] = (float)by.expert, j.noted[c.k + by.rank] = by.weight;
+}
+
 // join makes down of all rows and adds it up; one: of the only row, by a choice of its own.
 template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u64 *rooms, u32 *totals, u32 held, u32 listed) {
   const u32 each = j.each;
@@ -497,17 +516,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
   u32 rows = 1, entries = each;
   Chosen by{};
   if constexpr (one) {
-    if (e.warp == 0) {
-      by = choose(c, rooms);
-      u32 expert = by.expert, rank = by.rank;
-      float weight = by.weight;
-      if (e.lane == c.k && c.k < each) expert = c.experts, rank = c.k, weight = weight_of(c.shared());
-      if (e.lane < each) {
-        l.list[rank] = {e.strip_of((const u8 *)p.weights[0][expert], bid()), rank, 1};
-        l.pairs[rank] = rank;
-        l.weights[rank] = weight;
-      }
-    }
+    if (e.warp == 0) by = list_chosen<W>(e, j, c, l, rooms);
   } else {
     entries = take_lists<W>(e, j, l, totals, listed, rows);
   }
@@ -516,7 +525,7 @@ template <class W, bool one> DEV void join(const Mixture &p, const Sum &j, const
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();
-  if (one && bid() == 0 && e.warp == 0 && e.lane < c.k) j.noted[by.rank] = (float)by.expert, j.noted[c.k + by.rank] = by.weight;
+  if (one && bid() == 0 && e.warp == 0) note_choice(j, c, by, e.lane);
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
   const Joined to = begin_sum(p, j, rows, bid());

@@ -26,6 +26,7 @@ struct FewMixture {
 };
 
 constexpr u32 fewWarps = 24, teamWarps = 4, fewTeams = fewWarps / teamWarps; // of a block; warps that share strips
+constexpr u32 oneChunk = 2; // granules of a copy of one row's
 
 // Divider divides numbers below 2^20 in a few instructions, exactly: the product is off by less than half of
 // what is left to the next whole number. What a block goes through once comes from L2, 128 bytes at a time,
@@ -218,6 +219,70 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
   }
 }
 
+// one_gated is gated_one by the copy unit: a warp's part of both strips is there in a few copies, of some
+// granules each, once the expert is known; the row comes while it is chosen.
+template <class W> DEV void one_gated(const Mixture &p, const Choice &c, u8 *shared, u64 *pairs, u32 listed) {
+  constexpr u32 perGranule = W::inputs / 64, sumsOf = 2 * 16;
+  const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp & (p.parts - 1), cut = log2_of(p.parts);
+  const u32 begin = part * depth >> cut, count = ((part + 1) * depth >> cut) - begin, most = (depth + p.parts - 1) >> cut;
+  // Granules of gate and of up, the row, where matrices lie, sums, barriers: the first is the row's.
+  u8 *own = shared + warp * 2 * most * p.granule, *x = shared + oneWarps * 2 * most * p.granule;
+  u64 *matrices = (u64 *)(x + p.in * 2);
+  float *sums = (float *)(matrices + 2 * listed);
+  u32 *found = (u32 *)(sums + oneWarps * sumsOf);
+  const u32 chunks = (most + oneChunk - 1) / oneChunk, taken = shared_address(found + 4), barriers = taken + 8 + warp * chunks * 8;
+  if (elected()) {
+    _Pragma("nounroll") for (u32 i = 0; i < chunks; i++) barrier_init(barriers + i * 8, 1);
+    if (warp == 0) barrier_init(taken, 1);
+    barriers_made();
+  }
+  for (u32 i = tid(); i < listed; i += oneWarps * 32) matrices[i] = p.weights[0][i], matrices[listed + i] = p.weights[1][i];
+  const u32 group = warp >> cut, strip = bid() * (oneWarps >> cut) + group, slot = bid_y();
+  sync(); // barriers are there
+  dependency_wait();
+  launch_dependents(); // only now: experts_join_one then knows that the logits are there
+  if (warp == oneWarps - 1) copy_bulk(shared_address(x), p.x, p.in * 2, taken);
+  if (warp == 0) { // one, as all blocks ask for the same lines
+    u32 expert = c.experts;
+    if (slot < c.k) {
+      const Chosen by = choose(c, pairs);
+      expert = reduce_max(lane < c.k && by.rank == slot ? by.expert : 0);
+    }
+    if (lane == 0) *found = expert;
+  }
+  sync();
+  const u32 expert = *found, n = strip < (p.out + 15) / 16 ? count : 0;
+  const u64 from = ((u64)strip * depth + begin) * p.granule;
+  const u8 *const gate = (const u8 *)matrices[expert] + from, *const up = (const u8 *)matrices[listed + expert] + from;
+  _Pragma("nounroll") for (u32 i = 0; i < n; i += oneChunk) {
+    const u32 bytes = (n - i < oneChunk ? n - i : oneChunk) * p.granule, at = i * p.granule, barrier = barriers + i / oneChunk * 8;
+    copy_bulk_once(shared_address(own) + at, gate + at, bytes, barrier, 2 * bytes);
+    copy_more_once(shared_address(own) + most * p.granule + at, up + at, bytes, barrier);
+  }
+  wait_phase(taken, 0);
+  float total[2][4] = {};
+  const Shared row = shared_at(x);
+  _Pragma("nounroll") for (u32 i = 0; i < n; i++) {
+    if (i % oneChunk == 0) wait_phase(barriers + i / oneChunk * 8, 0);
+    UNROLL for (u32 block = 0; block < perGranule; block++)
+      multiply_packed<W>(total, inputs_at(row, (begin + i) * perGranule + block, lane), own + i * p.granule, most * p.granule, p.shift, block, lane);
+  }
+  if (lane % 4 == 0)
+    UNROLL for (u32 j = 0; j < 2; j++)
+      UNROLL for (u32 i = 0; i < 2; i++) sums[warp * sumsOf + j * 16 + lane / 4 + i * 8] = total[j][i * 2];
+  sync();
+  const u32 m = strip * 16 + lane;
+  if (part > 0 || lane >= 16 || m >= p.out) return;
+  float v[2];
+  UNROLL for (u32 j = 0; j < 2; j++) {
+    const float *of = sums + warp * sumsOf + j * 16 + lane;
+    v[j] = of[0];
+    _Pragma("nounroll") for (u32 k = 1; k < p.parts; k++) v[j] += of[k * sumsOf];
+    v[j] = whole_sum<W>(v[j], lane / 8);
+  }
+  p.bf16[(u64)slot * p.out + m] = (u16)pack_bf16(silu(v[0]) * v[1], 0);
+}
+
 // FewJoin is Join by the copy unit: a stage is a granule of down, and behind it lines of the
 // rows that are multiplied by it.
 template <class W> struct FewJoin {
@@ -279,14 +344,14 @@ template <class W> struct FewJoin {
   }
 };
 
-template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared, u32 *totals, u32 held, u32 listed) {
+template <class W, bool one> DEV void few_join(const Mixture &p, const Sum &j, const Choice &c, u8 *shared, u64 *rooms, u32 *totals, u32 held, u32 listed) {
   launch_dependents();
   touch(p.weights[0], listed);
   const u32 warps = bdim() / 32, warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp % p.parts;
   Experts<W, 1> e{p, warp, lane}; // where strips lie
   e.held = held;
   const u32 stage = p.granule + held * FewJoin<W>::line;
-  const JoinLists l = lists_at(shared + warps * p.stages * stage, p, j, held, listed);
+  const JoinLists l = lists_at(shared + warps * p.stages * stage, p, j, held, one ? 0 : listed);
   u8 *ring = shared + warp * p.stages * stage;
   const u32 barriers = shared_address(l.weights + j.bucket * j.each) + warp * p.stages * 8;
   if (elected()) {
@@ -294,13 +359,16 @@ template <class W> DEV void few_join(const Mixture &p, const Sum &j, u8 *shared,
     barriers_made();
   }
   for (u32 i = 0; i < p.stages; i++) allow_unwritten(ring + i * stage + p.granule, held * FewJoin<W>::line);
-  u32 rows;
-  const u32 entries = take_lists<W>(e, j, l, totals, listed, rows);
+  u32 rows = 1, entries = j.each;
+  Chosen by{};
+  if constexpr (!one) entries = take_lists<W>(e, j, l, totals, listed, rows);
+  else if (warp == 0) by = list_chosen<W>(e, j, c, l, rooms);
   sync();
   FewJoin<W> y{p, warp, lane, part * depth / p.parts, (part + 1) * depth / p.parts, ring, shared_address(ring), barriers, held, l, entries * p.parts, 0};
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<true, false>(i);
   dependency_wait();
+  if (one && bid() == 0 && warp == 0) note_choice(j, c, by, lane);
   y.start();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.template loadNext<false, true>(i);
   const Joined to = begin_sum(p, j, rows, bid());
@@ -437,7 +505,7 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
     DYNAMIC_SHARED(experts_few_join_##name, shared);                                                                                                   \
     SHARED(experts_few_join_##name) u32 totals[joinWarps];                                                                                             \
     const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, 1};                                          \
-    few_join<W>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, shared, totals, held, listed);                           \
+    few_join<W, false>(p, {with, shares, routing, chosen, each, step, bucket, most, nullptr, early}, {}, shared, nullptr, totals, held, listed);       \
   }                                                                                                                                                    \
   REGISTER(experts_few_join_##name)                                                                                                                    \
   HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
@@ -450,4 +518,23 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
     const Mixture m{{down, down}, inner, nullptr, dst, tables, pairs, middle, out, granule, shift, stages2, parts2, 1};                                \
     few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, held, done);                                 \
   }                                                                                                                                                    \
-  REGISTER(experts_few_whole_##name)
+  REGISTER(experts_few_whole_##name)                                                                                                                   \
+  KERNEL(oneWarps * 32, 6)                                                                                                                             \
+  void experts_one_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, u32 in, u32 out, u32 granule, u32 shift, u32 parts,            \
+                                u32 listed, const float *logits, u32 experts, u32 chosen) {                                                            \
+    DYNAMIC_SHARED(experts_one_gated_##name, shared);                                                                                                  \
+    alignas(16) SHARED(experts_one_gated_##name) u64 pairs[mostPairs];                                                                                 \
+    const Mixture p{{gate, up}, x, dst, nullptr, nullptr, nullptr, in, out, granule, shift, 1, parts, 1};                                              \
+    one_gated<W>(p, {logits, experts, chosen, true}, shared, pairs, listed);                                                                           \
+  }                                                                                                                                                    \
+  REGISTER(experts_one_gated_##name)                                                                                                                   \
+  KERNEL(512, 2)                                                                                                                                       \
+  void experts_one_join_##name(const u64 *down, const u16 *x, float *dst, u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each,    \
+                               u32 listed, const float *logits, u32 experts, u32 chosen, u32 renormalise, float *routing) {                            \
+    DYNAMIC_SHARED(experts_one_join_##name, shared);                                                                                                   \
+    alignas(16) SHARED(experts_one_join_##name) u64 pairs[mostPairs];                                                                                  \
+    const Mixture p{{down, down}, x, nullptr, dst, nullptr, nullptr, in, out, granule, shift, stages, parts, 1};                                       \
+    few_join<W, true>(p, {nullptr, nullptr, nullptr, chosen, each, nullptr, 1, each, routing, true}, {logits, experts, chosen, renormalise}, shared,   \
+                      pairs, nullptr, 1, listed);                                                                                                      \
+  }                                                                                                                                                    \
+  REGISTER(experts_one_join_##name)

@@ -329,11 +329,22 @@ func (d *Device) expertsGated(p *expertsPass) {
 func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
 	const warps = 4
 	w, listed := p.Gate.Of, p.Gate.Count+p.Gate.More
+	grid := dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}
+	if d.fewJoins(f, w.In) {
+		most, k := Ceil(w.In/f.inputs, parts), f.oneKernel("gated")
+		k.shared = warps*2*most*f.granule + 2*w.In + 16*listed + warps*2*16*4 + 16 + 8*(1+warps*Ceil(most, oneChunk))
+		if k.shared <= d.Info.SharedPerBlock-reservedShared {
+			d.launch(k, grid, 32*warps,
+				p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(parts),
+				uint64(listed), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen))
+			return
+		}
+	}
 	stage := warps * (2*f.granule + f.held(1))
 	fixed := 16*listed + 16 // where matrices lie, and which expert it is
 	// Three blocks fit on a multiprocessor.
 	stages := expertStages(Ceil(Ceil(w.In, f.inputs), parts), stage, min(72<<10, d.Info.SharedPerBlock-reservedShared)-fixed)
-	d.launch(kernel{f.experts(), "experts_gated_one" + f.file[len("stream"):], stages*stage + fixed}, dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}, 32*warps,
+	d.launch(kernel{f.experts(), "experts_gated_one" + f.file[len("stream"):], stages*stage + fixed}, grid, 32*warps,
 		p.Gate.address(0), p.Up.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
 		uint64(listed), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen))
 }
@@ -345,10 +356,16 @@ func (d *Device) joinOne(p *expertsPass, f format, parts int) {
 	if warps > most { // all alike; a warp has the same part of each of its experts
 		warps = parts * Ceil(p.each, Ceil(warps, most))
 	}
+	k := kernel{file: f.experts(), name: "experts_join_one" + f.file[len("stream"):]}
 	stage := warps * (f.granule + f.held(1))
+	if d.fewJoins(f, w.In) {
+		k = f.oneKernel("join")
+		stage = warps * (f.fewJoinStage(1) + 8)
+	}
 	made := p.each*(parts*16+2)*4 + 32*p.each // with the lists
 	stages := expertStages(Ceil(p.each*parts, warps)*Ceil(Ceil(w.In, f.inputs), parts), stage, min(96<<10, d.Info.SharedPerBlock-reservedShared)-made)
-	d.launch(kernel{f.experts(), "experts_join_one" + f.file[len("stream"):], stages*stage + made}, dim{x: Ceil(w.Out, 16)}, 32*warps,
+	k.shared = stages*stage + made
+	d.launch(k, dim{x: Ceil(w.Out, 16)}, 32*warps,
 		p.Down.address(0), uint64(p.at(p.inner16)), uint64(p.dst), uint64(w.In), uint64(w.Out), uint64(f.granule), uint64(f.shift), uint64(stages), uint64(parts),
 		uint64(p.each), uint64(p.Down.Count+p.Down.More), uint64(p.logits), uint64(p.Gate.Count), uint64(p.Chosen), flag(p.Router.Renormalise), uint64(p.routing))
 }

@@ -1,6 +1,9 @@
 package launch
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // fewGatedRows are the rows up to which gate and up of a mixture go through
 // kernels/experts_few.cuh.
@@ -9,6 +12,7 @@ const fewGatedRows = 16
 const (
 	fewWarps = 24                        // of a block: as many as decode what an H200 reads
 	fewSums  = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
+	oneChunk = 2                         // granules of a copy of one row's
 	gatedFew = 2                         // stages of a ring of gate and up, at most, as measured: docs/adr/0049-rings-are-short.md
 )
 
@@ -110,4 +114,11 @@ func (f format) fewJoinStage(held int) int { return f.granule + held*(2*f.inputs
 func (f format) fewKernel(name string) kernel {
 	suffix := f.file[len("stream"):]
 	return kernel{file: "experts_few" + suffix + "_hopper", name: "experts_few_" + name + suffix}
+}
+
+// oneKernel is one of them that are of the only row.
+func (f format) oneKernel(name string) kernel {
+	k := f.fewKernel(name)
+	k.name = strings.Replace(k.name, "experts_few_", "experts_one_", 1)
+	return k
 }

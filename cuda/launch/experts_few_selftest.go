@@ -42,12 +42,22 @@ func checkFewExperts(d *Device, dt backend.DType, group int) error {
 			n = max(n, -n)
 			for _, from := range []int{0, rows - n} {
 				part := func(x []float32) []float32 { return x[from*b.width : (from+n)*b.width] }
-				alone, _ := b.run(part(x), part(before), true)
-				if b.err != nil {
-					break
+				same := func(what string) {
+					alone, _ := b.run(part(x), part(before), true)
+					if b.err != nil {
+						return
+					}
+					if err := vectors.Equal(alone, part(got)); err != nil {
+						b.err = fmt.Errorf("%d of %d rows, those from %d on%s: %w", n, rows, from, what, err)
+					}
 				}
-				if err := vectors.Equal(alone, part(got)); err != nil {
-					b.err = fmt.Errorf("%d of %d rows, those from %d on: %w", n, rows, from, err)
+				same("")
+				if n > 1 {
+					continue
+				}
+				if b.e.Leave(&b.router); b.router.Left {
+					same(", chosen by the experts' launches")
+					b.router.Left, b.e.Router = false, nil
 				}
 			}
 		}
