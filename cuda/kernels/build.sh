@@ -42,7 +42,7 @@ for f; do
 	*) image "$f" sm_80 ptx74 ;;
 	esac
 	case $f in
-	tiled_* | few_* | held_* | delta_few_*) image "$f" sm_90a ptx81 -DHOPPER ;; # st.async
+	tiled_* | few_* | delta_few_*) image "$f" sm_90a ptx81 -DHOPPER ;; # st.async
 	*) image "$f" sm_90a ptx80 -DHOPPER ;;
 	esac
 done

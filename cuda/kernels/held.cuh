@@ -89,24 +89,10 @@ template <class W, u32 NT, u32 U, bool normed> struct Held {
   // takeNormed is take of one row that the block norms, with the bits of rms_norm.
   METHOD void takeNormed(u32 (&b)[tiles][2][4], const f32x4 (&w)[heldFours], u8 *row) const {
     static_assert(NT == 1 && fewWorkers * 32 == normThreads);
-    const u32 fours = p.in / 4, at = warp * 32 + lane;
-    const f32x4 *x = (const f32x4 *)p.x, *weight = (const f32x4 *)p.norm;
-    float *sums = (float *)(row + p.in * 2);
-    f32x4 v[heldFours];
-    UNROLL for (u32 j = 0; j < heldFours; j++)
-      if (at + j * normThreads < fours) v[j] = x[at + j * normThreads];
-    float sum = 0;
-    UNROLL for (u32 j = 0; j < heldFours; j++)
-      if (at + j * normThreads < fours) sum += squares(v[j]);
-    for (u32 i = at + heldFours * normThreads; i < fours; i += normThreads) sum += squares(x[i]);
-    sum = warp_sum(sum);
-    if (lane == 0) sums[warp] = sum;
-    sync_group(1, normThreads);
-    const float scale = norm_scale(norm_total(sums), p.in, p.eps);
     u32x2 *to = (u32x2 *)row;
-    UNROLL for (u32 j = 0; j < heldFours; j++)
-      if (at + j * normThreads < fours) to[at + j * normThreads] = pack_bf16_x4(::normed(v[j], scale, w[j]));
-    for (u32 i = at + heldFours * normThreads; i < fours; i += normThreads) to[i] = pack_bf16_x4(::normed(x[i], scale, weight[i]));
+    norm_row(
+        (const f32x4 *)p.x, (const f32x4 *)p.norm, w, warp * 32 + lane, p.in, p.eps, (float *)(row + p.in * 2), []() INLINE { sync_group(1, normThreads); },
+        [&](u32 i, const f32x4 &v) INLINE { to[i] = pack_bf16_x4(v); });
     sync_group(1, normThreads);
     UNROLL for (u32 u = 0; u < U; u++) {
       if (u + 1 == U && mine != U) break;
@@ -129,8 +115,7 @@ template <class W, u32 NT, u32 U, bool normed> struct Held {
     u32 b[tiles][2][4];
     if constexpr (normed) {
       f32x4 w[heldFours];
-      UNROLL for (u32 j = 0; j < heldFours; j++)
-        if (warp * 32 + lane + j * normThreads < p.in / 4) w[j] = ((const f32x4 *)p.norm)[warp * 32 + lane + j * normThreads];
+      norm_weights(w, (const f32x4 *)p.norm, warp * 32 + lane, p.in);
       copy(p.stages - 1);
       dependency_wait();
       takeNormed(b, w, row);

@@ -1,4 +1,4 @@
-// Projections of 2 to 16 rows by 4-bit affine weights in groups of 32.
+// Projections of up to 16 rows by 4-bit affine weights in groups of 32.
 #include "held.cuh"
 
 using Affine4 = AffineGroups<Nibbles, 32>;

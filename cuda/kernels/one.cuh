@@ -56,26 +56,13 @@ template <class W> struct One {
     }
     // Fours of up to 4096 inputs stay in registers between sum and product.
     constexpr u32 held = 2;
-    const u32 fours = p.in / 4;
-    const f32x4 *x = (const f32x4 *)p.x, *weight = (const f32x4 *)p.norm;
-    f32x4 v[held], w[held];
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (tid() + j * normThreads < fours) w[j] = weight[tid() + j * normThreads];
+    const f32x4 *weight = (const f32x4 *)p.norm;
+    f32x4 w[held];
+    norm_weights(w, weight, tid(), p.in);
     dependency_wait();
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (tid() + j * normThreads < fours) v[j] = x[tid() + j * normThreads];
-    float sum = 0;
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (tid() + j * normThreads < fours) sum += squares(v[j]);
-    for (u32 i = tid() + held * normThreads; i < fours; i += normThreads) sum += squares(x[i]);
-    sum = warp_sum(sum);
-    if (lane == 0) sums[warp] = sum;
-    sync();
-    const float scale = norm_scale(norm_total(sums), p.in, p.eps);
-    UNROLL for (u32 j = 0; j < held; j++)
-      if (tid() + j * normThreads < fours) putFour(tid() + j * normThreads, pack_bf16_x4(normed(v[j], scale, w[j])));
-    for (u32 i = tid() + held * normThreads; i < fours; i += normThreads) putFour(i, pack_bf16_x4(normed(x[i], scale, weight[i])));
-    for (u32 i = fours + tid(); i < weights.depth * W::inputs / 4; i += normThreads) putFour(i, {0, 0});
+    norm_row(
+        (const f32x4 *)p.x, weight, w, tid(), p.in, p.eps, sums, []() INLINE { sync(); }, [&](u32 i, const f32x4 &v) INLINE { putFour(i, pack_bf16_x4(v)); });
+    for (u32 i = p.in / 4 + tid(); i < weights.depth * W::inputs / 4; i += normThreads) putFour(i, {0, 0});
     sync();
   }
 

@@ -189,38 +189,17 @@ DEV void list(const Router &p, const Marks &marks, u32 rows, u32 *totals, bool r
 
 constexpr u32 normHeld = 4; // quads of a thread that are on their way at once
 
-// take_norm loads the first weights of the norm: they never change.
-DEV void take_norm(const Router &p, f32x4 (&w)[normHeld]) {
-  UNROLL for (u32 j = 0; j < normHeld; j++)
-    if (tid() + j * normThreads < p.width / 4) w[j] = ((const f32x4 *)p.norm)[tid() + j * normThreads];
-}
-
 // take_row norms the only row into shared memory, with the bits of rms_norm.
 DEV void take_row(const Router &p, const f32x4 (&w)[normHeld], float *row, float *partials) {
   static_assert(routeThreads == normThreads);
-  constexpr u32 held = normHeld;
-  const u32 t = tid(), quads = p.width / 4;
-  f32x4 v[held];
-  float sum = 0;
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) v[j] = ((const f32x4 *)p.x)[t + j * normThreads];
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) sum += squares(v[j]);
-  for (u32 i = t + held * normThreads; i < quads; i += normThreads) sum += squares(((const f32x4 *)p.x)[i]);
-  sum = warp_sum(sum);
-  if (t % 32 == 0) partials[t / 32] = sum;
-  sync();
-  const float scale = norm_scale(norm_total(partials), p.width, p.eps);
-  auto put = [&](u32 i, f32x4 a, f32x4 b) {
-    a = normed(a, scale, b);
-    ((f32x4 *)row)[i] = a;
-    if (bid() != 0) return;
-    if (p.f32) ((f32x4 *)p.f32)[i] = a;
-    if (p.bf16) ((u32x2 *)p.bf16)[i] = pack_bf16_x4(a);
-  };
-  UNROLL for (u32 j = 0; j < held; j++)
-    if (t + j * normThreads < quads) put(t + j * normThreads, v[j], w[j]);
-  for (u32 i = t + held * normThreads; i < quads; i += normThreads) put(i, ((const f32x4 *)p.x)[i], ((const f32x4 *)p.norm)[i]);
+  norm_row(
+      (const f32x4 *)p.x, (const f32x4 *)p.norm, w, tid(), p.width, p.eps, partials, []() INLINE { sync(); },
+      [&](u32 i, const f32x4 &a) INLINE {
+        ((f32x4 *)row)[i] = a;
+        if (bid() != 0) return;
+        if (p.f32) ((f32x4 *)p.f32)[i] = a;
+        if (p.bf16) ((u32x2 *)p.bf16)[i] = pack_bf16_x4(a);
+      });
   sync();
 }
 
@@ -260,7 +239,7 @@ template <class F, u32 each, u32 held> DEV void logits_of(Router &p, const u8 *m
   dots.start(matrix, kind, first + tid() / 32 / routeParts * each, count);
   f32x4 norm[normHeld] = {};
   constexpr bool norms = held == fewRouteRows, one = norms && each == 1; // of one row a group has one expert
-  if (norms && p.norm) take_norm(p, norm);
+  if (norms && p.norm) norm_weights(norm, (const f32x4 *)p.norm, tid(), p.width);
   const u32 rows = p.step->rows; // it was there before the step's first kernel
   const u32 begin = bid_y() * p.own, end = rows < begin + p.own ? rows : begin + p.own;
   u32 before = 0; // rows ahead of the first one of x

@@ -330,7 +330,7 @@ func (d *Device) gatedOne(p *expertsPass, f format, parts int) {
 	const warps = 4
 	w, listed := p.Gate.Of, p.Gate.Count+p.Gate.More
 	grid := dim{x: Ceil(Ceil(w.Out, 16), warps/parts), y: p.each}
-	if d.fewJoins(f, w.In) {
+	if d.copiesExperts(f, w.In) {
 		most, k := Ceil(w.In/f.inputs, parts), f.oneKernel("gated")
 		k.shared = warps*2*most*f.granule + 2*w.In + 16*listed + warps*2*16*4 + 16 + 8*(1+warps*Ceil(most, oneChunk))
 		if k.shared <= d.Info.SharedPerBlock-reservedShared {
@@ -358,7 +358,7 @@ func (d *Device) joinOne(p *expertsPass, f format, parts int) {
 	}
 	k := kernel{file: f.experts(), name: "experts_join_one" + f.file[len("stream"):]}
 	stage := warps * (f.granule + f.held(1))
-	if d.fewJoins(f, w.In) {
+	if d.copiesExperts(f, w.In) {
 		k = f.oneKernel("join")
 		stage = warps * (f.fewJoinStage(1) + 8)
 	}
@@ -409,7 +409,7 @@ func (d *Device) expertsJoin(p *expertsPass) {
 	most := min(d.Info.SharedPerBlock-reservedShared, 200<<10) - made
 	warps, stage := 24, f.granule+f.held(held)
 	k := kernel{file: f.experts(), name: "experts_join" + f.file[len("stream"):]}
-	if d.fewJoins(f, w.In) {
+	if d.copiesExperts(f, w.In) {
 		k = f.fewKernel("join")
 		stage = f.fewJoinStage(held) + 8
 	}

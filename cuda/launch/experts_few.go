@@ -60,7 +60,7 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	}
 	f, pairs, parts := p.Gate.Of.format(), p.bucket*p.each, p.joinParts()
 	made := 4 * 16 * pairs * parts // where sums of gate and up were
-	if p.Down.Of.format() != f || !d.fewJoins(f, p.Down.Of.In) || made > fewSums {
+	if p.Down.Of.format() != f || !d.copiesExperts(f, p.Down.Of.In) || made > fewSums {
 		return s, false
 	}
 	var entries int
@@ -102,8 +102,9 @@ func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
 		uint64(p.bucket), uint64(p.slots), uint64(s.held), uint64(p.Gate.Count+p.Gate.More), uint64(d.mixtures.met.data))
 }
 
-// fewJoins reports whether down and the sum of few rows go through kernels/experts_few.cuh.
-func (d *Device) fewJoins(f format, in int) bool {
+// copiesExperts reports whether gate and up of the only row, and down and the sum of few rows, of so many
+// inputs, go through kernels/experts_few.cuh.
+func (d *Device) copiesExperts(f format, in int) bool {
 	return f.nibbles() && in%f.inputs == 0 && d.takesTiled()
 }
 

@@ -32,8 +32,7 @@ type fewLines struct {
 // few chooses how kernels/few.cuh makes a projection of 2 to 16 rows by 4-bit weights that round, in
 // the smallest clusters whose blocks have room for the rows; ok is false where none have.
 func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok bool) {
-	if rows < 2 || rows > fewRowsAtMost || !f.nibbles() || !f.rounds || in%f.inputs != 0 || d.Tuning.Stream || d.Tuning.Tiled.Tiles != 0 ||
-		d.Tuning.noFew || d.streamWarps(f) != fewWorkers || !d.takesTiled() || d.Tuning.cluster == 0 && !d.fewPays(total, rows, in) {
+	if rows < 2 || !d.takesFew(f, rows, in) || d.Tuning.cluster == 0 && !d.fewPays(total, rows, in) {
 		return s, false
 	}
 	s.tiles = Ceil(rows, 8)
@@ -61,12 +60,21 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 	if s.clusters == 0 {
 		return s, false
 	}
-	// As few as have no more strips each. The norm ahead runs on the multiprocessors that are left: beside it
-	// no block of these fits, so that one there would be the last to begin.
-	s.clusters = Ceil(total/each, Ceil(total/each, s.clusters))
+	s.clusters = asFew(total/each, s.clusters)
 	s.strips, s.more = dealt(total, each, s.clusters)
 	return s, true
 }
+
+// takesFew reports whether kernels/few.cuh and held.cuh are for so many rows by such weights.
+func (d *Device) takesFew(f format, rows, in int) bool {
+	return rows <= fewRowsAtMost && f.nibbles() && f.rounds && in%f.inputs == 0 && !d.Tuning.Stream && d.Tuning.Tiled.Tiles == 0 &&
+		!d.Tuning.noFew && d.streamWarps(f) == fewWorkers && d.takesTiled()
+}
+
+// asFew is how many of so many blocks are enough that none has more items. The norm ahead runs on the
+// multiprocessors that are left: beside it no block of few.cuh or held.cuh fits, so that one there would be
+// the last to begin.
+func asFew(items, blocks int) int { return Ceil(items, Ceil(items, blocks)) }
 
 // fewPays reports whether kernels/few.cuh is faster than what else there is, as measured on an H200
 // (docs/adr/0046-few-rows-stay-in-shared-memory.md): where a block has one strip, or many, or there are few

@@ -32,12 +32,8 @@ type heldLines struct {
 // held chooses how kernels/held.cuh makes a projection of up to 16 rows by 4-bit weights that round; ok is
 // false where warps have no registers for their part of the rows, or other kernels are faster.
 func (d *Device) held(f format, total, rows, in int, gated, normed bool) (s heldLines, ok bool) {
-	use := d.Tuning.held
-	if use == ifFaster && (d.Tuning.cluster != 0 || !d.heldPays(total, rows, in)) {
-		use = never
-	}
-	if use == never || rows > fewRowsAtMost || !f.nibbles() || !f.rounds || in%f.inputs != 0 || d.Tuning.Stream || d.Tuning.Tiled.Tiles != 0 ||
-		d.Tuning.noFew || d.streamWarps(f) != fewWorkers || !d.takesTiled() {
+	wanted := d.Tuning.held == always || d.Tuning.held == ifFaster && d.Tuning.cluster == 0 && d.heldPays(total, rows, in)
+	if !wanted || !d.takesFew(f, rows, in) {
 		return s, false
 	}
 	s.tiles, s.normed = Ceil(rows, 8), normed
@@ -64,8 +60,7 @@ func (d *Device) held(f format, total, rows, in int, gated, normed bool) (s held
 	if gated {
 		each = 2
 	}
-	s.blocks = min(total/each, cmp.Or(d.Tuning.blocks, d.Info.SMs))
-	s.blocks = Ceil(total/each, Ceil(total/each, s.blocks)) // as few as have no more strips each
+	s.blocks = asFew(total/each, min(total/each, cmp.Or(d.Tuning.blocks, d.Info.SMs)))
 	s.strips, s.more = dealt(total, each, s.blocks)
 	return s, s.stages >= 2
 }

@@ -77,7 +77,7 @@ var faults = []fault{
 	{"the next tile of rows overwrites what is read", "held.cuh", "tileAt(b[tile], to);\nsync_warp();", "tileAt(b[tile], to);", byHeld},
 	{"weights come where rows are still read", "held.cuh", "proxy_fence(); // before", "// before", byHeld},
 	{"a row is normed before it is made", "held.cuh", "dependency_wait();\ntakeNormed(b, w, row);", "takeNormed(b, w, row);", byHeld},
-	{"squares are added before all are there", "held.cuh", "sync_group(1, normThreads);\nconst float scale", "const float scale", byHeld},
+	{"squares are added before all are there", "norm.cuh", "meet();\nconst float scale", "const float scale", byHeld},
 	{"a row is read before all of it is normed", "held.cuh", "sync_group(1, normThreads);\nUNROLL for (u32 u = 0; u < U; u++) {\nif", "UNROLL for (u32 u = 0; u < U; u++) {\nif", byHeld},
 
 	{"sums of inputs are not waited for", "tiled.cuh", "if (takesSums && j == first) wait_phase(summed(at.stage), at.phase);", "", byScaled},
