@@ -379,12 +379,12 @@ template <class W> struct Join {
 
 // list_slots lists the slots by as many rows as a ring holds, and returns how many entries that
 // makes. Up to as many rows each slot is one. first is the one of this thread's number; of
-// matrices, in shared memory, is where each expert's lies. once: there are no more slots than threads.
-template <class W, bool once = false> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, const u64 *matrices, u32 *totals, f32x4 first, u32 n, u32 most, u32 bucket) {
+// matrices, in shared memory, is where each expert's lies.
+template <class W> DEV u32 list_slots(const Experts<W, 1> &e, Listed *list, const u64 *matrices, u32 *totals, f32x4 first, u32 n, u32 most, u32 bucket) {
   u32 entries = 0;
-  _Pragma("nounroll") for (u32 base = 0; base == 0 || (!once && base < most); base += bdim()) {
+  _Pragma("nounroll") for (u32 base = 0; base == 0 || base < most; base += bdim()) {
     const u32 i = base + tid();
-    const f32x4 v = once || base == 0 ? first : slot_words(e.p, i, most);
+    const f32x4 v = base == 0 ? first : slot_words(e.p, i, most);
     const u32 expert = __builtin_bit_cast(u32, v.x), pair = __builtin_bit_cast(u32, v.y), count = i < n ? __builtin_bit_cast(u32, v.z) : 0, chunks = (count + e.held - 1) / e.held;
     u32 at = i;
     if (bucket > e.held) {

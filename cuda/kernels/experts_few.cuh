@@ -15,7 +15,6 @@
 struct FewMixture {
   const u64 *weights[2]; // addresses of each expert's matrices: gate and up
   const u16 *x;          // [rows, in]
-  u16 *bf16;             // [pairs, out]
   const u32 *tables, *pairs;
   const Step *step;
   u32 in, out, granule, shift, stages;
@@ -128,36 +127,48 @@ template <class W> struct FewGated {
   }
 
   // store adds up the parts of an item, a thread of the team an output.
-  METHOD void store(u32 item) const {
+  template <class Next> METHOD void store(u32 item, const Next &next) const {
     const u32x4 of = slots[slotOf(item)];
     const u32 i = tid() % (teamWarps * 32), row = i / 16;
-    if (row >= of.z) return;
+    if (!Next::flows && row >= of.z) return;
+    // Four threads that stand beside each other have what goes to one place.
+    const u32 output = Next::flows ? i / 4 % 4 * 2 + i % 2 + i / 2 % 2 * 8 : i % 16;
     const float *team = sums + warp / teamWarps * teamWarps * sumsOf;
     _Pragma("nounroll") for (u32 group = 0; group < groups; group++) {
-      const u32 m = (wide.rest(item) * groups + group) * 16 + i % 16;
-      if (m >= p.out) break;
+      const u32 strip = wide.rest(item) * groups + group, m = strip * 16 + output;
+      if (Next::flows ? strip >= strips : m >= p.out) break;
       float v[2];
       UNROLL for (u32 j = 0; j < 2; j++) {
-        const float *part = team + group * p.parts * sumsOf + (j * 8 + row) * 16 + i % 16;
+        const float *part = team + group * p.parts * sumsOf + (j * 8 + row) * 16 + output;
         v[j] = part[0];
         _Pragma("nounroll") for (u32 k = 1; k < p.parts; k++) v[j] += part[k * sumsOf];
-        v[j] = whole_sum<W>(v[j], i % 16 / 8);
+        v[j] = whole_sum<W>(v[j], output / 8);
       }
-      p.bf16[(u64)numbers[of.y + row] * p.out + m] = (u16)pack_bf16(silu(v[0]) * v[1], 0);
+      const float made = silu(v[0]) * v[1];
+      if constexpr (Next::flows) {
+        const u32 two = pack_bf16(made, shfl_xor(made, 1)), more = shfl_xor(two, 2);
+        if (i % 4 == 0 && row < of.z) next.put(numbers[of.y + row], strip, i / 4 % 4, two, more);
+      } else {
+        next.inner[(u64)numbers[of.y + row] * p.out + m] = (u16)pack_bf16(made, 0);
+      }
     }
   }
 };
 
 // Gated is few_gated alone.
 struct Gated {
-  METHOD void prepare(u8 *, const float *) {}
+  static constexpr bool flows = false;
+  u16 *inner; // where results go
+  METHOD void prepare(u32, u32, u32) {}
   METHOD float weight(u32) { return 0; }
-  METHOD void list(f32x4, u32, u32, const u32 *, float) {}
+  METHOD u32 turn() { return 0; }
+  METHOD void list(u32, u32, float, u32) {}
+  METHOD void clear() {}
 };
 
 // few_gated is gate and up. What comes next is told where its shared memory begins, and whose it
-// takes over, before the kernel ahead has ended; and once this is on its way what the lists say: the
-// slot of the thread's number, how many there are, rows, the numbers of pairs, and what weight loaded.
+// takes over, before the kernel ahead has ended; and once this is on its way how many slots are used, rows,
+// what weight loaded.
 template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *shared, Next &next) {
   constexpr u32 threads = fewWarps * 32;
   const u32 depth = (p.in + W::inputs - 1) / W::inputs, padded = depth * W::inputs, line = padded * 2 + 16;
@@ -181,7 +192,7 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
     if (warp == 0) barrier_init(taken, 1);
     barriers_made();
   }
-  next.prepare((u8 *)slots + ((barriers - shared_address(slots)) + (fewWarps * p.stages + 2) * 8), sums);
+  next.prepare((u8 *)sums - shared, (u8 *)slots - shared, barriers + (fewWarps * p.stages + 2) * 8 - shared_address(shared));
   _Pragma("nounroll") for (u32 i = tid(); i < 2 * p.listed; i += threads) matrices[i] = i < p.listed ? p.weights[0][i] : p.weights[1][i - p.listed];
   _Pragma("nounroll") for (u32 i = tid(); i < p.bucket * ((padded - p.in) / 8); i += threads) { // behind the inputs
     const u32 rest = (padded - p.in) / 8;
@@ -196,6 +207,7 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
   const f32x4 slot = load_l2_x4((const float *)p.tables + 4 + (own < p.slots ? own : 0) * 4);
   const u32 used = p.tables[0], number = p.pairs[own < rows * p.each ? own : 0];
   const float weight = next.weight(rows);
+  const u32 turn = next.turn();
   sync_warp(); // all are on their way at once
   if (warp == 0) {
     copy_bulk(shared_address(x), p.x, p.in * 2, taken, rows * p.in * 2);
@@ -203,18 +215,20 @@ template <class W, class Next> DEV void few_gated(const FewMixture &p, u8 *share
   }
   if (own < p.slots) *(f32x4 *)(slots + own) = slot;
   if (own < rows * p.each) numbers[own] = number;
+  y.items = used * y.wide.by;
+  next.list(used, rows, weight, turn);
   sync();
   const u32 team = warp / teamWarps, first = bid() + team * gdim();
-  y.items = used * y.wide.by, y.item = first;
+  y.item = first;
   y.aim();
   _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) y.copyNext(i);
-  next.list(slot, used, rows, numbers, weight);
+  next.clear();
   wait_phase(taken, 0);
   Ring ring{p.stages};
   _Pragma("nounroll") for (u32 item = first; item < y.items; item += y.step) {
     y.work(item, ring);
     sync_group(1 + team, teamWarps * 32);
-    y.store(item);
+    y.store(item, next);
     sync_group(1 + team, teamWarps * 32);
   }
 }
@@ -378,34 +392,56 @@ template <class W, bool one> DEV void few_join(const Mixture &p, const Sum &j, c
   add_up<W>(p, j, l, to);
 }
 
-// FewDown is down and the sum behind few_gated in one launch. Blocks, which are all at work at
-// once, wait for each other between the two, while the rings fill with weights of down.
+DEV u32x4 words_of(f32x4 v) { return {__builtin_bit_cast(u32, v.x), __builtin_bit_cast(u32, v.y), __builtin_bit_cast(u32, v.z), __builtin_bit_cast(u32, v.w)}; }
+
+// FewDown is down and the sum behind few_gated in one launch, by blocks that are all at work at once. A warp
+// goes on with down when it is done with its strips of gate and up, and takes of the others' what is there.
+//
+// Who reads what gate and up made sees by it whether it is there: all of it was `nothing` before, which no
+// result is, and four numbers are stored as one. So nobody has to tell, behind a fence, which takes 2 to 3 µs
+// while memory is busy. There are two places, of which a launch takes one and clears the other.
+//
+// A stage is some granules of down. Rows come from L2 to registers, as operands, a granule ahead of
+// what is multiplied: few_gated leaves them in the order in which lanes take them.
+constexpr u32 nothing = 0xffffffff; // two numbers that are none
+DEV u32 larger_of(u32 a, u32 b) { return a > b ? a : b; }
 template <class W> struct FewDown {
+  static constexpr bool flows = true;
+  static_assert(W::inputs == 64 || W::inputs == 128);
+  static constexpr u32 perGranule = W::inputs / 64;
+
   const Mixture &p;
   const Sum &j;
-  u32 held, listed;
-  u8 *rings; // of all warps, where those of gate and up were
-  u32 wide;  // bytes of a warp's
-  // What prepare and list leave.
-  JoinLists lists;
-  u32 *totals;
-  u32 barriers, rows, entries;
+  u32 chunk, apart, listed; // granules of a stage; whether what is made has room beside sums of gate and up
+  u32 *places;              // {which of two is this launch's, blocks that know it, 0, 0}, and both
+  u32 words;                // of a place
+  u8 *shared;               // rings of all warps, where those of gate and up were, and what follows
+  u32 wide;                 // bytes of a warp's
+  // What prepare and list leave: where sums of gate and up, slots and the room behind them begin.
+  u32 sums, slots, room;
+  u32 used, rows;
+  u32 *inner, *other; // the places
 
-  METHOD u32 stageBytes() const { return p.granule + held * FewJoin<W>::line; }
+  // In the room: where matrices lie, weights of pairs, barriers, what is made.
+  METHOD u32 pairs() const { return (j.bucket * j.each + 1) / 2 * 2; }
+  METHOD u32 weights() const { return room + listed * 8; }
+  METHOD u32 barriers(u32 warp) const { return shared_address(shared) + weights() + pairs() * 4 + warp * p.stages * 8; }
+  METHOD u32 made() const { return apart ? weights() + pairs() * 4 + fewWarps * p.stages * 8 : sums; }
 
-  METHOD void prepare(u8 *room, const float *sums) {
-    const u32 pairs = j.bucket * j.each, warp = shfl(tid() / 32, 0);
-    lists.made = (float *)sums;
-    lists.list = (Listed *)room;
-    lists.matrices = (u64 *)(lists.list + j.most + pairs / held);
-    lists.weights = (float *)(lists.matrices + listed);
-    totals = (u32 *)(lists.weights + (pairs + 1) / 2 * 2);
-    barriers = shared_address(totals + fewWarps) + warp * p.stages * 8;
+  // put stores of 16 inputs of a row lane t's: 2t and the next, 2t+8 and the next. Of 32 inputs its 8 lie one after the other.
+  METHOD void put(u32 pair, u32 strip, u32 t, u32 low, u32 high) const {
+    store_relaxed(inner + pair * (p.in / 2) + strip / 2 * 16 + t * 4 + strip % 2 * 2, (u64)high << 32 | (low == nothing ? 0x7fff7fff : low));
+  }
+
+  METHOD void prepare(u32 sumsAt, u32 slotsAt, u32 roomAt) {
+    const u32 warp = shfl(tid() / 32, 0);
+    sums = sumsAt, slots = slotsAt, room = roomAt;
     if (elected()) {
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers + i * 8, 1);
+      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers(warp) + i * 8, 1);
       barriers_made();
     }
-    _Pragma("nounroll") for (u32 i = tid(); i < listed; i += bdim()) lists.matrices[i] = p.weights[0][i];
+    u64 *matrices = (u64 *)(shared + room);
+    _Pragma("nounroll") for (u32 i = tid(); i < listed; i += bdim()) matrices[i] = p.weights[0][i];
   }
 
   METHOD float weight(u32 rows) const {
@@ -414,78 +450,146 @@ template <class W> struct FewDown {
     return row < rows ? load_l2(at < j.chosen ? j.routing + row * 2 * j.chosen + j.chosen + at : j.shares + row) : 0;
   }
 
-  METHOD void list(f32x4 slot, u32 used, u32 count, const u32 *numbers, float weight) {
-    rows = count;
-    lists.pairs = (u32 *)numbers;
-    if (tid() < rows * j.each) lists.weights[tid()] = weight;
-    Experts<W, 1> e{p, tid() / 32, tid() % 32}; // where strips lie
-    e.held = held;
-    entries = list_slots<W, true>(e, lists.list, lists.matrices, totals, slot, used, j.most, j.bucket);
-    sync();
+  METHOD u32 turn() const { return load_relaxed(places).x; } // what it is of orders nothing else
+
+  METHOD void list(u32 n, u32 count, float weight, u32 turn) {
+    used = n, rows = count;
+    inner = places + 4 + turn * words, other = places + 4 + (1 - turn) * words;
+    if (tid() < rows * j.each) ((float *)(shared + weights()))[tid()] = weight;
   }
 
-  // meet waits until all blocks have stored what down reads. The last one to leave makes the counter
-  // ready for the next launch.
-  METHOD void meet(u32 *done) const {
-    if (tid() == 0)
-      while (load_acquire(done) < gdim()) {
-      }
-    sync();
-    if (tid() == 0 && atomic_add(done, 1) == 2 * gdim() - 1) *done = 0;
-    sync_warp();
-    proxy_fence_global();
+  // clear comes when all threads know which place it is. The last block to know says which is the next launch's.
+  METHOD void clear() const {
+    if (tid() == 0 && atomic_add(places + 1, 1) == gdim() - 1) {
+      atomic_add(places + 1, -gdim());
+      atomic_add(places, inner < other ? 1 : -1);
+    }
+    _Pragma("nounroll") for (u32 i = bid() * fewWarps * 32 + tid(); i < words / 4; i += gdim() * fewWarps * 32) ((u32x4 *)other)[i] = {nothing, nothing, nothing, nothing};
   }
 
-  METHOD void run(u32 *done) const {
+  METHOD void run() const {
     const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp & (p.parts - 1), cut = log2_of(p.parts), strips = (p.out + 15) / 16;
-    u8 *ring = rings + warp * wide;
-    FewJoin<W> y{p, warp, lane, part * depth >> cut, (part + 1) * depth >> cut, ring, shared_address(ring), barriers, held, lists, bid() < strips ? entries * p.parts : 0, 0};
-    for (u32 i = 0; i < p.stages; i++) allow_unwritten(ring + i * stageBytes() + p.granule, held * FewJoin<W>::line);
+    // Warps take units in turn: a part of the inputs, of a slot.
+    const u32 from = part * depth >> cut, count = ((part + 1) * depth >> cut) - from, units = bid() < strips ? used << cut : 0;
+    const u32 base = shared_address(shared), list = base + slots, numbers = list + j.most * 16, ring = base + warp * wide, barriers = this->barriers(warp);
+    // What is copied next: granules of a unit's part of a strip.
+    u32 strip = bid(), unit, granule;
+    const u8 *source;
+    auto aim = [&]() INLINE {
+      granule = 0;
+      if (unit >= units) return;
+      const u32x2 at = get_x2(base + room + get_x4(list + (unit >> cut) * 16).x * 8);
+      source = (const u8 *)((u64)at.y << 32 | at.x) + ((u64)strip * depth + from) * p.granule;
+    };
+    auto copyNext = [&](u32 stage) INLINE {
+      if (unit >= units) return;
+      const u32 rest = count - granule, n = rest < chunk ? rest : chunk;
+      copy_bulk_once(ring + stage * chunk * p.granule, source, n * p.granule, barriers + stage * 8, n * p.granule);
+      source += n * p.granule;
+      granule += n;
+      if (n < rest) return;
+      unit += fewWarps;
+      aim();
+    };
     Ring at{p.stages};
     auto begin = [&]() INLINE {
-      y.start();
+      unit = warp;
+      aim();
       Ring to = at;
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) y.template loadNext<true, false>(to.stage);
+      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) copyNext(to.stage);
     };
-    auto rest = [&]() INLINE {
-      y.start();
-      Ring to = at;
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) y.template loadNext<false, true>(to.stage);
-    };
-    // A fence may wait for the copies of its own thread: that warp starts them behind it, in the second turn.
-    // Turns, as two copies of begin would be two pieces of code to fetch.
-    proxy_fence_global();
-    _Pragma("nounroll") for (u32 turn = 0; turn < 2; turn++) {
-      if ((warp == 0) == turn) begin();
-      if (turn) break;
-      sync();
-      if (tid() == 0) {
-        fence();
-        atomic_add(done, 1);
-      }
-      sync_warp();
-    }
-    meet(done);
-    rest();
-    _Pragma("nounroll") for (u32 strip = bid(); strip < strips; strip += gdim()) {
+    begin();
+    if (!apart) sync();
+    _Pragma("nounroll") for (; strip < strips; strip += gdim()) {
       const Joined to = begin_sum(p, j, rows, strip);
       if (strip != bid()) {
         sync(); // what was made is added up
-        y.beyond += (u64)gdim() * depth * p.granule;
         begin();
-        rest();
       }
-      _Pragma("nounroll") for (u32 index = warp; index < y.units; index += bdim() / 32) y.work(index, at);
+      // Operands come a granule ahead: this lane's, of its column's row, from the unit's that comes then.
+      u32 coming = warp, left = 0;
+      const u32 *row = nullptr;
+      u32x4 b[perGranule][2] = {};
+      auto aimRow = [&]() INLINE {
+        left = count;
+        if (coming >= units) {
+          row -= count * W::inputs / 2; // once more, for nothing
+          return;
+        }
+        const u32 slot = coming >> cut;
+        const u32x4 of = get_x4(list + slot * 16);
+        const u32 column = lane / 4 < of.z ? lane / 4 : 0; // where there is none the first one, which is asked for anyway
+        row = inner + get_word(numbers + (of.y + column) * 4) * (p.in / 2) + from * W::inputs / 2 + lane % 4 * 4;
+      };
+      auto bring = [&](u32 block) INLINE {
+        UNROLL for (u32 i = 0; i < 2; i++) b[block][i] = load_relaxed(row + block * 32 + i * 16);
+      };
+      // there waits until they are; before is where they come from.
+      auto there = [&](const u32 *before) INLINE {
+        auto most = [&]() INLINE {
+          u32 v = 0;
+          UNROLL for (u32 block = 0; block < perGranule; block++)
+            UNROLL for (u32 i = 0; i < 2; i++) v = larger_of(larger_of(v, b[block][i].x), b[block][i].z);
+          return v;
+        };
+        while (ballot(most() == nothing)) {
+          let_others();
+          UNROLL for (u32 block = 0; block < perGranule; block++)
+            UNROLL for (u32 i = 0; i < 2; i++) b[block][i] = load_relaxed(before + block * 32 + i * 16);
+        }
+      };
+      auto onward = [&]() INLINE {
+        row += W::inputs / 2;
+        if (--left) return;
+        coming += fewWarps;
+        aimRow();
+      };
+      const u32 *before = nullptr;
+      if (warp < units) {
+        aimRow();
+        UNROLL for (u32 block = 0; block < perGranule; block++) bring(block);
+        before = row;
+        onward();
+      }
+      _Pragma("nounroll") for (u32 now = warp; now < units; now += fewWarps) {
+        float total[1][4] = {};
+        _Pragma("nounroll") for (u32 i = 0; i < count; i += chunk) {
+          wait_phase(barriers + at.stage * 8, at.phase);
+          const u8 *weights = shared + warp * wide + at.stage * chunk * p.granule;
+          _Pragma("nounroll") for (u32 k = i; k < i + chunk && k < count; k++, weights += p.granule) {
+            there(before);
+            UNROLL for (u32 block = 0; block < perGranule; block++) {
+              const u32x4 v = b[block][0], w = b[block][1];
+              multiply_packed<W>(total, {{v.x, v.z, w.x, w.z}, {v.y, v.w, w.y, w.w}}, weights, p.granule, p.shift, block, lane);
+              bring(block);
+            }
+            before = row;
+            onward();
+          }
+          sync_warp();
+          copyNext(at.stage);
+          at.next();
+        }
+        // What the unit made.
+        const u32x4 of = get_x4(list + (now >> cut) * 16);
+        UNROLL for (u32 i = 0; i < 2; i++) {
+          const u32 r = lane % 4 * 2 + i;
+          if (r >= of.z) continue;
+          float *to = (float *)(shared + made()) + ((get_word(numbers + (of.y + r) * 4) << cut) + (now & (p.parts - 1))) * 16 + lane / 4;
+          to[0] = total[0][i];
+          to[8] = total[0][i + 2];
+        }
+      }
       sync();
-      add_up<W>(p, j, lists, to);
+      add_up<W>(p, j, {(float *)(shared + made()), nullptr, nullptr, nullptr, (float *)(shared + weights())}, to);
     }
   }
 };
 
-template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, const Sum &j, u8 *shared, u32 held, u32 *done) {
-  FewDown<W> next{down, j, held, p.listed, shared, p.stages * 2 * p.granule};
+template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, const Sum &j, u8 *shared, u32 chunk, u32 apart, u32 *places, u32 words) {
+  FewDown<W> next{down, j, chunk, apart, p.listed, places, words, shared, p.stages * 2 * p.granule};
   few_gated<W>(p, shared, next);
-  next.run(done);
+  next.run();
 }
 
 #define EXPERTS_FEW(name, W)                                                                                                                           \
@@ -493,8 +597,8 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
   void experts_few_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, const Step *step,         \
                                 u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) {         \
     DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                                  \
-    const FewMixture p{{gate, up}, x, dst, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
-    Gated alone;                                                                                                                                       \
+    const FewMixture p{{gate, up}, x, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
+    Gated alone{dst};                                                                                                                                     \
     few_gated<W>(p, shared, alone);                                                                                                                    \
   }                                                                                                                                                    \
   REGISTER(experts_few_gated_##name)                                                                                                                   \
@@ -509,14 +613,14 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
   }                                                                                                                                                    \
   REGISTER(experts_few_join_##name)                                                                                                                    \
   HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
-  void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, u16 *inner, float *dst, const u32 *tables,              \
+  void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, float *dst, const u32 *tables,                          \
                                 const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 stages2,             \
                                 u32 parts2, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,      \
-                                u32 bucket, u32 slots, u32 held, u32 listed, u32 *done) {                                                              \
+                                u32 bucket, u32 slots, u32 chunk, u32 apart, u32 listed, u32 *places, u32 words) {                                     \
     DYNAMIC_SHARED(experts_few_whole_##name, shared);                                                                                                  \
-    const FewMixture p{{gate, up}, x, inner, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};             \
-    const Mixture m{{down, down}, inner, nullptr, dst, tables, pairs, middle, out, granule, shift, stages2, parts2, 1};                                \
-    few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, held, done);                                 \
+    const FewMixture p{{gate, up}, x, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};             \
+    const Mixture m{{down, down}, nullptr, nullptr, dst, tables, pairs, middle, out, granule, shift, stages2, parts2, 1};                                \
+    few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, chunk, apart, places, words);                \
   }                                                                                                                                                    \
   REGISTER(experts_few_whole_##name)                                                                                                                   \
   KERNEL(oneWarps * 32, 6)                                                                                                                             \

@@ -100,6 +100,7 @@ DEV void give(u32 to, const float (&v)[4], u32 barrier) {
 DEV void put_at(u32 to, const float (&v)[4]) { asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory"); }
 DEV void get(float (&v)[4], u32 from) { asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory"); }
 DEV u32x4 get_x4(u32 from) { u32x4 r; asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(from) : "memory"); return r; }
+DEV u32 get_word(u32 from) { u32 r; asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(from) : "memory"); return r; }
 DEV u32x2 get_x2(u32 from) { u32x2 r; asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(from) : "memory"); return r; }
 DEV void put_x4(u32 to, u32x4 v) { asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
 // put_into writes to a block of the cluster.
@@ -125,6 +126,16 @@ DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier) {
 }
 // load_acquire sees what was written before what it reads was added.
 DEV u32 load_acquire(const u32 *p) { u32 r; asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(r) : "l"(p) : "memory"); return r; }
+// store_relaxed stores eight bytes as one, and load_relaxed loads twice eight, in this order or another: what
+// it finds of either is all of one store's.
+DEV void store_relaxed(void *p, u64 v) { asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
+DEV u32x4 load_relaxed(const void *p) {
+  u64 v, w;
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(v), "=l"(w) : "l"(p) : "memory");
+  return {(u32)v, (u32)(v >> 32), (u32)w, (u32)(w >> 32)};
+}
+// let_others is between looks for what another thread does.
+DEV void let_others() { asm volatile("nanosleep.u32 256;"); }
 // elected is true in one thread of a warp.
 DEV bool elected() {
   u32 r;

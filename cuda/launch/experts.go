@@ -127,7 +127,7 @@ func (d *Device) PrepareExperts(e *Experts, decode bool, rows Rows) (changed boo
 	changed, err = d.grow(&d.mixtures.work, e.layout(decode, rows).size)
 	if err == nil {
 		var also bool
-		also, err = d.growCounters(&d.mixtures.met, 4)
+		also, err = d.growFlow(e)
 		changed = changed || also
 	}
 	if err == nil && e.Shared != nil && !FewForExperts(decode, rows) {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 )
@@ -10,10 +11,11 @@ import (
 const fewGatedRows = 16
 
 const (
-	fewWarps = 24                        // of a block: as many as decode what an H200 reads
-	fewSums  = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
-	oneChunk = 2                         // granules of a copy of one row's
-	gatedFew = 2                         // stages of a ring of gate and up, at most, as measured: docs/adr/0049-rings-are-short.md
+	fewWarps  = 24                        // of a block: as many as decode what an H200 reads
+	fewSums   = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
+	oneChunk  = 2                         // granules of a copy of one row's
+	downChunk = 2                         // granules of a copy of few rows' down, at most
+	gatedFew  = 2                         // stages of a ring of gate and up, at most, as measured: docs/adr/0049-rings-are-short.md
 )
 
 // fewShape is how a launch of kernels/experts_few.cuh is cut: the depth of its rings, and
@@ -46,10 +48,11 @@ func (d *Device) fewGated(p *expertsPass, f format, parts int, s fewShape) {
 }
 
 // wholeShape is how a launch of all of a mixture's few rows is cut, blocks that wait for each
-// other: of down the depth of rings, and rows that a stage holds.
+// other: of down the depth of rings, and granules of a stage.
 type wholeShape struct {
 	fewShape
-	blocks, downStages, held int
+	blocks, downStages, chunk int
+	apart                     bool // what down makes has room beside sums of gate and up
 }
 
 // fewWholeShape is how gate and up, down and the sum of a pass are one launch of
@@ -63,17 +66,23 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	if p.Down.Of.format() != f || !d.copiesExperts(f, p.Down.Of.In) || made > fewSums {
 		return s, false
 	}
-	var entries int
-	s.held, entries = p.joinLists()
-	deepest := gatedFew * 2 * f.granule / f.fewJoinStage(s.held) // stages of down, at most
-	lists := 16*entries + 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 4*fewWarps + 8*fewWarps*deepest + 16
-	if s.fewShape, ok = d.fewGatedShape(p, f, lists); !ok {
-		return s, false
+	// A ring of down lies where a warp's of gate and up was. A copy is of what a warp has of a slot, if it is
+	// little.
+	s.chunk = min(downChunk, Ceil(Ceil(p.Down.Of.In, f.inputs), parts))
+	lists := 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 8*(1+fewWarps*(2*gatedFew/s.chunk)) + 16
+	for s.apart = !d.Tuning.expertsTight; ; s.apart = false {
+		beside := lists
+		if s.apart {
+			beside += made
+		}
+		if s.fewShape, ok = d.fewGatedShape(p, f, beside); ok {
+			break
+		}
+		if !s.apart {
+			return s, false
+		}
 	}
-	s.downStages = s.stages * 2 * f.granule / f.fewJoinStage(s.held)
-	if s.downStages == 0 {
-		return s, false
-	}
+	s.downStages = 2 * s.stages / s.chunk
 	// One less than there is room for: they wait for each other, and where the experts are chosen one would
 	// begin when all others are ready.
 	s.blocks = max(1, d.Info.SMs-1)
@@ -89,17 +98,35 @@ func (s wholeShape) kernel(f format) kernel {
 	return k
 }
 
+// flowHead is bytes before the two places of what gate and up make.
+const flowHead = 16
+
+// flowPlace is the bytes of such a place: rows of all pairs that few rows of a mixture may have.
+func (e *Experts) flowPlace() int { return aligned(fewGatedRows * (e.Chosen + 1) * e.Down.Of.In * 2) }
+
+// growFlow makes room for it: the head is zero, and the places have nothing.
+func (d *Device) growFlow(e *Experts) (changed bool, err error) {
+	r := &d.mixtures.flow
+	if changed, err = d.grow(r, flowHead+2*e.flowPlace()); changed && err == nil {
+		data := bytes.Repeat([]byte{0xff}, r.size)
+		clear(data[:flowHead])
+		err = d.Context.Upload(r.data, data)
+	}
+	return changed, err
+}
+
 // fewWhole adds to dst what the experts make of few rows.
 func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
-	if d.err == nil && d.mixtures.met.size == 0 {
-		d.err = errors.New("cuda: no room was made for blocks of experts that wait for each other")
+	place := (d.mixtures.flow.size - flowHead) / 2 / 16 * 16
+	if d.err == nil && place < p.flowPlace() {
+		d.err = errors.New("cuda: no room was made for what blocks of experts make for each other")
 	}
 	w, f := p.Gate.Of, p.Gate.Of.format()
 	d.launch(s.kernel(f), dim{x: s.blocks}, 32*fewWarps,
-		p.Gate.address(0), p.Up.address(0), p.Down.address(0), uint64(p.x16), uint64(p.at(p.inner16)), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
+		p.Gate.address(0), p.Up.address(0), p.Down.address(0), uint64(p.x16), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(p.Down.Of.Out), uint64(f.granule), uint64(f.shift), uint64(s.stages), uint64(gatedParts(f, w.In)),
 		uint64(s.downStages), uint64(p.joinParts()), uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step),
-		uint64(p.bucket), uint64(p.slots), uint64(s.held), uint64(p.Gate.Count+p.Gate.More), uint64(d.mixtures.met.data))
+		uint64(p.bucket), uint64(p.slots), uint64(s.chunk), flag(s.apart), uint64(p.Gate.Count+p.Gate.More), uint64(d.mixtures.flow.data), uint64(place/4))
 }
 
 // copiesExperts reports whether gate and up of the only row, and down and the sum of few rows, of so many

@@ -39,6 +39,7 @@ func checkFewExperts(d *Device, dt backend.DType, group int) error {
 		got, _ := b.run(x, before, true)
 		for _, n := range []int{1, 2, -2, 7, fewGatedRows, -fewGatedRows} {
 			d.Tuning.expertsApart = n < 0 // in two launches
+			d.Tuning.expertsTight = n == 7
 			n = max(n, -n)
 			for _, from := range []int{0, rows - n} {
 				part := func(x []float32) []float32 { return x[from*b.width : (from+n)*b.width] }

@@ -68,7 +68,7 @@ func (r *Router) shares() int {
 type mixtures struct {
 	route room // the lists of the last Route
 	work  room // what experts make
-	met   room // counts blocks that wait for each other
+	flow  room // what blocks of few rows make for each other: kernels/experts_few.cuh, FewDown
 }
 
 // routeLayout says where what Route leaves lies: bytes into its room, and words into
@@ -137,7 +137,7 @@ func (d *Device) growCounters(r *room, n int) (changed bool, err error) {
 func (d *Device) FreeMixtures() {
 	d.Context.Free(d.mixtures.route.data)
 	d.Context.Free(d.mixtures.work.data)
-	d.Context.Free(d.mixtures.met.data)
+	d.Context.Free(d.mixtures.flow.data)
 	d.mixtures = mixtures{}
 }
 

@@ -234,7 +234,7 @@ void access_page(Region &r, const uint8_t *p, unsigned bytes, unsigned kind, uns
     }
     *c = Cell{from, running, clocks.now(), uint16_t(lane), uint8_t(written | initialised | (atomically ? by_atomic : 0)), {}, c->others};
   }
-  if (!atomically || dialect.relaxed) return;
+  if (!atomically || dialect.relaxed || kind & relaxed) return;
   if (writing) clocks.atomic(lane, p);
   else clocks.acquire_at(lane, p);
 }
@@ -318,6 +318,8 @@ void release(Knowledge &k) { device_clocks.release(k.times, current->number); }
 void release(Knowledge &k, Stamp s) { device_clocks.release(k.times, s.lane, s.when); }
 void acquire(const Knowledge &k) { device_clocks.acquire(k.times, current->number); }
 bool knows(Stamp s) { return device_clocks.before(running, s.lane, s.when, current->number, false); }
+void load_relaxed(const void *address, unsigned bytes) { access(address, bytes, read | atomic | relaxed, nullptr); }
+void store_relaxed(const void *address, unsigned bytes) { access(address, bytes, write | atomic | relaxed, nullptr); }
 void load_atomic(const void *address) { access(address, 4, read | atomic, nullptr); }
 void reads_over() {
   device_clocks.tick();

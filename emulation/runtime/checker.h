@@ -5,8 +5,8 @@
 namespace emulator::check {
 
 // update: a write that reads what was there.
-// by_proxy: an asynchronous copy or a matrix unit does it, not the lane itself.
-enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8, by_proxy = 16 };
+// by_proxy: an asynchronous copy or a matrix unit does it, not the lane itself. relaxed: an atomic that orders nothing else.
+enum Access : unsigned { read = 0, write = 1, atomic = 2, at_l2 = 4, update = 8, by_proxy = 16, relaxed = 32 };
 
 #ifdef CHECKED
 // ignored is the lanes' stacks, where most accesses are.
@@ -39,6 +39,9 @@ void arrived(const void *address, unsigned bytes);
 void reserve(const void *address, unsigned bytes);
 // load_atomic is an atomic load that acquires.
 void load_atomic(const void *address);
+// load_relaxed and store_relaxed are atomic, and order nothing else.
+void load_relaxed(const void *address, unsigned bytes);
+void store_relaxed(const void *address, unsigned bytes);
 // allow_unwritten: the bytes of shared memory may be read though nobody has written them.
 void allow_unwritten(const void *address, unsigned bytes);
 // reads_over: what the lanes of the running wave have read, they have in registers: a later write of that wave comes after it.
@@ -61,6 +64,8 @@ inline void in_flight(const void *, unsigned) {}
 inline void arrived(const void *, unsigned) {}
 inline void reserve(const void *, unsigned) {}
 inline void load_atomic(const void *) {}
+inline void load_relaxed(const void *, unsigned) {}
+inline void store_relaxed(const void *, unsigned) {}
 inline void allow_unwritten(const void *, unsigned) {}
 inline void reads_over() {}
 inline void serialised() {}

@@ -29,6 +29,12 @@ struct Seen {
   u64 changes;
 };
 Seen seen[max_lanes];
+// Look is how often a lane let others go on since a change.
+struct Look {
+  u64 changes;
+  unsigned times;
+};
+Look looks[max_lanes];
 
 u32 rank_of(u32 address) { return address >> 24 ? (address >> 24) - 1 : group.rank; }
 
@@ -168,6 +174,7 @@ void forget_barriers(unsigned lanes) {
   memset(waits_for, 0, lanes * sizeof *waits_for);
   memset(waited_for, 0, lanes * sizeof *waited_for);
   memset(seen, 0, lanes * sizeof *seen);
+  memset(looks, 0, lanes * sizeof *looks);
 }
 
 void proxy_fence() { check::proxy_fence(); }
@@ -177,6 +184,30 @@ void operation_elect(Wave &w) { *(u32 *)w.operands() = 0; }
 void set_registers(u32 n, const char *file, int line) {
   if (n < 24 || n > 256 || n % 8) fail("%u registers a thread at %s:%d: 24 to 256, in steps of 8, can be", n, base_name(file), line);
   meet(operation_elect, file, line); // all lanes of the warp
+}
+
+// Whoever loads knows of nothing but what it finds.
+void store_relaxed(void *p, u64 v, const char *file, int line) {
+  if ((uintptr_t)p % 8) fail("misaligned: store_relaxed at %s:%d of %p", base_name(file), line, p);
+  at(file, line);
+  check::store_relaxed(p, 8);
+  *(u64 *)p = v;
+  changed();
+}
+
+u64 load_relaxed(const void *p, const char *file, int line) {
+  if ((uintptr_t)p % 8) fail("misaligned: load_relaxed at %s:%d of %p", base_name(file), line, p);
+  at(file, line);
+  check::load_relaxed(p, 8);
+  return *(const u64 *)p;
+}
+
+// Whoever has looked some times since anybody did anything waits until somebody does: lanes of a warp that look
+// together may have looked before and behind the last change.
+void let_others(const char *file, int line) {
+  Look &l = looks[current->number];
+  if (l.changes != changes) l = {changes, 0};
+  else if (++l.times > 3) park(file, line);
 }
 
 u32 load_acquire(const u32 *p, const char *file, int line) {

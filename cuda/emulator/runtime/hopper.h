@@ -31,6 +31,9 @@ EMULATOR_API void proxy_fence();
 
 EMULATOR_API void operation_elect(Wave &);
 EMULATOR_API u32 load_acquire(const u32 *, const char *file, int line);
+EMULATOR_API void store_relaxed(void *, u64, const char *file, int line);
+EMULATOR_API u64 load_relaxed(const void *, const char *file, int line);
+EMULATOR_API void let_others(const char *file, int line);
 EMULATOR_API void set_registers(u32 n, const char *file, int line);
 
 // Products of a warpgroup (wgmma) with sums c[tiles][4], which hold NaN until they
@@ -71,6 +74,7 @@ DEV void get(float (&v)[4], u32 from, CALLER) {
   f32x4 x = *(const f32x4 *)emulator::shared_place(from, 16, "get", file, line);
   v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
 }
+DEV u32 get_word(u32 from, CALLER) { return *(const u32 *)emulator::shared_place(from, 4, "get_word", file, line); }
 DEV u32x4 get_x4(u32 from, CALLER) { return *(const u32x4 *)emulator::shared_place(from, 16, "get_x4", file, line); }
 DEV void put_x4(u32 to, const u32x4 &v, CALLER) { *(u32x4 *)emulator::shared_place(to, 16, "put_x4", file, line) = v; }
 DEV u32x2 get_x2(u32 from, CALLER) { return *(const u32x2 *)emulator::shared_place(from, 8, "get_x2", file, line); }
@@ -84,6 +88,12 @@ DEV void cluster_sync(CALLER) {
 }
 DEV void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, CALLER) { emulator::copy_box(to, map, k, row, barrier, 1u << emulator::group.rank, file, line); }
 DEV void copy_box_pair(u32 to, const void *map, u32 k, u32 row, u32 barrier, CALLER) { emulator::copy_box(to, map, k, row, barrier, 3, file, line); }
+DEV void store_relaxed(void *p, u64 v, CALLER) { emulator::store_relaxed(p, v, file, line); }
+DEV u32x4 load_relaxed(const void *p, CALLER) {
+  const u64 v = emulator::load_relaxed(p, file, line), w = emulator::load_relaxed((const u8 *)p + 8, file, line);
+  return {(u32)v, (u32)(v >> 32), (u32)w, (u32)(w >> 32)};
+}
+DEV void let_others(CALLER) { emulator::let_others(file, line); }
 DEV u32 load_acquire(const u32 *p, CALLER) { return emulator::load_acquire(p, file, line); }
 DEV bool elected(CALLER) {
   emulator::Lane *me = emulator::current;

@@ -95,7 +95,7 @@ std::string parse(const std::string &ptx, Module &m) {
     }
     std::string code = ptx.substr(body, end - body);
     e.any_lanes = code.find("%ntid") != std::string::npos;
-    e.together = code.find("ld.acquire.gpu") != std::string::npos;
+    e.together = code.find("ld.acquire.gpu") != std::string::npos || code.find("ld.relaxed.gpu") != std::string::npos;
     m.entries[name] = e;
     at = end;
   }
