@@ -121,10 +121,14 @@ func (b *Backend) Features() backend.Features {
 	return f
 }
 
-// Arithmetic names the kernels that would multiply a weight, and reports whether
-// they round activations, to bf16 or to int8. Errors are those of Matrix, for a
-// tensor that is made already.
+// Arithmetic names the kernels that would multiply a weight, or each matrix of a stack
+// of them, and reports whether they round activations, to bf16 or to int8. Errors are
+// those of Matrix, for a tensor that is made already.
 func (b *Backend) Arithmetic(t backend.Tensor) (name string, rounds bool, err error) {
+	if n := t.Elements(); len(t.Shape) > 2 && n > 0 { // what a row is decides
+		in := t.Shape[len(t.Shape)-1]
+		t.Shape = []int{n / in, in}
+	}
 	if t.Make == nil {
 		if _, err := b.Matrix(t); err != nil {
 			return "", false, err
