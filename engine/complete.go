@@ -22,8 +22,8 @@ var stopTokens = []string{"<|im_end|>", "<|endoftext|>"}
 // against a prompt of so many tokens. What it returns it would return unchanged.
 //
 //   - Mode "" is verified for a model that was trained to fill masks or has a head for
-//     drafts, where Draft says who else drafts, and under a constraint, whose forced text it drafts; ar for any
-//     other.
+//     drafts, where Draft says who drafts, and under a constraint, whose forced text it
+//     drafts; ar for any other.
 //   - Draft "" is decoder.DraftAuto in mode verified. DraftModel is what DraftWith said.
 //   - Window 0 stands for the window, threshold and penalty of
 //     decoder.DefaultOptions; in verified for those of the Calibration.
@@ -58,7 +58,8 @@ func (e *Engine) Defaults(o decoder.Options) decoder.Options {
 		o.Mode = decoder.AR
 		// A WeDLM that was converted to qwen3 says what it is by its mask
 		// alone: in a GGUF's metadata, or in Options.MaskID.
-		if o.Vocabulary.MaskID >= 0 || e.model.Drafts() && o.Draft != decoder.DraftNone || o.Constraint != nil || !o.Draft.NeedsMask() && o.Draft != decoder.DraftNone {
+		asked := o.Draft != "" && o.Draft != decoder.DraftNone
+		if o.Vocabulary.MaskID >= 0 || e.model.Drafts() && o.Draft != decoder.DraftNone || o.Constraint != nil || asked {
 			o.Mode = decoder.Verified
 		}
 	}
@@ -120,11 +121,15 @@ func (e *Engine) Check(o decoder.Options) error {
 	if o.Draft == decoder.DraftModel && o.Mode == decoder.Verified && o.NewDrafter == nil {
 		return &decoder.OptionError{Option: "draft", Got: string(o.Draft), Want: "another: no smaller model was opened beside this one"}
 	}
+	if o.Mode == decoder.WeDLM && e.Config().Delta != nil { // before the mask: another one would not help
+		return &ModeError{Model: e.name, Mode: o.Mode, Recurrent: true}
+	}
+	// What a constraint forces is drafted without masks, too, but they were asked for.
+	if masks := o.Mode == decoder.Verified && o.Draft == decoder.DraftMask; masks && o.Vocabulary.MaskID < 0 {
+		return &ModeError{Model: e.name, Mode: o.Mode, Draft: o.Draft}
+	}
 	if o.LacksMask() {
 		return &ModeError{Model: e.name, Mode: o.Mode}
-	}
-	if o.Mode == decoder.WeDLM && e.Config().Delta != nil {
-		return &ModeError{Model: e.name, Mode: o.Mode, Recurrent: true}
 	}
 	return o.Validate()
 }

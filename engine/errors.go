@@ -39,11 +39,13 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("the prompt has %d tokens and %d are to be generated, the context of %s is %d", e.PromptTokens, e.MaxTokens, e.Model, e.Context)
 }
 
-// ModeError is a mode with a window for a model without a mask token, or wedlm for one
-// with recurrent layers.
+// ModeError is a mode with a window, or drafts by masks, for a model without a mask token,
+// or wedlm for one with recurrent layers.
 type ModeError struct {
 	Model string
 	Mode  decoder.Mode
+	// Draft is DraftMask where the mode would go with others that draft.
+	Draft decoder.DraftChoice
 	// Recurrent: the model has recurrent layers, whose states add tokens in the order in
 	// which they come; wedlm fills slots out of order.
 	Recurrent bool
@@ -52,6 +54,9 @@ type ModeError struct {
 func (e *ModeError) Error() string {
 	if e.Recurrent {
 		return fmt.Sprintf("mode %s: %s has recurrent layers, which take tokens in their order: want ar or verified", e.Mode, e.Model)
+	}
+	if e.Draft != "" {
+		return fmt.Sprintf("draft %s: %s has no mask token in its config", e.Draft, e.Model)
 	}
 	return fmt.Sprintf("mode %s: %s has no mask token in its config", e.Mode, e.Model)
 }

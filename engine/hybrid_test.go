@@ -40,6 +40,20 @@ func TestHybridModes(t *testing.T) {
 	if _, err := e.Complete(decoder.Options{Mode: decoder.WeDLM}, 5); !errors.As(err, &mode) || !mode.Recurrent {
 		t.Errorf("wedlm: %v", err)
 	}
+	// Where there is no mask either, one would not help.
+	src, err := engine.OpenCheckpoint(t.Context(), "../model/testdata/golden/qwen3-next-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	bare, err := engine.OpenSource(t.Context(), "bare", src, engine.Options{Backend: engine.CPU, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	if _, err := bare.Complete(decoder.Options{Mode: decoder.WeDLM}, 5); !errors.As(err, &mode) || !mode.Recurrent {
+		t.Errorf("wedlm without a mask: %v", err)
+	}
 	c, err := e.NewCache(t.Context(), 100, 40)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,17 @@ func TestMixtureOverGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Close()
+	defer e.Close()
+	// It has no mask: whoever asks for drafts by masks is not given ar.
+	mode := (*engine.ModeError)(nil)
+	if o, err := e.Complete(decoder.Options{Draft: decoder.DraftMask}, 5); !errors.As(err, &mode) || err.Error() != "draft mask: mixture has no mask token in its config" {
+		t.Errorf("drafts by masks, mode %s: %v", o.Mode, err)
+	}
+	for draft, want := range map[decoder.DraftChoice]decoder.Mode{"": decoder.AR, decoder.DraftNone: decoder.AR, decoder.DraftLookup: decoder.Verified, decoder.DraftAuto: decoder.Verified} {
+		if o, err := e.Complete(decoder.Options{Draft: draft}, 5); err != nil || o.Mode != want {
+			t.Errorf("draft %q: mode %s, %v, want %s", draft, o.Mode, err, want)
+		}
+	}
 	if _, err = engine.Open(t.Context(), "", engine.Options{HostLayers: engine.AllLayers}); !errors.As(err, &option) || option.Option != "cpu-moe" {
 		t.Errorf("experts of a dense model: %v", err)
 	}

@@ -108,6 +108,8 @@ func errorOf(err error) *apiError {
 		e := newError(http.StatusBadRequest, typeInvalid, codeContext, "%v", tooLong)
 		e.tooLong = tooLong
 		return e
+	case errors.As(err, &mode) && mode.Draft != "":
+		return badValue("draft", "%v", mode)
 	case errors.As(err, &mode):
 		return badValue("mode", "%v", mode)
 	case errors.As(err, &head):

@@ -36,8 +36,10 @@ func advised(err error) error {
 			context.PromptTokens, context.MaxTokens, context.Model, context.Context)
 	case errors.As(err, &template):
 		return reworded(err, template, "%v: use --raw", template)
-	case errors.As(err, &mode) && mode.Mode == decoder.Verified:
-		return &usageError{reworded(err, mode, "--mode %s: %s has no mask token in its config: use --draft lookup, --mode ar, or --mask-id", mode.Mode, mode.Model)}
+	case errors.As(err, &mode) && mode.Recurrent:
+		return &usageError{reworded(err, mode, "--mode %s: %s has recurrent layers, which take tokens in their order: use --mode ar or verified", mode.Mode, mode.Model)}
+	case errors.As(err, &mode) && mode.Draft != "": // eval's verified has masks where no --draft says more
+		return &usageError{reworded(err, mode, "--mode %s with --draft %s: %s has no mask token in its config: use --draft lookup, --mode ar, or --mask-id", mode.Mode, mode.Draft, mode.Model)}
 	case errors.As(err, &mode):
 		return &usageError{reworded(err, mode, "--mode %s: %s has no mask token in its config: use --mode ar, or --mask-id", mode.Mode, mode.Model)}
 	case errors.As(err, &mask):

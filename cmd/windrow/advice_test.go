@@ -26,6 +26,8 @@ func TestAdvised(t *testing.T) {
 		{&engine.ContextError{Model: "m", PromptTokens: 16, Context: 16}, "the prompt has 16 tokens, the context of m is 16: nothing can be generated", false},
 		{&engine.TemplateError{Model: "m"}, "m has no chat template: use --raw", false},
 		{&engine.ModeError{Model: "m", Mode: decoder.WeDLM}, "--mode wedlm: m has no mask token in its config: use --mode ar, or --mask-id", true},
+		{&engine.ModeError{Model: "m", Mode: decoder.WeDLM, Recurrent: true}, "--mode wedlm: m has recurrent layers, which take tokens in their order: use --mode ar or verified", true},
+		{&engine.ModeError{Model: "m", Mode: decoder.Verified, Draft: decoder.DraftMask}, "--mode verified with --draft mask: m has no mask token in its config: use --draft lookup, --mode ar, or --mask-id", true},
 		{&engine.MaskError{Model: "m", ID: 7, Vocabulary: 5}, "--mask-id 7: m has ids 0 to 4", true},
 		{&engine.BiasError{Model: "m", ID: 7, Bias: -2.5, Vocabulary: 5}, "--logit-bias 7=-2.5: m has ids 0 to 4", true},
 		{&decoder.OptionError{Option: "window", Got: "0", Want: "more"}, "--window 0: want more", true},

@@ -44,14 +44,16 @@ func openPartner(c *cli.Context, o decoder.Options, window windowChoice, machine
 	if err != nil {
 		return nil, err
 	}
-	if err = e.Check(e.Defaults(o)); !e.Tokenizer().HasChatTemplate() {
-		err = fmt.Errorf("%s has no chat template: use windrow generate --raw", e.Name())
-	}
-	if err != nil {
+	if !e.Tokenizer().HasChatTemplate() {
 		e.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s has no chat template: use windrow generate --raw", e.Name())
 	}
 	closeDrafter, err := openDrafter(c, e, machine, c.String("draft"))
+	if err == nil {
+		if err = e.Check(e.Defaults(o)); err != nil {
+			closeDrafter()
+		}
+	}
 	if err != nil {
 		e.Close()
 		return nil, err

@@ -291,7 +291,7 @@ func (p *draftPlan) open(ctx context.Context, e *engine.Engine) (drafter *engine
 		if drafter != nil {
 			drafter.Close()
 		}
-		return nil, usagef("--draft %s: %w", p.choice, err)
+		return nil, usagef("--%w", err) // it begins with who was to draft
 	}
 	return drafter, nil
 }
