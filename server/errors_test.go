@@ -13,10 +13,26 @@ import (
 	"time"
 
 	"windrow/checkpoint"
+	"windrow/decoder"
+	"windrow/engine"
 )
 
 func generation(temperature *float32) *checkpoint.GenerationConfig {
 	return &checkpoint.GenerationConfig{Temperature: temperature}
+}
+
+// TestRefusedByModel: what the model lacks names the field that asked for it.
+func TestRefusedByModel(t *testing.T) {
+	for err, want := range map[error]string{
+		&engine.ModeError{Model: "m", Mode: decoder.WeDLM}:                              "mode",
+		&engine.ModeError{Model: "m", Mode: decoder.WeDLM, Recurrent: true}:             "mode",
+		&engine.ModeError{Model: "m", Mode: decoder.Verified, Draft: decoder.DraftMask}: "draft",
+		&engine.HeadError{Model: "m"}:                                                   "draft",
+	} {
+		if e := errorOf(err); e.status != http.StatusBadRequest || e.Param == nil || *e.Param != want {
+			t.Errorf("%v: %+v, want %s", err, e, want)
+		}
+	}
 }
 
 // TestRefused: what cannot be obeyed is 400 and names its field.

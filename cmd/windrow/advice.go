@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"windrow/bench"
+	"windrow/client"
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/hub"
@@ -27,6 +28,7 @@ func advised(err error) error {
 		missing  *hub.MissingError
 		head     *engine.HeadError
 		memory   *engine.MemoryError
+		remote   *client.Error
 	)
 	switch {
 	case err == nil, errors.As(err, &usage):
@@ -58,6 +60,8 @@ func advised(err error) error {
 		return reworded(err, memory, "%v: --n-cpu-moe %d leaves them in host memory", memory, memory.HostLayers)
 	case errors.As(err, &head):
 		return &usageError{reworded(err, head, "--%v", head)}
+	case errors.As(err, &remote) && remote.Code == "invalid_value": // of what the flags became
+		return &usageError{err}
 	case errors.As(err, &missing):
 		return reworded(err, missing, "%v: windrow pull %s fetches it", missing, missing.Name)
 	case errors.As(err, &fit), errors.Is(err, engine.ErrEmptyPrompt), errors.Is(err, engine.ErrNoEmbeddedModel):

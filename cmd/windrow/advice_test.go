@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"windrow/bench"
+	"windrow/client"
 	"windrow/decoder"
 	"windrow/engine"
 )
@@ -30,6 +31,8 @@ func TestAdvised(t *testing.T) {
 		{&engine.ModeError{Model: "m", Mode: decoder.Verified, Draft: decoder.DraftMask}, "--mode verified with --draft mask: m has no mask token in its config: use --draft lookup, --mode ar, or --mask-id", true},
 		{&engine.MaskError{Model: "m", ID: 7, Vocabulary: 5}, "--mask-id 7: m has ids 0 to 4", true},
 		{&engine.BiasError{Model: "m", ID: 7, Bias: -2.5, Vocabulary: 5}, "--logit-bias 7=-2.5: m has ids 0 to 4", true},
+		{&client.Error{Status: 400, Code: "invalid_value", Message: "draft: m has no head"}, "the server says: draft: m has no head (status 400)", true},
+		{&client.Error{Status: 400, Code: "context_length_exceeded", Message: "long"}, "the server says: long (status 400)", false},
 		{&decoder.OptionError{Option: "window", Got: "0", Want: "more"}, "--window 0: want more", true},
 		{&decoder.OptionError{Option: "prompt", Got: "is empty", Want: "one token"}, "prompt is empty: want one token", true},
 		{&decoder.OptionError{Option: "cpu-moe", Got: "whatever", Want: "less"}, "--cpu-moe: want less", true},

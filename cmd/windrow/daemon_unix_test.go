@@ -187,6 +187,12 @@ func TestAnswersByServer(t *testing.T) {
 		{[]string{"--system", "Be brief.", chairs}, true},
 		{[]string{"--raw", "Q: 3 + 4 = <|im_end|> 5"}, true},
 		{[]string{"--raw", "-n", "40", "ü ∑ 漢字 \U0001f600"}, true},
+		{[]string{"--draft", "lookup", chairs}, true},
+		{[]string{"--draft", "none", chairs}, true},
+		{[]string{"--mode", "verified", "--draft", "mask", "--window", "8", chairs}, true},
+		{[]string{"--draft", "mtp", chairs}, false}, // refused: the model says so
+		{[]string{"--draft", "model:tiny-gsm", chairs}, false},
+		{[]string{"--draft", "lookup", "--drafts", "2", chairs}, false},
 		{[]string{"--exact", chairs}, false},
 		{[]string{"--kv-dtype", "f32", chairs}, false},
 		{[]string{"--threads", "1", chairs}, false},
@@ -250,6 +256,10 @@ func TestAnswersByServer(t *testing.T) {
 	h.want(2, "", "--stats", "generate", "--server", "unix:", "--stats", chairs)
 	h.want(2, "", "--backend", "generate", "--server", "unix:", "--backend", "cpu", chairs)
 	h.want(1, "", "no model", "generate", "--server", "unix:", "--model", "other", chairs)
+	h.want(0, "#### 45", line, "generate", "--server", "unix:", "--draft", "lookup", chairs)
+	h.want(2, "", "the server says: draft: draft mtp: tiny-gsm has no head for drafts (status 400)", "generate", "--server", "unix:", "--draft", "mtp", chairs)
+	h.want(2, "", "a server cannot do what --draft model:x asks for", "generate", "--server", "unix:", "--draft", "model:x", chairs)
+	h.want(2, "", "--drafts", "generate", "--server", "unix:", "--draft", "lookup", "--drafts", "2", chairs)
 	h.want(1, "", "context", "generate", "--server", "unix:", "-n", "100000", chairs)
 	h.want(0, "", "windrow: stopped", "stop")
 	h.want(1, "", "no server is running", "generate", "--server", "unix:", chairs)
@@ -259,7 +269,7 @@ func TestAnswersByServer(t *testing.T) {
 	if code, out, errs := h.run("generate", chairs); code != 0 || out != alone[0].out || strings.Contains(errs, line) {
 		t.Errorf("an exact server: %d %q %q", code, out, errs)
 	}
-	h.want(0, alone[12].out, line, "generate", "--exact", chairs)
+	h.want(0, alone[18].out, line, "generate", "--exact", chairs)
 }
 
 // TestServerGoes: a conversation goes on with the model itself when the server ends.

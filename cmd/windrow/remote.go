@@ -85,10 +85,13 @@ func needsModel(c *cli.Context, o decoder.Options, w windowChoice) string {
 			return "--" + name
 		}
 	}
-	for _, name := range []string{"entropy-threshold", "pos-penalty", "threads", "kernels", "kv-window", "kv-keep", "mask-id", "draft", "drafts", "draft-backend"} {
+	for _, name := range []string{"entropy-threshold", "pos-penalty", "threads", "kernels", "kv-window", "kv-keep", "mask-id", "drafts", "draft-backend"} {
 		if c.IsSet(name) {
 			return "--" + name
 		}
+	}
+	if o.Draft == decoder.DraftModel { // a server has what it was started with
+		return "--draft " + c.String("draft")
 	}
 	if c.String("server") != serverAuto {
 		for _, name := range []string{"backend", "exact", "kv-dtype", "batch-invariant", "tensor-parallel-size", "cpu-moe", "n-cpu-moe"} {
@@ -169,20 +172,22 @@ func sameMachine(line string, p server.Props) bool {
 
 // mode is what the server makes of a mode.
 func (f *found) mode(o decoder.Options) (decoder.Mode, error) {
-	if o.Mode == "" {
+	switch {
+	case o.Mode == "" && o.Draft != "" && o.Draft != decoder.DraftNone:
+		return decoder.Verified, nil
+	case o.Mode == "":
 		return decoder.Mode(f.props.Mode), nil
-	}
-	if o.Mode != decoder.AR && decoder.Mode(f.props.Mode) == decoder.AR {
+	case o.Mode == decoder.WeDLM && decoder.Mode(f.props.Mode) == decoder.AR:
 		return o.Mode, &engine.ModeError{Model: f.props.Model, Mode: o.Mode}
 	}
 	return o.Mode, nil
 }
 
 // fits reports whether a conversation can begin: what is wrong is said by the model,
-// where that can be loaded.
+// where that can be loaded, which alone knows what it can draft with.
 func (f *found) fits(o decoder.Options) bool {
 	_, err := f.mode(o)
-	return !f.auto || err == nil && f.props.ChatTemplate != ""
+	return !f.auto || err == nil && f.props.ChatTemplate != "" && o.Draft != decoder.DraftMask && o.Draft != decoder.DraftMTP
 }
 
 // gaveUp reports whether the model is to be loaded after all: the server was not asked
@@ -249,6 +254,9 @@ func (f *found) request(ids []int32, o decoder.Options) map[string]any {
 	}
 	if o.Mode != "" {
 		r["mode"] = o.Mode
+	}
+	if o.Draft != "" {
+		r["draft"] = o.Draft
 	}
 	if o.Mode == decoder.WeDLM || f.window.given && !f.window.auto {
 		r["window"] = o.Window
