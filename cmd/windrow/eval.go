@@ -210,6 +210,9 @@ func openEvaluation(c *cli.Context) (*evaluation, decoder.Options, []eval.Settin
 		}
 		s := eval.Setting{Mode: o.Mode, Window: o.Window, EntropyThreshold: rule.EntropyThreshold, PosPenalty: rule.PosPenalty}
 		if o.Mode != decoder.Verified || len(drafts) == 0 {
+			if s.Draft = undrafted(o); s.Draft != "" && !c.IsSet("window") {
+				s.Window = 0
+			}
 			settings = append(settings, s)
 			continue
 		}
@@ -231,6 +234,15 @@ func openEvaluation(c *cli.Context) (*evaluation, decoder.Options, []eval.Settin
 		return fail(err)
 	}
 	return &evaluation{e, closeDrafter}, o, settings, nil
+}
+
+// undrafted is who drafts in a setting of complete options where nobody was named: "",
+// the masks, or where there are none whoever else can.
+func undrafted(o decoder.Options) decoder.DraftChoice {
+	if o.Mode == decoder.Verified && o.Vocabulary.MaskID < 0 {
+		return decoder.DraftAuto
+	}
+	return ""
 }
 
 // evaluation is the model that is asked, and the one that drafts for it.

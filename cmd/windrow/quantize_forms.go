@@ -103,7 +103,7 @@ func openForms(c *cli.Context, src string) (*formMaker, eval.GSM8K, error) {
 	}
 	return &formMaker{e, e.Checkpoint()}, eval.GSM8K{
 		Data: data, Offset: c.Int("offset"), Limit: c.Int("limit"), FewShot: c.Int("few-shot"), System: c.String("system"), Raw: c.Bool("raw"),
-		Settings: []eval.Setting{{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty}},
+		Settings: []eval.Setting{{Mode: o.Mode, Window: o.Window, EntropyThreshold: o.EntropyThreshold, PosPenalty: o.PosPenalty, Draft: undrafted(o)}},
 		Options:  o, Model: e.Name(), Arithmetic: e.Arithmetic(),
 	}, nil
 }
