@@ -190,6 +190,9 @@ func (c *Checkpoint) addShard(file string, data []byte, weightMap map[string]str
 		if c.has(name) && architecture.Of(c.config).Wrapper != "" {
 			return fmt.Errorf("%s: tensor %.80q stands twice, under two names", c.files.path(file), raw.Name)
 		}
+		if err := c.checkDrafts(name); err != nil {
+			return fmt.Errorf("%s: %w", c.files.path(file), err)
+		}
 		raw.Name = name
 		if raw.DType == "U32" && strings.HasSuffix(raw.Name, ".weight") {
 			c.packed[raw.Name] = packedTensor{raw, file}

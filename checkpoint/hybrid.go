@@ -48,8 +48,8 @@ func (c *Checkpoint) settleHybrid() error {
 	if !a.Hybrid() {
 		return nil
 	}
-	if err := c.findDrafts(slices.Values(c.names)); err != nil {
-		return err
+	if slices.ContainsFunc(c.names, func(name string) bool { return strings.HasPrefix(name, "mtp.") }) {
+		c.config.MTPLayers = 1
 	}
 	_, untied := c.tensors["lm_head.weight"]
 	c.config.TieEmbeddings = !untied
@@ -84,17 +84,11 @@ func WholeNorm(t backend.Tensor) (backend.Tensor, error) {
 	return t, nil
 }
 
-// findDrafts looks for the layers of a head for drafts.
-func (c *Checkpoint) findDrafts(names func(func(string) bool)) error {
-	for name := range names {
-		rest, ok := strings.CutPrefix(name, "mtp.")
-		if !ok {
-			continue
-		}
-		if number, ok := strings.CutPrefix(rest, "layers."); ok && !strings.HasPrefix(number, "0.") {
-			return fmt.Errorf("tensor %.80q: want one layer in a head for drafts, mtp.layers.0", name)
-		}
-		c.config.MTPLayers = 1
+// checkDrafts refuses what a head for drafts has beyond one layer.
+func (c *Checkpoint) checkDrafts(name string) error {
+	number, ok := strings.CutPrefix(name, "mtp.layers.")
+	if ok && !strings.HasPrefix(number, "0.") && architecture.Of(c.config).Hybrid() {
+		return fmt.Errorf("tensor %.80q: want one layer in a head for drafts, mtp.layers.0", name)
 	}
 	return nil
 }

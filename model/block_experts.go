@@ -91,8 +91,10 @@ func (l *loader) stacked(role architecture.Role) *backend.Tensor {
 			return nil
 		}
 		t = l.made(p.Cut(l.config, t))
-		if err := t.Check(); err != nil {
-			l.fail(err)
+		if t.Make == nil {
+			if err := t.Check(); err != nil {
+				l.fail(err)
+			}
 		}
 		if l.err != nil {
 			return nil
@@ -115,7 +117,7 @@ func (l *loader) halves(t *backend.Tensor) (gate, up []backend.Matrix) {
 
 // made is a tensor with its bytes.
 func (l *loader) made(t backend.Tensor) backend.Tensor {
-	if t.Make == nil || l.err != nil {
+	if t.Make == nil || l.err != nil || l.b == nil {
 		return t
 	}
 	split, sections, heads := t.Split, t.Sections, t.Heads
@@ -149,6 +151,9 @@ func (l *loader) expert(t backend.Tensor) backend.Matrix {
 func (l *loader) part(t backend.Tensor) backend.Matrix {
 	if l.err != nil {
 		return nil
+	}
+	if l.b == nil {
+		return l.describe(t)
 	}
 	m, err := l.b.Matrix(t)
 	if err != nil {

@@ -267,6 +267,9 @@ func TestRefusesExperts(t *testing.T) {
 		c, err := folder(t, tensors, change)
 		if err == nil {
 			_, err = model.Load(b, c)
+			if checked := model.Check(c); checked == nil || checked.Error() != tc.want {
+				t.Errorf("%s: checked %v, want %s", tc.name, checked, tc.want)
+			}
 		}
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)

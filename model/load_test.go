@@ -116,6 +116,9 @@ func TestLoadRefuses(t *testing.T) {
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want) {
 			t.Errorf("%s, %v: %v, want %q", tc.architecture, tc.shapes, err, tc.want)
 		}
+		if checked := model.Check(src); fmt.Sprint(checked) != fmt.Sprint(err) {
+			t.Errorf("%s, %v: loaded %v, checked %v", tc.architecture, tc.shapes, err, checked)
+		}
 	}
 }
 

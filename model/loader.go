@@ -14,7 +14,7 @@ import (
 // and keeps the first error.
 type loader struct {
 	ctx    context.Context
-	b      backend.Backend
+	b      backend.Backend // nil: tensors are checked and not taken (Check)
 	src    checkpoint.Source
 	config *checkpoint.Config
 	table  *architecture.Architecture
@@ -129,6 +129,9 @@ func (l *loader) flat(role architecture.Role, class architecture.Class) backend.
 func (l *loader) vectorOf(t backend.Tensor) backend.Vector {
 	if t = l.made(t); l.err != nil {
 		return nil
+	}
+	if l.b == nil {
+		return l.describe(t)
 	}
 	v, err := l.b.Vector(t)
 	if err != nil {

@@ -53,13 +53,16 @@ func TestRefusesHybrids(t *testing.T) {
 			r := f.tensors["mtp.fc.weight"]
 			r.Name = "mtp.layers.1.self_attn.q_proj.weight"
 			f.tensors[r.Name] = r
-		}, `tensor "mtp.layers.1.self_attn.q_proj.weight": want one layer in a head for drafts, mtp.layers.0`},
+		}, `model.safetensors: tensor "mtp.layers.1.self_attn.q_proj.weight": want one layer in a head for drafts, mtp.layers.0`},
 	} {
 		f := goldenForm(t, tc.model)
 		tc.change(f)
 		c, err := f.tryOpen(t)
 		if err == nil {
 			_, err = model.Load(b, c)
+			if checked := model.Check(c); err == nil || checked == nil || checked.Error() != err.Error() {
+				t.Errorf("%s: loaded %v, checked %v", tc.name, err, checked)
+			}
 		}
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)

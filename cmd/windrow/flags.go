@@ -115,7 +115,7 @@ func adaptiveFlags(mode cli.Flag) []cli.Flag {
 }
 
 func modeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified where there is a mask token, else ar)"}
+	return &cli.StringFlag{Name: "mode", Category: categoryDecoding, Value: modeAuto, Usage: "`MODE`: ar, wedlm, verified, or auto (verified where there is a mask token, or a head for drafts, else ar)"}
 }
 
 // cacheVariable is the environment variable that names the folder of what was

@@ -98,10 +98,17 @@ func inspect(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	write := in.table
 	if c.Bool("json") {
-		return writeJSON(c.App.Writer, in)
+		write = func(w io.Writer) error { return writeJSON(w, in) }
 	}
-	return in.table(c.App.Writer)
+	if err := write(c.App.Writer); err != nil {
+		return err
+	}
+	if err := model.Check(source); err != nil {
+		return fmt.Errorf("generate will refuse %s: %w", in.Model, err)
+	}
+	return nil
 }
 
 // newInspection looks at a checkpoint, and lists its tensors if that is wanted.

@@ -118,6 +118,47 @@ func called(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	return out.String(), err.String()
 }
 
+// TestInspectIncomplete: what a folder lacks is shown by the figures' side, and makes the
+// command fail as generate will.
+func TestInspectIncomplete(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "m")
+	stackedMLX(t, folder)
+	path := filepath.Join(folder, checkpoint.WeightsFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"model.norm.weight":                              "tensor model.norm.weight is missing",
+		"model.layers.0.self_attn.q_proj.":               "tensor model.layers.0.self_attn.q_proj.weight is missing",
+		"model.layers.0.mlp.switch_mlp.down_proj.":       "tensor model.layers.0.mlp.experts.0.down_proj.weight is missing",
+		"model.layers.0.post_attention_layernorm.weight": "tensor model.layers.0.post_attention_layernorm.weight is missing",
+	} {
+		s, err := checkpoint.ReadSafetensors(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := slices.DeleteFunc(slices.Clone(s.Tensors), func(r checkpoint.RawTensor) bool { return strings.HasPrefix(r.Name, name) })
+		var file bytes.Buffer
+		if err := checkpoint.WriteSafetensors(&file, nil, list); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range []string{"--tensors", "--json"} {
+			out, stderr := called(t, exitFailure, "inspect", folder, flag)
+			if stderr != "windrow: inspect: generate will refuse m: "+want+"\n" || !strings.Contains(out, "qwen3_moe") {
+				t.Errorf("without %s: %q, %q", name, stderr, out)
+			}
+		}
+	}
+	const golden = "../../model/testdata/golden/qwen3-5-drafts"
+	if _, stderr := called(t, exitOK, "inspect", golden); stderr != "" {
+		t.Errorf("%q", stderr)
+	}
+}
+
 // Quantised experts of one tensor are looked at as those of tensors of their own.
 func TestInspectStacks(t *testing.T) {
 	dir := t.TempDir()
