@@ -1,5 +1,7 @@
 package architecture
 
+import "windrow/backend"
+
 // DeltaNet is the shape of gated DeltaNet layers (arXiv 2412.06464): linear
 // attention whose memory of a sequence is a matrix [KeyDim, ValueDim] for each
 // value head.
@@ -33,7 +35,26 @@ func (d *DeltaNet) Values() int { return d.ValueHeads * d.ValueDim }
 // Channels is the width of the convolution: queries, keys, values.
 func (d *DeltaNet) Channels() int { return 2*d.Keys() + d.Values() }
 
-// StateBytes is what one sequence keeps in one layer, in f32: the matrices, and
+// Shape is the layer as backends have it.
+func (d *DeltaNet) Shape() backend.StateShape {
+	return backend.StateShape{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Conv: d.Conv, Tiled: d.Tiled}
+}
+
+// DefaultStepRows are two windows of 16: what a step may feed that checks one and drafts
+// another.
+const DefaultStepRows = 32
+
+// StepRows is how many rows of a step may be taken back where layers have a state:
+// DefaultStepRows with a mask token, half of them without (mask is negative), for what a
+// constraint forces, and a short way back. Each takes memory (Config.SequenceBytes).
+func StepRows(mask int32) int {
+	if mask < 0 {
+		return DefaultStepRows / 2
+	}
+	return DefaultStepRows
+}
+
+// StateBytes is what a step reads of one sequence in one layer, in f32: the matrices, and
 // the rows before its convolution's next one.
 func (d *DeltaNet) StateBytes() int64 {
 	return 4 * (int64(d.Values())*int64(d.KeyDim) + int64(d.Conv-1)*int64(d.Channels()))
@@ -63,7 +84,17 @@ func (c *Config) RecurrentLayers() (n int) {
 	return n
 }
 
-// StateBytes is what the recurrent layers keep of one sequence, of any length;
+// SequenceBytes is what the recurrent layers take of one sequence, of any length, where so
+// many rows of a step may be taken back; 0 where there are none. A prompt of more than one
+// forward takes twice that while it is computed.
+func (c *Config) SequenceBytes(stepRows int) int64 {
+	if c.Delta == nil {
+		return 0
+	}
+	return int64(c.RecurrentLayers()) * c.Delta.Shape().Bytes(stepRows)
+}
+
+// StateBytes is what a step reads of the states of one sequence, of any length;
 // 0 where there are none.
 func (c *Config) StateBytes() int64 {
 	if c.Delta == nil {

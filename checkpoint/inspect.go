@@ -71,9 +71,11 @@ type DeltaUse struct {
 	ValueHeads int `json:"value_heads"`
 	KeyDim     int `json:"key_dim"`
 	ValueDim   int `json:"value_dim"`
-	// StateBytes is what one sequence takes in all of them, however long it is: what
-	// decoding may take back comes on top.
+	// StateBytes is what one sequence takes in all of them, however long it is: the
+	// states, and the log of the last LogRows rows, which decoding may take back. A prompt
+	// of more than one forward takes twice that while it is computed.
 	StateBytes int64 `json:"state_bytes"`
+	LogRows    int   `json:"log_rows"`
 }
 
 // DraftUse is what a head for drafts has of its own: weights beside the embedding and the
@@ -129,11 +131,13 @@ func Inspect(src Source) Inspection {
 		in.Quantization = c.Published.String()
 	}
 	in.countTensors(src)
+	rows := architecture.StepRows(c.MaskTokenID)
+	states := c.SequenceBytes(rows)
 	if e := c.Experts; e != nil {
 		in.Experts = &ExpertsUse{Count: e.Count, PerToken: e.PerToken, IntermediateSize: e.InnerSize, SharedIntermediateSize: e.SharedInnerSize, ReadBytes: ReadBytes(src)}
 	}
 	if d := c.Delta; d != nil {
-		in.Delta = &DeltaUse{c.RecurrentLayers(), d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim, c.StateBytes()}
+		in.Delta = &DeltaUse{c.RecurrentLayers(), d.KeyHeads, d.ValueHeads, d.KeyDim, d.ValueDim, states, rows}
 	}
 	if in.Drafts = c.MTPLayers > 0; in.Drafts {
 		in.DraftHead = &DraftUse{Bytes: draftBytes(src), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(c.Layers-c.RecurrentLayers()) * int64(c.MTPLayers)}
@@ -148,7 +152,7 @@ func Inspect(src Source) Inspection {
 	for _, context := range contexts {
 		for _, kv := range in.KV {
 			bytes := kv.BytesPerToken * int64(context)
-			in.Memory = append(in.Memory, MemoryNeed{context, kv.DType, bytes, in.Bytes + c.StateBytes() + bytes})
+			in.Memory = append(in.Memory, MemoryNeed{context, kv.DType, bytes, in.Bytes + states + bytes})
 		}
 	}
 	return in

@@ -34,8 +34,9 @@ func TestInspectHybrid(t *testing.T) {
 	}
 	defer c.Close()
 	in := checkpoint.Inspect(c)
-	// Three layers of 4 · (4 · 32 · 16 + 3 · 192) bytes.
-	if want := (checkpoint.DeltaUse{Layers: 3, KeyHeads: 2, ValueHeads: 4, KeyDim: 32, ValueDim: 16, StateBytes: 3 * 4 * (4*32*16 + 3*192)}); in.Delta == nil || *in.Delta != want {
+	// Three layers: states of 4 heads, a log of 16 rows of keys, deltas and decays, and the
+	// rows before the convolution of these and of three before them.
+	if want := (checkpoint.DeltaUse{Layers: 3, KeyHeads: 2, ValueHeads: 4, KeyDim: 32, ValueDim: 16, StateBytes: 3 * 4 * (4*32*16 + 16*(2*32+4*16+4) + (16+3)*192), LogRows: 16}); in.Delta == nil || *in.Delta != want {
 		t.Errorf("delta %+v, want %+v", in.Delta, want)
 	}
 	if !in.Drafts || !in.TieEmbeddings || !in.QKNorm || in.KV[1].BytesPerToken != 2*2*64*2 || in.Experts.SharedIntermediateSize != 32 {

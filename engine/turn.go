@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"windrow/architecture"
 	"windrow/backend"
 	"windrow/model"
 )
@@ -183,9 +184,7 @@ func (e *Engine) newCache(capacity, maxRows int) (*model.Cache, error) {
 	o := model.CacheOptions{
 		Capacity: capacity, MaxRows: maxRows, DType: e.options.KV,
 		Window: e.options.KVWindow, Keep: e.options.KVKeep,
-	}
-	if e.vocabulary(e.Config()).MaskID < 0 { // no window to feed: what a constraint forces, and a short way back
-		o.StepRows = model.DefaultStepRows / 2
+		StepRows: architecture.StepRows(e.vocabulary(e.Config()).MaskID),
 	}
 	return e.model.NewCache(o)
 }

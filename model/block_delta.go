@@ -34,7 +34,7 @@ func (y *deltaBlock) load(l *loader) {
 func (y *deltaBlock) list(p *backend.Program, s *stream, layer int) {
 	d := s.config.Delta
 	op := backend.Delta{
-		StateShape: backend.StateShape{KeyHeads: d.KeyHeads, ValueHeads: d.ValueHeads, KeyDim: d.KeyDim, ValueDim: d.ValueDim, Conv: d.Conv, Tiled: d.Tiled},
+		StateShape: d.Shape(),
 		Taps:       y.taps, LogDecay: y.decay, TimeStep: y.step, Norm: y.head, Eps: s.config.RMSNormEps,
 	}
 	r, keys := d.ValueHeads/d.KeyHeads, d.Keys()

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 
+	"windrow/architecture"
 	"windrow/backend"
 )
 
@@ -166,13 +167,9 @@ type CacheOptions struct {
 	// newest Window-Keep are kept. Capacity may then be larger than Window.
 	Window, Keep int
 	// StepRows is how many rows of a forward may be left uncommitted where layers have a
-	// state; 0: DefaultStepRows. Each takes memory (Layout.StateBytes).
+	// state; 0: architecture.DefaultStepRows. Each takes memory (Layout.StateBytes).
 	StepRows int
 }
-
-// DefaultStepRows are two windows of 16: what a step may feed that checks one and drafts
-// another.
-const DefaultStepRows = 32
 
 // NewCache makes an empty cache for one sequence. Its memory grows with the
 // tokens it holds.
@@ -196,7 +193,7 @@ func (m *Model) NewCache(o CacheOptions) (*Cache, error) {
 	}
 	if l.Recurrent() {
 		if l.LogRows = o.StepRows; l.LogRows == 0 {
-			l.LogRows = DefaultStepRows
+			l.LogRows = architecture.DefaultStepRows
 		}
 	}
 	storage, err := m.backend.NewStorage(l)

@@ -87,7 +87,7 @@ func TestRefusesHybrids(t *testing.T) {
 	if got, want := model.ShareOf(src, 1), checkpoint.ReadBytes(src); got.ReadBytes != want || got.WeightBytes != checkpoint.Inspect(src).Bytes {
 		t.Errorf("one GPU: %+v, want %d bytes read", got, want)
 	}
-	if want := model.DeviceBytes(src, 2, true); share.WeightBytes != want || share.StateBytes*2 != src.Config().StateBytes() {
+	if want := model.DeviceBytes(src, 2, true); share.WeightBytes != want || share.StateBytes*2 != src.Config().SequenceBytes(16) {
 		t.Errorf("each of two: %+v, want %d bytes of weights", share, want)
 	}
 	whole := int64(0) // that a row reads on each

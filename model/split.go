@@ -133,8 +133,8 @@ type Share struct {
 	GPUs        int   `json:"gpus"`
 	WeightBytes int64 `json:"weight_bytes"` // of weights as stored
 	ReadBytes   int64 `json:"read_bytes"`   // of those, what a forward of one row reads
-	// StateBytes is what a sequence keeps, however long it is; KVBytesPerToken its keys
-	// and values in bf16.
+	// StateBytes is what a sequence takes in recurrent layers, however long it is
+	// (Config.SequenceBytes); KVBytesPerToken its keys and values in bf16.
 	StateBytes      int64 `json:"state_bytes,omitempty"`
 	KVBytesPerToken int64 `json:"kv_bytes_per_token"`
 }
@@ -142,7 +142,7 @@ type Share struct {
 // ShareOf is what each of n GPUs has, which can share the model (CheckDevices).
 func ShareOf(src checkpoint.Source, n int) Share {
 	c := src.Config()
-	y := Share{GPUs: n, StateBytes: c.StateBytes() / int64(n), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(n/backend.HeadCopies(c.KVHeads, n))}
+	y := Share{GPUs: n, StateBytes: c.SequenceBytes(architecture.StepRows(c.MaskTokenID)) / int64(n), KVBytesPerToken: c.KVBytesPerToken(backend.KVBF16) / int64(n/backend.HeadCopies(c.KVHeads, n))}
 	eachTensor(src, func(p *architecture.Tensor, t backend.Tensor) {
 		parts := int64(1)
 		if t.Split != backend.SplitNone {

@@ -164,7 +164,7 @@ func (in inspection) table(out io.Writer) error {
 		row("experts", "%d of %d for each token, MLP %d each%s; a token reads %s of weights", e.PerToken, e.Count, e.IntermediateSize, shared, units.Bytes(e.ReadBytes))
 	}
 	if d := in.Delta; d != nil {
-		row("DeltaNet", "in %d layers: %d key heads of %d, %d value heads of %d; a sequence keeps %s", d.Layers, d.KeyHeads, d.KeyDim, d.ValueHeads, d.ValueDim, units.Bytes(d.StateBytes))
+		row("DeltaNet", "in %d layers: %d key heads of %d, %d value heads of %d; a sequence keeps %s, a log of %d rows with it", d.Layers, d.KeyHeads, d.KeyDim, d.ValueHeads, d.ValueDim, units.Bytes(d.StateBytes), d.LogRows)
 	}
 	var with []string
 	for _, f := range []struct {
