@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"windrow/backend"
 	"windrow/schedule"
 	"windrow/session"
 )
@@ -143,6 +145,9 @@ func (s *Server) saveSession(name string) handler {
 			return err
 		}
 		info, err := kept.SaveSession(r.Context(), owner, name)
+		if errors.Is(err, session.ErrUnknown) { // most likely it was too short to be kept
+			err = fmt.Errorf("%w: one is kept from %d tokens on, prompt and answer together", err, backend.PageTokens)
+		}
 		if err != nil {
 			return sessionError(err)
 		}

@@ -95,6 +95,14 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%s %s by %s: %d %s, want %d", c.method, c.path, c.owner, w.StatusCode, data, c.status)
 		}
 	}
+	// What is too short to be kept is not there, and that says why.
+	_, data = ask(t, h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"What is 17 + 25?"}],"max_tokens":8,"session":"short"}`, key("ann")...)
+	if n, _ := at(object(t, data), "usage", "total_tokens").(float64); n < 10 || n >= backend.PageTokens {
+		t.Errorf("%s", data)
+	}
+	if w, data := ask(t, h, "POST", "/sessions/short/save", "", key("ann")...); w.StatusCode != 404 || !strings.Contains(string(data), "there is no such session: one is kept from 64 tokens on, prompt and answer together") {
+		t.Errorf("%d %s", w.StatusCode, data)
+	}
 	h.Close()
 	end()
 
