@@ -104,7 +104,7 @@ func TestDraftersEqualAR(t *testing.T) {
 			o.StopIDs = ar.StopIDs
 			o.Constraint = &prophet{machine: *rules, text: want.Tokens, lies: .2, seed: seed, most: 1 + r.IntN(9)}
 		}
-		for _, draft := range []DraftChoice{DraftAuto, DraftMask, DraftLookup, DraftModel, DraftNone} {
+		for _, draft := range []DraftChoice{DraftAuto, DraftMask, DraftLookup, DraftModel, DraftMTP, DraftNone} {
 			for _, masks := range []bool{true, false} {
 				o := o
 				o.Draft = draft
@@ -119,7 +119,12 @@ func TestDraftersEqualAR(t *testing.T) {
 				}
 				x := &oracle{t: t, text: slices.Concat(prompt, want.Tokens), prompt: len(prompt), lies: r.Float64(), fails: .1, r: r}
 				o.NewDrafter = func() (Drafter, error) { return x, nil }
-				got, rows := drafted(t, m, prompt, o, r)
+				var own *head
+				if draft == DraftMTP {
+					own = &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), lies: r.Float64(), fails: .1, r: r}
+					o.Head = &HeadDrafts{Engine: own, Width: headWidth, Seconds: .05, PrefillRows: 1 + r.IntN(30)}
+				}
+				got, rows := drafted(t, m, own, prompt, o, r)
 				what := fmt.Sprintf("seed %d, draft %s, masks %t, options %+v", seed, draft, masks, o)
 				if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
 					t.Fatalf("%s:\nverified %v %s\nar       %v %s", what, got.Tokens, got.FinishReason, want.Tokens, want.FinishReason)
@@ -129,7 +134,7 @@ func TestDraftersEqualAR(t *testing.T) {
 				st.Drafters.Each(func(kind DrafterKind, d DrafterStats) {
 					sum.Drafts, sum.Accepted = sum.Drafts+d.Drafts, sum.Accepted+d.Accepted
 					by := draft.masks() && kind == MaskDrafter || (draft == DraftLookup || draft == DraftAuto) && kind == LookupDrafter ||
-						draft == DraftModel && kind == ModelDrafter || draft != DraftNone && kind == ConstraintDrafter
+						draft == DraftModel && kind == ModelDrafter || draft == DraftMTP && kind == HeadDrafter || draft != DraftNone && kind == ConstraintDrafter
 					if !by {
 						t.Fatalf("%s: %s drafted %+v", what, kind, d)
 					}
@@ -147,7 +152,7 @@ func TestDraftersEqualAR(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []DrafterKind{MaskDrafter, ConstraintDrafter, LookupDrafter, ModelDrafter} {
+	for _, kind := range []DrafterKind{MaskDrafter, ConstraintDrafter, LookupDrafter, ModelDrafter, HeadDrafter} {
 		if d := all[kind]; d.Accepted < 500 || d.Drafts-d.Accepted < 500 {
 			t.Errorf("%s: %+v: nothing is shown", kind, d)
 		}
@@ -155,12 +160,17 @@ func TestDraftersEqualAR(t *testing.T) {
 }
 
 // drafted generates as owners do that plan twice, set prices, and call a drafter again
-// after it has failed. It also returns the most rows of a step.
-func drafted(t *testing.T, m *toy, prompt []int32, o Options, r *rand.Rand) (Summary, int) {
+// after it has failed; own is the head of a model that has one for drafts. It
+// also returns the most rows of a step.
+func drafted(t *testing.T, m *toy, own *head, prompt []int32, o Options, r *rand.Rand) (Summary, int) {
 	t.Helper()
 	capacity, maxRows := CacheSize(len(prompt), o)
 	cache := model.NewCountingCache(capacity)
 	m.keys, m.forwards, m.maxRows, m.rows = nil, 0, 0, 0
+	forward := m.Forward
+	if own != nil {
+		own.cache, forward = cache, own.Forward
+	}
 	s, err := NewSequence(cache, prompt, o, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +196,7 @@ func drafted(t *testing.T, m *toy, prompt []int32, o Options, r *rand.Rand) (Sum
 		if !s.Prefilling() {
 			most = max(most, len(b.Tokens))
 		}
-		results, err := m.Forward(ctx, b)
+		results, err := forward(ctx, b)
 		if err != nil {
 			t.Fatal(err)
 		}
