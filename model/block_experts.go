@@ -6,6 +6,7 @@ import (
 
 	"windrow/architecture"
 	"windrow/backend"
+	"windrow/quant"
 )
 
 // expertsBlock is a mixture of experts behind a norm.
@@ -17,7 +18,7 @@ type expertsBlock struct {
 
 func (y *expertsBlock) load(l *loader) {
 	y.norm = l.vector(architecture.MLPNorm, architecture.ClassNorm)
-	y.router = l.matrix(architecture.Router, architecture.ClassOther)
+	y.router = l.router()
 	if l.config.Experts.SharedInnerSize > 0 {
 		y.experts.Shared = &backend.SharedExpert{
 			Gate: l.linear(architecture.SharedGate).Weight, Up: l.linear(architecture.SharedUp).Weight,
@@ -36,6 +37,21 @@ func (y *expertsBlock) load(l *loader) {
 	}
 	y.experts.Gate = l.experts(architecture.ExpertGate)
 	y.experts.Up = l.experts(architecture.ExpertUp)
+}
+
+// router is the matrix that chooses experts. It is read here, as vectors are: of logits
+// that are NaN each backend chooses some experts, and nothing behind shows it.
+func (l *loader) router() backend.Matrix {
+	t, ok := l.tensor(architecture.Router, architecture.ClassOther)
+	if !ok {
+		return nil
+	}
+	if t = l.made(t); l.err == nil {
+		if err := quant.Finite(t); err != nil {
+			l.fail(err)
+		}
+	}
+	return l.part(t)
 }
 
 func (y *expertsBlock) list(p *backend.Program, s *stream, _ int) {

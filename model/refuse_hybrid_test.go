@@ -1,6 +1,8 @@
 package model_test
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +27,14 @@ func TestRefusesHybrids(t *testing.T) {
 			f.tensors[name] = r
 		}
 	}
+	number := func(name string, at int, bits uint16) func(*form) {
+		return func(f *form) {
+			r := f.tensors[name]
+			r.Data = slices.Clone(r.Data)
+			binary.LittleEndian.PutUint16(r.Data[2*at:], bits)
+			f.tensors[name] = r
+		}
+	}
 	field := func(name string, value any) func(*form) { return func(f *form) { f.config[name] = value } }
 	for _, tc := range []struct {
 		model, name string
@@ -44,6 +54,9 @@ func TestRefusesHybrids(t *testing.T) {
 		{"qwen3-next-tiny", "attention where DeltaNet is", field("layer_types", []any{"linear_attention", "full_attention", "linear_attention", "full_attention"}), "tensor model.layers.1.self_attn.q_proj.weight is missing"},
 		{"qwen3-next-tiny", "an expert", remove(mlp + "experts.5.up_proj.weight"), "tensor " + mlp + "experts.5.up_proj.weight is missing"},
 		{"qwen3-next-tiny", "a router for fewer", field("num_experts", 7.0), "tensor model.layers.0.mlp.gate.weight: shape [8 128], the config says [7 128]"},
+		{"qwen3-next-tiny", "a NaN in a router", number(mlp+"gate.weight", 3*128+5, 0x7fc0), "tensor " + mlp + "gate.weight: element [3 5] is NaN, want a finite number"},
+		{"qwen3-moe-tiny", "an infinity in a router", number("model.layers.1.mlp.gate.weight", 0, 0xff80), "tensor model.layers.1.mlp.gate.weight: element [0 0] is -Inf, want a finite number"},
+		{"qwen3-next-tiny", "a decay that is no number", number(delta+"A_log", 2, 0x7fc0), "tensor " + delta + "A_log: element 2 is NaN, want a finite number"},
 		{"qwen3-5-moe-tiny", "fused experts of another width", field("moe_intermediate_size", 16.0), "tensor model.layers.0.mlp.experts.down_proj: shape [8 64 32], the config says [8 64 16]"},
 		{"qwen3-next-tiny", "no shared expert", remove(mlp + "shared_expert.up_proj.weight"), "tensor " + mlp + "shared_expert.up_proj.weight is missing"},
 		{"qwen3-next-tiny", "no weight of the shared expert", remove(mlp + "shared_expert_gate.weight"), "tensor " + mlp + "shared_expert_gate.weight is missing"},
