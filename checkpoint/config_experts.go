@@ -12,13 +12,25 @@ const (
 	maxExpertInnerSize = 1 << 18
 )
 
-// readExperts reads the fields of a mixture of experts.
+// readExperts reads the fields of a mixture of experts; nil: every layer is dense, which
+// a count of 0 says where layers may be.
 func readExperts(c *Config, f *fields) *Experts {
 	a := architecture.Of(c)
 	usual := a.Defaults.Experts
+	least := 0
+	if a.Defaults.EachHas {
+		least = 1
+	}
+	// Newer versions of transformers write the count under another name.
+	count := f.integer("num_experts", least, maxExperts, f.integer("num_local_experts", least, maxExperts, usual.Count))
+	if local := f.integer("num_local_experts", least, maxExperts, count); f.err == nil && local != count {
+		f.fail("num_local_experts: found %d, want as num_experts %d", local, count)
+	}
+	if count == 0 {
+		return nil
+	}
 	e := &Experts{
-		// Newer versions of transformers write the count under another name.
-		Count:       f.integer("num_experts", 1, maxExperts, f.integer("num_local_experts", 1, maxExperts, usual.Count)),
+		Count:       count,
 		PerToken:    f.integer("num_experts_per_tok", 1, maxExperts, usual.PerToken),
 		InnerSize:   f.integer("moe_intermediate_size", 1, maxExpertInnerSize, usual.InnerSize),
 		Renormalise: usual.Renormalise,
@@ -30,9 +42,6 @@ func readExperts(c *Config, f *fields) *Experts {
 		e.Renormalise = f.boolean("norm_topk_prob", usual.Renormalise)
 		e.Step = f.integer("decoder_sparse_step", 1, maxLayers, 1)
 		e.DenseLayers = f.integers("mlp_only_layers", maxLayers)
-	}
-	if local := f.integer("num_local_experts", 1, maxExperts, e.Count); f.err == nil && local != e.Count {
-		f.fail("num_local_experts: found %d, want as num_experts %d", local, e.Count)
 	}
 	if f.err == nil && e.PerToken > e.Count {
 		f.fail("num_experts_per_tok: found %d, want at most num_experts %d", e.PerToken, e.Count)

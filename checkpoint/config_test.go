@@ -103,7 +103,9 @@ var badConfigs = []struct {
 }{
 	{"an image model", set{"model_type": "qwen3_vl_moe", "architectures": []string{"Qwen3VLMoeForConditionalGeneration"}}, `model_type: unknown architecture "qwen3_vl_moe": want qwen3, qwen2, wedlm, qwen3_moe, qwen3_next`},
 	{"experts of no size", mixtureWith(set{"moe_intermediate_size": 0}), "moe_intermediate_size: found 0"},
-	{"no experts", mixtureWith(set{"num_experts": 0}), "num_experts: found 0"},
+	{"experts fewer than none", mixtureWith(set{"num_experts": -1}), "num_experts: found -1"},
+	{"no experts, nor a dense layer's size", mixtureWith(set{"num_experts": 0, "intermediate_size": nil}), "intermediate_size: missing, and layer 0 has no experts"},
+	{"two counts, one of them none", mixtureWith(set{"num_experts": 0, "num_local_experts": 4}), "num_local_experts: found 4, want as num_experts 0"},
 	{"more experts for a token than there are", mixtureWith(set{"num_experts_per_tok": 9}), "num_experts_per_tok: found 9, want at most num_experts 8"},
 	{"no expert for a token", mixtureWith(set{"num_experts_per_tok": 0}), "num_experts_per_tok: found 0"},
 	{"two counts of experts", mixtureWith(set{"num_local_experts": 4}), "num_local_experts: found 4, want as num_experts 8"},
@@ -175,6 +177,12 @@ func TestParseConfigMixture(t *testing.T) {
 	for layer, want := range []bool{false, true, false, false, false, true} {
 		if c.Sparse(layer) != want {
 			t.Errorf("layer %d has experts: %v", layer, !want)
+		}
+	}
+	for what, change := range map[string]set{"none": {"num_experts": 0}, "none, of a newer version": {"num_experts": nil, "num_local_experts": 0, "num_experts_per_tok": 0}} {
+		c, err = ParseConfig(configWith(mixtureWith(change)))
+		if err != nil || c.Experts != nil || c.Sparse(0) || c.IntermediateSize == 0 {
+			t.Errorf("%s: %+v, %v", what, c, err)
 		}
 	}
 }

@@ -271,6 +271,47 @@ func TestHeadBesideCached(t *testing.T) {
 	}
 }
 
+// TestHeadThatCannotPay: where two rows take as long as two forwards of one, or longer, no
+// draft is worth its row, however good the head is: the ledger falls back to none, and a
+// generation takes hardly longer than ar's.
+func TestHeadThatCannotPay(t *testing.T) {
+	const tokens, took = 400, .05
+	for _, c := range []struct {
+		second float64 // c(2)
+		pays   bool
+	}{{1.1, true}, {1.5, true}, {2, false}, {2.2, false}, {3, false}} {
+		for seed := range uint64(6) {
+			m := newToy(t, seed)
+			prompt := []int32{3, 1, 4, 1, 5, 9}
+			o := toyOptions(Verified, m)
+			o.MaxTokens, o.StopIDs = tokens, nil
+			ar := o
+			ar.Mode, ar.Draft = AR, ""
+			want := generate(t, m, prompt, ar, Hooks{})
+			o.Draft, o.Vocabulary.MaskID, o.Experience = DraftMTP, -1, NewExperience()
+			o.Cost = costs(t, CostPoint{1, 1}, CostPoint{2, c.second}, CostPoint{48, c.second * 24})
+			h := &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), r: rand.New(rand.NewPCG(seed, 1))}
+			o.Head = &HeadDrafts{Engine: h, Width: headWidth, Seconds: took}
+			got, _ := h.generate(prompt, o, h.r, false)
+			if !slices.Equal(got.Tokens, want.Tokens) {
+				t.Fatalf("c(2) %v: verified %v\nar       %v", c.second, got.Tokens, want.Tokens)
+			}
+			d := got.Stats.Drafters[HeadDrafter]
+			// Each draft was one more row, and each row of the head took its time.
+			paid := float64(got.Stats.Forwards) + (c.second-1)*float64(d.Drafts) + took*float64(d.Rows)
+			switch most := tokens*(1+slack) + credit; {
+			case c.pays && 2*d.Accepted < tokens/2:
+				t.Errorf("c(2) %v, seed %d: %d of %d tokens were drafted by a head that is always right", c.second, seed, d.Accepted, tokens)
+			case !c.pays && (d.Drafts > 4 || paid > most):
+				t.Errorf("c(2) %v, seed %d: %d drafts, and %.1f forwards of a row for %d tokens, want at most %.1f", c.second, seed, d.Drafts, paid, tokens, most)
+			}
+			if seed == 0 {
+				t.Logf("c(2) %v: %d of %d drafts stood, %d rows of the head, %.1f forwards of a row", c.second, d.Accepted, d.Drafts, d.Rows, paid)
+			}
+		}
+	}
+}
+
 // TestHeadLongPrompt: a prompt that goes in a chunk of thousands of rows is fed whole, each
 // pair with its state, some of them at a time.
 func TestHeadLongPrompt(t *testing.T) {

@@ -212,6 +212,18 @@ func floats(t *testing.T, w backend.Tensor) []byte {
 	return data
 }
 
+// TestMixtureWithoutExperts: a mixture of no experts is the dense model.
+func TestMixtureWithoutExperts(t *testing.T) {
+	want := logitsOf(t, goldenForm(t, "qwen3-untied").open(t), true)
+	f := goldenForm(t, "qwen3-untied")
+	f.config["model_type"], f.config["architectures"], f.config["num_experts"] = "qwen3_moe", []string{"Qwen3MoeForCausalLM"}, 0
+	src := f.open(t)
+	sameBits(t, "no experts", logitsOf(t, src, true), want)
+	if in := checkpoint.Inspect(src); in.Experts != nil || in.IntermediateSize == 0 || model.CheckDevices(src, 2) != nil {
+		t.Errorf("%+v, on two devices: %v", in, model.CheckDevices(src, 2))
+	}
+}
+
 // TestRenormalisation: weights of experts that are not made to sum up to 1 where the
 // model was trained with such are noticed.
 func TestRenormalisation(t *testing.T) {
