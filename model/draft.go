@@ -174,8 +174,7 @@ type DraftSpan struct {
 // by the next forward over that; Cache.KeepDrafts says which of them are to stay. It is
 // for proposals only: nothing of the model's own forwards depends on it.
 func (m *Model) Draft(ctx context.Context, b *DraftBatch) ([]Result, error) {
-	d := m.drafts
-	if d == nil {
+	if m.drafts == nil {
 		return nil, ErrNoDraftHead
 	}
 	if err := m.checkDraft(b); err != nil {
@@ -184,11 +183,17 @@ func (m *Model) Draft(ctx context.Context, b *DraftBatch) ([]Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if d.bits != 0 {
+	if m.drafts.bits != 0 {
 		if err := m.narrow(ctx); err != nil {
 			return nil, err
 		}
 	}
+	return m.draft(ctx, b)
+}
+
+// draft is Draft of a batch that fits, with the model's head as it is now.
+func (m *Model) draft(ctx context.Context, b *DraftBatch) ([]Result, error) {
+	d := m.drafts
 	positions := make([]int32, 0, len(b.Tokens))
 	d.spans = d.spans[:0]
 	for _, s := range b.Spans {

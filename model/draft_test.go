@@ -2,6 +2,8 @@ package model_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +103,65 @@ func TestDraftHeadFaults(t *testing.T) {
 		t.Logf("%s: %.2g, argmax %d of %d", f.name, relative, equal, n)
 		if shown := relative > 5e-6; shown != (f.name != "nothing") {
 			t.Errorf("%s: relative norm %.3g", f.name, relative)
+		}
+	}
+}
+
+// TestValidateHead: a golden file's logits of the head are compared with it, whatever
+// copies it drafts with; a fault in the head shows there, and nowhere else. Without the
+// head they are named as what was not compared.
+func TestValidateHead(t *testing.T) {
+	swap := func(name string, rows [][]float32) {
+		if strings.HasSuffix(name, "mtp.fc.weight") {
+			for _, r := range rows {
+				half := slices.Clone(r[:len(r)/2])
+				copy(r, r[len(r)/2:])
+				copy(r[len(r)/2:], half)
+			}
+		}
+	}
+	for _, name := range []string{"tiny-gsm-next", "qwen3-5-drafts", "qwen3-5-moe-tiny"} {
+		data, err := os.ReadFile(filepath.Join(goldenFolder, name, "golden.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden, err := checkpoint.ReadSafetensors(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			what   string
+			change func(name string, rows [][]float32)
+			o      []model.Option
+		}{
+			{"a head", nil, []model.Option{model.DraftHead(0)}},
+			{"a head that drafts with a copy", nil, []model.Option{model.DraftHead(4)}},
+			{"a wrong head", swap, []model.Option{model.DraftHead(0)}},
+			{"no head", nil, nil},
+		} {
+			m, err := model.Load(exactCPU(t), &spoiled{backendtest.Source(t, goldenFolder, name), c.change}, c.o...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deviations, err := m.Validate(t.Context(), golden, model.ValidateOptions{KV: backend.KVF32, Chunk: 17, PerToken: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			heads := 0
+			for _, d := range deviations {
+				head := strings.HasPrefix(d.Entry, "mtp.logits")
+				if head {
+					heads++
+				}
+				if wrong := head && c.change != nil; wrong != !(d.RelativeNorm <= 5e-6) || wrong && d.RelativeNorm < 1e-2 {
+					t.Errorf("%s, %s: %+v", name, c.what, d)
+				}
+			}
+			left := model.NotCompared(golden, deviations)
+			if c.o == nil && (heads != 0 || !slices.Equal(left, []string{"mtp.logits"})) || c.o != nil && (heads != 2 || left != nil) {
+				t.Errorf("%s, %s: the head was compared %d times, not compared: %q", name, c.what, heads, left)
+			}
+			m.Close()
 		}
 	}
 }

@@ -20,6 +20,8 @@ import (
 //     prefix, then the packed rows of a window, each with its logical position;
 //     windowK.logits [rows, vocabulary]
 //   - or only ids [n] and logits [n, vocabulary]
+//   - mtp.logits [n − 1, vocabulary]: of the head for drafts over the prompt, fed in row
+//     t with the prompt's hidden state of t and token t + 1
 //
 // Deviation is how far one entry of a golden file is from what we computed.
 type Deviation struct {
@@ -71,7 +73,7 @@ func (m *Model) Validate(ctx context.Context, golden *checkpoint.Safetensors, o 
 		}
 	}
 	for i := 0; ; i++ {
-		name := fmt.Sprintf("window%d.", i)
+		name := windowPrefix(i)
 		if _, ok := golden.Lookup(name + "ids"); !ok {
 			break
 		}
@@ -83,6 +85,31 @@ func (m *Model) Validate(ctx context.Context, golden *checkpoint.Safetensors, o 
 		return nil, fmt.Errorf("golden file: no entry ids, prompt.ids or window0.ids")
 	}
 	return v.out, nil
+}
+
+func windowPrefix(i int) string { return fmt.Sprintf("window%d.", i) }
+
+// headLogits is the entry of the logits of a head for drafts.
+const headLogits = "mtp.logits"
+
+// NotCompared lists the entries of a golden file that none of the deviations is of, those
+// left out that say what is run.
+func NotCompared(golden *checkpoint.Safetensors, deviations []Deviation) (list []string) {
+	known := map[string]bool{}
+	for _, d := range deviations {
+		entry, _, _ := strings.Cut(d.Entry, " (")
+		known[entry] = true
+		prefix := strings.TrimSuffix(entry, "logits")
+		for _, input := range []string{"ids", "positions", "base"} {
+			known[prefix+input] = true
+		}
+	}
+	for _, t := range golden.Tensors {
+		if !known[t.Name] {
+			list = append(list, t.Name)
+		}
+	}
+	return list
 }
 
 type validator struct {
@@ -170,15 +197,23 @@ func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how st
 		return err
 	}
 	defer cache.Close()
-	var logits []float32
+	heads := v.heads(prefix)
+	var logits, states []float32
 	hidden := map[int][]float32{}
 	for from := 0; from < len(ids); from += chunk {
 		b := sequence(cache, ids[from:min(from+chunk, len(ids))], nil)
 		if v.shown(prefix) { // else forwards run as they do without, where operations may be joined
 			b.Hidden = func(i int, states []float32) { hidden[i] = append(hidden[i], states...) }
 		}
-		if logits, err = v.forward(ctx, b, logits); err != nil {
+		for i := range b.Want {
+			b.Want[i].Hidden = heads
+		}
+		results, err := v.m.Forward(ctx, b)
+		if err != nil {
 			return err
+		}
+		for _, r := range results {
+			logits, states = append(logits, r.Logits...), append(states, r.Hidden...)
 		}
 		if err := cache.Commit(len(b.Tokens)); err != nil {
 			return err
@@ -192,7 +227,44 @@ func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how st
 			}
 		}
 	}
-	return v.compare(prefix+"logits", prefix+"logits"+how, logits, v.m.config.VocabSize)
+	err = v.compare(prefix+"logits", prefix+"logits"+how, logits, v.m.config.VocabSize)
+	if err == nil && heads {
+		err = v.head(ctx, cache, ids, states, chunk, how)
+	}
+	return err
+}
+
+// heads reports whether a prompt has golden logits of the head for drafts, which was
+// loaded.
+func (v *validator) heads(prefix string) bool {
+	_, ok := v.golden.Lookup(headLogits)
+	_, other := v.golden.Lookup("prompt.ids")
+	return ok && v.m.Drafts() && (prefix != "" || !other)
+}
+
+// head compares the logits of the head for drafts over a prompt that is cached, from its
+// hidden states. They are those of the head as it is in the checkpoint: of a copy in 4
+// bits, which drafts are made with, any would be past a tolerance.
+func (v *validator) head(ctx context.Context, cache *Cache, ids []int32, states []float32, chunk int, how string) error {
+	const most = 1024 // rows: hidden states go to a GPU by way of page-locked memory
+	width, pairs := v.m.config.HiddenSize, len(ids)-1
+	var logits []float32
+	for from := 0; from < pairs; {
+		n := min(chunk, most, pairs-from)
+		b := &DraftBatch{Tokens: ids[from+1 : from+1+n], Hidden: states[from*width : (from+n)*width], Spans: []DraftSpan{{Cache: cache, At: from, Rows: n}}}
+		for r := range n {
+			b.Want = append(b.Want, Wanted{Row: int32(r), Logits: true})
+		}
+		results, err := v.m.draft(ctx, b)
+		if err != nil {
+			return err
+		}
+		for _, r := range results {
+			logits = append(logits, r.Logits...)
+		}
+		from += n
+	}
+	return v.compare(headLogits, headLogits+how, logits, v.m.config.VocabSize)
 }
 
 // shown reports whether a prompt has golden hidden states.

@@ -29,7 +29,7 @@ const (
 func validateCommand() *cli.Command {
 	flags := []cli.Flag{
 		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Category: categoryModel, DefaultText: "the embedded tiny-gsm", Usage: "model `PATH`: a folder or a .gguf file"},
-		&cli.StringFlag{Name: "golden", Category: categoryModel, Usage: "`FILE` of golden tensors: prompt.ids, prompt.logits, prompt.hidden.I, windowK.ids, .positions, .base, .logits"},
+		&cli.StringFlag{Name: "golden", Category: categoryModel, Usage: "`FILE` of golden tensors: prompt.ids, prompt.logits, prompt.hidden.I, mtp.logits, windowK.ids, .positions, .base, .logits"},
 	}
 	for _, f := range machineFlags() {
 		if b, ok := f.(*cli.BoolFlag); ok && b.Name == "exact" {
@@ -60,6 +60,8 @@ type validationReport struct {
 	Tolerance float64           `json:"tolerance"`
 	Pass      bool              `json:"pass"`
 	Entries   []validationEntry `json:"entries"`
+	// NotCompared are entries of the golden file that nothing was computed for.
+	NotCompared []string `json:"not_compared,omitempty"`
 }
 
 type validationEntry struct {
@@ -125,6 +127,7 @@ func validate(c *cli.Context) error {
 		r.Entries = append(r.Entries, validationEntry{d, pass})
 	}
 	r.Pass = failed == 0
+	r.NotCompared = model.NotCompared(golden, deviations)
 	if c.Bool("json") {
 		err = writeJSON(c.App.Writer, r)
 	} else {
@@ -172,5 +175,14 @@ func (r validationReport) table(c *cli.Context) error {
 		}
 		fmt.Fprintf(w, "%s\t%.2e\t%.2e\t%.3g\t%s\t%s\n", e.Entry, e.RelativeNorm, e.MaxDifference, e.MaxReference, argmax, verdict)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil || len(r.NotCompared) == 0 {
+		return err
+	}
+	const most = 8
+	names, more := r.NotCompared, ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "not compared: %s%s\n", strings.Join(names, ", "), more)
+	return err
 }
