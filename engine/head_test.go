@@ -14,8 +14,9 @@ import (
 	"windrow/tokenizer"
 )
 
-// headPrompts are the first of tiny-gsm-next's 500 held-out problems, as ids.
-func headPrompts(t *testing.T, e *engine.Engine, n int) (list [][]int32) {
+// headPrompts are the first of tiny-gsm-next's 500 held-out problems, as ids, and the
+// answers to them.
+func headPrompts(t *testing.T, e *engine.Engine, n int) (list [][]int32, answers []string) {
 	t.Helper()
 	data, err := eval.Load("tinygsm")
 	if err != nil {
@@ -26,15 +27,16 @@ func headPrompts(t *testing.T, e *engine.Engine, n int) (list [][]int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, ids)
+		list, answers = append(list, ids), append(answers, p.Reference)
 	}
-	return list
+	return list, answers
 }
 
-// TestHeadDrafts: with three drafts of its own head tiny-gsm-next, which was trained for
-// the first of them alone, takes at least 2.8 tokens a forward, learning included, and
-// says what ar says (ADR 19). CI runs all 500 problems.
-func TestHeadDrafts(t *testing.T) {
+// TestDraftsOfTinyGSMNext: whoever drafts, tiny-gsm-next says what ar says, which is right
+// in 99 of 100 problems, greedy and, every fifth problem, sampled, too. A window of 16
+// takes at least 9.5 tokens a forward, and three drafts of the head, which was trained for
+// the first of them alone, 2.8, learning included (ADR 19). CI runs all 500 problems.
+func TestDraftsOfTinyGSMNext(t *testing.T) {
 	problems := 60
 	if os.Getenv("CI") != "" {
 		problems = 500
@@ -42,34 +44,67 @@ func TestHeadDrafts(t *testing.T) {
 	if testing.Short() {
 		problems = 25
 	}
-	e := openHybrid(t, engine.Options{Threads: 1})
-	var sum decoder.Stats
-	for i, prompt := range headPrompts(t, e, problems) {
-		o := decoder.Options{Mode: decoder.AR, MaxTokens: 200}
-		if i%5 == 4 {
-			o.Sampling = decoder.Sampling{Temperature: 1, TopP: .95, Seed: uint64(i)}
-		}
-		want, err := e.Answer(t.Context(), prompt, o, decoder.Hooks{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Mode, o.Draft, o.Window, o.Drafts = decoder.Verified, decoder.DraftMTP, 16, 3
-		got, err := e.Answer(t.Context(), prompt, o, decoder.Hooks{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
-			t.Errorf("problem %d: %q, ar %q", i, got.Text, want.Text)
-		}
-		if st := got.Stats; st.Rows > 4*st.Forwards || st.Masks > 0 {
-			t.Errorf("problem %d: %d rows in %d forwards, %d masks", i, st.Rows, st.Forwards, st.Masks)
-		}
-		sum.Add(got.Stats)
+	drafters := []struct {
+		draft  decoder.DraftChoice
+		kind   decoder.DrafterKind
+		window int     // 0: as many rows as pay
+		drafts int     // of the head
+		least  float64 // tokens a forward
+	}{
+		{decoder.DraftMask, decoder.MaskDrafter, 16, 0, 9.5},
+		{decoder.DraftMTP, decoder.HeadDrafter, 16, 3, 2.8},
+		{decoder.DraftLookup, decoder.LookupDrafter, 16, 0, 1},
+		{decoder.DraftAuto, decoder.MaskDrafter, 0, 0, 1},
 	}
-	d := sum.Drafters[decoder.HeadDrafter]
-	t.Logf("%d problems: %.2f tokens per forward, %s", problems, sum.TokensPerForward(), d)
-	if rate := sum.TokensPerForward(); rate < 2.8 {
-		t.Errorf("%.2f tokens per forward, want at least 2.8", rate)
+	e := openHybrid(t, engine.Options{Threads: 1})
+	greedy, sampled := make([]decoder.Stats, len(drafters)), make([]decoder.Stats, len(drafters))
+	prompts, answers := headPrompts(t, e, problems)
+	right := 0
+	for i, prompt := range prompts {
+		samplings := []decoder.Sampling{{}}
+		if i%5 == 4 {
+			samplings = append(samplings, decoder.Sampling{Temperature: 1, TopP: .95, Seed: uint64(i)})
+		}
+		for _, sampling := range samplings {
+			sums := greedy
+			if sampling.Temperature > 0 {
+				sums = sampled
+			}
+			want, err := e.Answer(t.Context(), prompt, decoder.Options{Mode: decoder.AR, MaxTokens: 200, Sampling: sampling}, decoder.Hooks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sampling.Temperature == 0 && eval.Correct(eval.Answer(want.Text), answers[i]) {
+				right++
+			}
+			for k, d := range drafters {
+				o := decoder.DefaultOptions()
+				o.Mode, o.Draft, o.Window, o.Drafts, o.MaxTokens, o.Sampling = decoder.Verified, d.draft, d.window, d.drafts, 200, sampling
+				got, err := e.Answer(t.Context(), prompt, o, decoder.Hooks{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
+					t.Errorf("problem %d, drafts of %s, temperature %v: %q, ar %q", i, d.draft, sampling.Temperature, got.Text, want.Text)
+				}
+				if st := got.Stats; d.drafts > 0 && (st.Rows > (1+d.drafts)*st.Forwards || st.Masks > 0) {
+					t.Errorf("problem %d: %d rows in %d forwards, %d masks", i, st.Rows, st.Forwards, st.Masks)
+				}
+				sums[k].Add(got.Stats)
+			}
+		}
+	}
+	t.Logf("%d problems: ar is right in %d", problems, right)
+	if wrong := problems - right; wrong > max(1, problems/100) {
+		t.Errorf("ar is wrong in %d of %d problems, want one of 100 at most", wrong, problems)
+	}
+	for k, d := range drafters {
+		rate, of := greedy[k].TokensPerForward(), greedy[k].Drafters[d.kind]
+		t.Logf("%s: %.2f tokens per forward, sampled %.2f; %s", d.draft, rate, sampled[k].TokensPerForward(), of)
+		// What pays on a busy machine may be another drafter, or none.
+		if rate < d.least || of.Accepted == 0 && d.window > 0 {
+			t.Errorf("drafts of %s: %.2f tokens per forward, want at least %.2f; %s", d.draft, rate, d.least, of)
+		}
 	}
 	if used, _ := e.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is done", used)
@@ -160,7 +195,8 @@ func TestHeadChosen(t *testing.T) {
 	if e.KVExportedPage() != c.PageBytes() {
 		t.Errorf("%d bytes an exported page, a cache's has %d", e.KVExportedPage(), c.PageBytes())
 	}
-	prompt := headPrompts(t, e, 1)[0]
+	prompts, _ := headPrompts(t, e, 1)
+	prompt := prompts[0]
 	sum, err := decoder.Generate(t.Context(), e, c, prompt, o, nil, decoder.Hooks{})
 	if err != nil {
 		t.Fatal(err)
