@@ -45,12 +45,19 @@ func (w *Wanted) knows(top []Candidate) bool {
 	return false
 }
 
+// NotFiniteError is a row of a forward whose logits are not finite.
+type NotFiniteError struct{ Row int }
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", e.Row)
+}
+
 // Finish completes the result of a wanted row whose statistics are known, and whose
 // Top holds the best Candidates. Where others are wanted they are taken from the logits
 // (NeedsLogits).
 func (w *Wanted) Finish(r *Result, logits []float32, bars Bars, most int) error {
 	if l := float64(r.LogSumExp); math.IsNaN(l) || math.IsInf(l, 0) || math.IsNaN(float64(r.Entropy)) {
-		return fmt.Errorf("the logits of row %d are not finite: the weights hold NaN or infinite values, or overflow", w.Row)
+		return &NotFiniteError{int(w.Row)}
 	}
 	switch {
 	case w.Allowed != nil && w.TopK <= most && w.knows(r.Top):

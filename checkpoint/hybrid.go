@@ -62,7 +62,11 @@ func (c *Checkpoint) settleHybrid() error {
 		if !known || !p.ZeroCentred {
 			continue
 		}
-		if c.tensors[name], err = WholeNorm(c.tensors[name]); err != nil {
+		whole, err := WholeNorm(c.tensors[name])
+		switch {
+		case err == nil:
+			c.tensors[name] = whole
+		case p.Layer < c.config.Layers: // a head for drafts that is not used may be broken
 			return err
 		}
 	}

@@ -96,6 +96,9 @@ func (c *Chain) learn(output, state []float32) {
 	for i, v := range x {
 		norm += c.gain[i] * v
 	}
+	if !(norm < math.MaxFloat32) { // of an output that is not finite
+		return
+	}
 	for i, g := range c.gain {
 		c.share[i] = -g / norm
 	}

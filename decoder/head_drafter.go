@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"windrow/model"
 )
@@ -137,6 +138,9 @@ func (d *headDrafter) feed(ctx context.Context, t *turn, to int, want *model.Wan
 			return row, rows, err
 		}
 		for i, r := range results {
+			if err := sound(r, f.batch.Want[i]); err != nil {
+				return row, rows, err
+			}
 			at := from + int(f.batch.Want[i].Row)
 			if state := d.stateOf(at); learning && state != nil && d.output != nil && d.at == at-1 {
 				d.Chain.learn(d.output, state)
@@ -260,8 +264,19 @@ func (d *headDrafter) next(ctx context.Context, t *turn, at int, token int32, ou
 	if err == nil && len(results) != 1 {
 		err = fmt.Errorf("the head for drafts gave %d results of a row", len(results))
 	}
+	if err == nil {
+		err = sound(results[0], want)
+	}
 	if err != nil {
 		return model.Result{}, err
 	}
 	return results[0], nil
+}
+
+// sound refuses a row of the head that says nothing, as of weights that are not numbers.
+func sound(r model.Result, w model.Wanted) error {
+	if !w.Bare && (math.IsNaN(float64(r.Entropy)) || r.Argmax < 0) {
+		return &model.NotFiniteError{Row: int(w.Row)}
+	}
+	return nil
 }

@@ -2,7 +2,9 @@ package decoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,6 +28,10 @@ type head struct {
 	fed int // pairs that were certain
 	// mapped: behind a draft states may be mapped ones.
 	mapped bool
+	// breaks is after how many forwards its logits are not finite any more, where that is
+	// positive: an error, or, with silent, results that say nothing.
+	breaks, forwards int
+	silent           bool
 }
 
 // certainState marks a state of the toy's, and ownState one of the head's.
@@ -60,6 +66,11 @@ func (h *head) Forward(ctx context.Context, b *model.Batch) ([]model.Result, err
 func (h *head) Draft(_ context.Context, b *model.DraftBatch) ([]model.Result, error) {
 	if h.r.Float64() < h.fails {
 		return nil, errOracle
+	}
+	h.forwards++
+	broken := h.breaks > 0 && h.forwards > h.breaks
+	if told := slices.ContainsFunc(b.Want, func(w model.Wanted) bool { return !w.Bare }); broken && told && !h.silent {
+		return nil, fmt.Errorf("toy: %w", &model.NotFiniteError{Row: len(b.Tokens) - 1})
 	}
 	if len(b.Spans) != 1 || b.Spans[0].Cache != h.cache || b.Spans[0].Rows != len(b.Tokens) || len(b.Hidden) != headWidth*len(b.Tokens) {
 		h.t.Fatalf("drafts: %+v", b)
@@ -97,7 +108,9 @@ func (h *head) Draft(_ context.Context, b *model.DraftBatch) ([]model.Result, er
 			if p+2 < len(h.text) && h.r.Float64() >= h.lies {
 				token = h.text[p+2]
 			}
-			r.Argmax, r.Entropy = token, h.r.Float32()
+			if r.Argmax, r.Entropy = token, h.r.Float32(); broken {
+				r.Entropy = float32(math.NaN())
+			}
 			if w.TopK > 0 {
 				r.Top = []model.Candidate{{ID: token}}
 			}
@@ -268,6 +281,53 @@ func TestHeadBesideCached(t *testing.T) {
 	}
 	if h.fed < h.cache.Drafted() {
 		t.Errorf("%d pairs were fed, the head is said to have %d", h.fed, h.cache.Drafted())
+	}
+}
+
+// TestBrokenHead: a head whose logits are not finite proposes nothing from then on, and
+// verified says what ar says; where the head was asked for by name, that is an error.
+func TestBrokenHead(t *testing.T) {
+	drafted := 0
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		m := newToy(t, seed)
+		prompt := randomPrompt(r)
+		o := toyOptions(Verified, m)
+		o.MaxTokens = 40
+		if seed%3 == 0 {
+			o.Sampling = Sampling{Temperature: .5 + r.Float32(), TopP: .9, Seed: seed}
+		}
+		ar := o
+		ar.Mode = AR
+		want := generate(t, m, prompt, ar, Hooks{})
+		o.Draft, o.Vocabulary = DraftAuto, Vocabulary{Size: 15, MaskID: -1}
+		if seed%2 == 0 {
+			o.Cost, o.Experience = costs(t, CostPoint{1, 1}, CostPoint{48, 1.2}), NewExperience()
+		}
+		h := &head{toy: m, text: slices.Concat(prompt, want.Tokens, []int32{0}), r: r, breaks: 1 + r.IntN(9), silent: seed%5 == 0}
+		o.Head = &HeadDrafts{Engine: h, Width: headWidth, Seconds: .05}
+		got, _ := h.generate(prompt, o, r, false)
+		if !slices.Equal(got.Tokens, want.Tokens) || got.FinishReason != want.FinishReason {
+			t.Fatalf("seed %d, broken after %d:\nverified %v %s\nar       %v %s", seed, h.breaks, got.Tokens, got.FinishReason, want.Tokens, want.FinishReason)
+		}
+		if h.forwards > h.breaks+1 {
+			t.Fatalf("seed %d: %d forwards of a head that broke after %d", seed, h.forwards, h.breaks)
+		}
+		drafted += got.Stats.Drafters[HeadDrafter].Accepted
+		// Alone, and by its name.
+		o.Draft, h.forwards = DraftMTP, 0
+		h.cache = model.NewCountingCache(100)
+		m.keys = nil
+		sum, err := Generate(t.Context(), h, h.cache, prompt, o, nil, Hooks{})
+		if broken := (*model.NotFiniteError)(nil); err == nil && h.forwards > h.breaks || err != nil && !errors.As(err, &broken) {
+			t.Fatalf("seed %d, asked for: %v after %d forwards, broken after %d", seed, err, h.forwards, h.breaks)
+		}
+		if n := len(sum.Tokens); !slices.Equal(sum.Tokens, want.Tokens[:n]) {
+			t.Fatalf("seed %d: %v before the error, want %v", seed, sum.Tokens, want.Tokens[:n])
+		}
+	}
+	if drafted < 100 {
+		t.Errorf("%d drafts stood before: nothing is shown", drafted)
 	}
 }
 

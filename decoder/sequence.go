@@ -455,6 +455,9 @@ func (s *Sequence) draft(ctx context.Context, t *turn) (err error) {
 	} else {
 		err = v.draft(ctx, t)
 	}
+	if err != nil && v.leaveHead(err) && s.o.Draft != DraftMTP {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("draft at %d: %w", s.cache.Base(), err)
 	}

@@ -353,6 +353,16 @@ func (v *verified) draft(ctx context.Context, t *turn) error {
 	return nil
 }
 
+// leaveHead has a head propose nothing from now on that an error shows to be broken, and
+// reports whether it was one.
+func (v *verified) leaveHead(err error) bool {
+	if v.head == nil || !errors.As(err, new(*model.NotFiniteError)) {
+		return false
+	}
+	v.head, v.beside, v.undrafted, v.made, v.seconds = nil, nil, false, 0, 0
+	return true
+}
+
 // headDrafts is how many drafts of a head are fed where nothing is known of costs: of
 // published models some two of them stand.
 const headDrafts = 3

@@ -2,8 +2,8 @@ package engine
 
 import "sync"
 
-// callbacks are an Options' functions until Open returns. An Open that was
-// cancelled goes on for a while; its caller must not hear of it.
+// callbacks are an Options' functions. An Open that was cancelled goes on for a while; its
+// caller must not hear of it, nor, after any, of progress.
 type callbacks struct {
 	mutex    sync.Mutex
 	over     bool
@@ -11,16 +11,19 @@ type callbacks struct {
 	progress func(done, total int64)
 }
 
-func (c *callbacks) end() {
+// end is called when Open returns, with what that does.
+func (c *callbacks) end(err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.over = true
+	if c.over = true; err != nil {
+		c.note = nil
+	}
 }
 
 func (c *callbacks) sayNote(line string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if !c.over && c.note != nil {
+	if c.note != nil {
 		c.note(line)
 	}
 }

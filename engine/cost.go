@@ -169,8 +169,9 @@ func (e *Engine) Adaptive(ctx context.Context, o decoder.Options) decoder.Option
 		e.keep(learnedRest)
 		o.Experience = e.experience
 		e.measureHead(ctx)
-		if o.Head != nil {
-			o.Head = e.headDrafts()
+		// One that was found to be broken says so itself where it was asked for.
+		if head := e.headDrafts(); o.Head != nil && (head != nil || o.Draft != decoder.DraftMTP) {
+			o.Head = head
 		}
 	}
 	return o

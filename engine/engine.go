@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"windrow/backend"
@@ -31,6 +32,7 @@ type Engine struct {
 	experience *decoder.Experience
 	drafter    *smallerModel // nil: none
 	head       ownHead
+	headless   atomic.Pointer[error] // why the model's own head is not used; nil: it is, or there is none
 	closing    sync.Once
 
 	remembered remembered
@@ -79,9 +81,9 @@ func (o Options) open(ctx context.Context, work func(context.Context, Options) (
 	}
 	o.KV = o.KVType()
 	calls := &callbacks{note: o.Note, progress: o.Progress}
-	defer calls.end()
 	o.Note, o.Progress = calls.sayNote, calls.sayProgress
 	e, err := unless.Cancelled(ctx, func() (*Engine, error) { return work(ctx, o) }, (*Engine).Close)
+	calls.end(err)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +120,12 @@ func (e *Engine) With(ctx context.Context, src checkpoint.Source) (*Engine, erro
 		return nil, err
 	}
 	defer e.device.give()
-	m, err := e.load(ctx, src)
-	if err != nil {
+	with := &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, device: e.device, shared: true, options: e.options, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
+	var err error
+	if with.model, err = with.load(ctx, src); err != nil {
 		return nil, err
 	}
-	return &Engine{name: e.name, source: src, files: e.files, tokens: e.tokens, model: m, device: e.device, shared: true, options: e.options, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}, nil
+	return with, nil
 }
 
 // Close waits for the forward that runs, if one does, and frees the model, the

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -462,16 +463,24 @@ func TestForced(t *testing.T) {
 	}
 }
 
-// TestCallbacks: nothing is called once Open has returned.
+// TestCallbacks: once Open has returned there is no progress, and nothing at all after an
+// error, as of one that was cancelled and goes on.
 func TestCallbacks(t *testing.T) {
-	var notes []string
-	c := &callbacks{note: func(s string) { notes = append(notes, s) }}
-	c.sayNote("one")
-	c.sayProgress(1, 2)
-	c.end()
-	c.sayNote("two")
-	if !slices.Equal(notes, []string{"one"}) {
-		t.Errorf("notes %q", notes)
+	for _, failed := range []error{nil, context.Canceled} {
+		var calls []string
+		c := &callbacks{note: func(s string) { calls = append(calls, s) }, progress: func(done, total int64) { calls = append(calls, fmt.Sprint(done)) }}
+		c.sayNote("one")
+		c.sayProgress(1, 2)
+		c.end(failed)
+		c.sayNote("two")
+		c.sayProgress(2, 2)
+		want := []string{"one", "1", "two"}
+		if failed != nil {
+			want = want[:2]
+		}
+		if !slices.Equal(calls, want) {
+			t.Errorf("%v: %q, want %q", failed, calls, want)
+		}
 	}
 }
 

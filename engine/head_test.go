@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -8,9 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"windrow/backend"
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/eval"
+	"windrow/model"
 	"windrow/tokenizer"
 )
 
@@ -108,6 +112,92 @@ func TestDraftsOfTinyGSMNext(t *testing.T) {
 	}
 	if used, _ := e.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is done", used)
+	}
+}
+
+// broken is the trained hybrid without its mask, so that its own head drafts, and with
+// one tensor as the test has it.
+type broken struct {
+	checkpoint.Source
+	name   string
+	tensor func(t backend.Tensor) backend.Tensor
+}
+
+func (b *broken) Config() *checkpoint.Config {
+	c := *b.Source.Config()
+	c.MaskTokenID = -1
+	return &c
+}
+
+func (b *broken) Tensor(name string) (backend.Tensor, bool) {
+	t, ok := b.Source.Tensor(name)
+	if ok && name == b.name {
+		t = b.tensor(t)
+	}
+	return t, ok
+}
+
+// TestBrokenHead: where the model's own head cannot be loaded, or its logits are not
+// finite, one note says so and answers are ar's; the head asked for by its name is an
+// error.
+func TestBrokenHead(t *testing.T) {
+	whole := openHybrid(t, engine.Options{Threads: 1})
+	prompts, _ := headPrompts(t, whole, 1)
+	want, err := whole.Answer(t.Context(), prompts[0], decoder.Options{Mode: decoder.AR, MaxTokens: 60}, decoder.Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notNumbers := func(t backend.Tensor) backend.Tensor {
+		t.Data = bytes.Repeat([]byte{0xff}, len(t.Data))
+		return t
+	}
+	for _, c := range []struct {
+		what, name string
+		loads      bool
+		why        string
+	}{
+		{"a matrix", "mtp.fc.weight", true, "cpu: the logits of row "},
+		{"a vector", "mtp.norm.weight", false, "tensor mtp.norm.weight: element 0 is NaN"},
+	} {
+		for _, draft := range []decoder.DraftChoice{decoder.DraftAuto, decoder.DraftMTP} {
+			for _, window := range []int{0, 8} {
+				var notes []string
+				options := engine.Options{Threads: 1, Backend: engine.CPU, Measurements: engine.Measurements{Folder: engine.NoFolder}, Tokenizer: whole.Tokenizer(),
+					NeedHead: draft == decoder.DraftMTP, Note: func(line string) { notes = append(notes, line) }}
+				e, err := engine.OpenSource(t.Context(), "m", &broken{whole.Source(), c.name, notNumbers}, options)
+				if options.NeedHead && !c.loads {
+					if err == nil || !strings.Contains(err.Error(), c.why) {
+						t.Errorf("%s, asked for: %v", c.what, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer e.Close()
+				for again := range 2 {
+					o := decoder.DefaultOptions()
+					o.Mode, o.Draft, o.Window, o.MaxTokens = decoder.Verified, draft, window, 60
+					got, err := e.Answer(t.Context(), prompts[0], o, decoder.Hooks{})
+					if draft == decoder.DraftMTP {
+						bad, head := (*model.NotFiniteError)(nil), (*engine.HeadError)(nil)
+						if !errors.As(err, &bad) && !(errors.As(err, &head) && head.Broken != nil) {
+							t.Errorf("%s, asked for: %v", c.what, err)
+						}
+						continue
+					}
+					if err != nil || !slices.Equal(got.Tokens, want.Tokens) {
+						t.Errorf("%s, window %d, %d: %q, ar %q, %v", c.what, window, again, got.Text, want.Text, err)
+					}
+				}
+				if options.NeedHead && len(notes) == 0 {
+					continue
+				}
+				if options.NeedHead || len(notes) != 1 || !strings.HasPrefix(notes[0], "m: its head for drafts is not used: "+c.why) {
+					t.Errorf("%s, drafts of %s, window %d: notes %q", c.what, draft, window, notes)
+				}
+			}
+		}
 	}
 }
 

@@ -62,6 +62,9 @@ type Options struct {
 	// NoHead leaves the model's own head for drafts alone, where it has one: else its keys
 	// and values are kept beside those of the model's layers.
 	NoHead bool
+	// NeedHead makes it an error where that head cannot be loaded: else a Note says so, also
+	// where its logits are not finite later, and the model drafts without.
+	NeedHead bool
 	// Tokenizer is OpenSource's; nil: none. Open reads the model's own.
 	Tokenizer *tokenizer.Tokenizer
 	// MaskID is the mask token's id; nil: the config's.
@@ -75,7 +78,8 @@ type Options struct {
 	Measurements Measurements
 	// Note, where set, is given a line for people, such as why a GPU that is
 	// there is not used. Progress is given how many of the weights' bytes have
-	// been uploaded to a device. Both are called during Open only.
+	// been uploaded to a device. Both are called during Open only, but for the Note of a
+	// head for drafts that turns out to be broken when it drafts.
 	Note     func(line string)
 	Progress func(done, total int64)
 }

@@ -63,6 +63,8 @@ type (
 	IDSet = backend.IDSet
 	// Bars are the ids that may never be chosen.
 	Bars = backend.Bars
+	// NotFiniteError is a row of a forward whose logits are not finite.
+	NotFiniteError = backend.NotFiniteError
 )
 
 // TopOf takes the k best candidates from a row of logits, as a forward finds them.

@@ -43,6 +43,10 @@ var ErrNoDraftHead = errors.New("the model has no head for drafts")
 // bits where that has 8 or more; the copy is made when it is first used.
 func DraftHead(bits int) Option { return func(o *options) { o.drafts, o.draftBits = true, bits } }
 
+// HeadMayFail has the model loaded without its head for drafts where that cannot be, as
+// heads only propose: without is told why.
+func HeadMayFail(without func(why error)) Option { return func(o *options) { o.without = without } }
+
 // draftsOf fetches the head for drafts. The model's own head is loaded.
 func (l *loader) draftsOf(bits int) *draftHead {
 	c := l.config

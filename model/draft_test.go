@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -233,6 +234,69 @@ func TestDraftHeadBeside(t *testing.T) {
 	if err := c.KeepDrafts(c.Base() + 1); err == nil {
 		t.Error("the head has more than is permanent")
 	}
+}
+
+// TestBrokenDraftHead: a head that cannot be loaded is an error, or left out with the
+// reason; a context that ends is no such reason.
+func TestBrokenDraftHead(t *testing.T) {
+	const at = "mtp.layers.0.self_attn."
+	remove := func(name string) func(*form) { return func(f *form) { delete(f.tensors, name) } }
+	nan := func(name string) func(*form) {
+		return func(f *form) {
+			r := f.tensors[name]
+			r.Data = slices.Clone(r.Data)
+			r.Data[0], r.Data[1] = 0xc0, 0x7f // in bf16
+			f.tensors[name] = r
+		}
+	}
+	for _, c := range []struct {
+		model, what string
+		change      func(*form)
+		want        string
+	}{
+		{"qwen3-5-drafts", "no fc", remove("mtp.fc.weight"), "tensor mtp.fc.weight is missing"},
+		{"qwen3-5-drafts", "a projection too few", remove(at + "k_proj.weight"), "tensor " + at + "k_proj.weight is missing"},
+		{"qwen3-5-drafts", "a norm that is no number", nan("mtp.norm.weight"), "tensor mtp.norm.weight: element 0 is NaN, want a finite number"},
+		{"qwen3-5-drafts", "fc of another shape", func(f *form) {
+			r := f.tensors["mtp.fc.weight"]
+			r.Shape = []int{r.Shape[1], r.Shape[0]}
+			f.tensors["mtp.fc.weight"] = r
+		}, "tensor mtp.fc.weight: shape [128 64], the config says [64 128]"},
+		{"qwen3-5-moe-tiny", "a router that is no number", nan("mtp.layers.0.mlp.gate.weight"), "tensor mtp.layers.0.mlp.gate.weight: element [0 0] is NaN, want a finite number"},
+	} {
+		want := logitsOf(t, goldenForm(t, c.model).open(t), true)
+		f := goldenForm(t, c.model)
+		c.change(f)
+		src, b := f.open(t), exactCPU(t)
+		if _, err := model.Load(b, src, model.DraftHead(0)); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.what, err, c.want)
+		}
+		why := ""
+		m, err := model.Load(b, src, model.DraftHead(0), model.HeadMayFail(func(err error) { why += err.Error() }))
+		if err != nil || m.Drafts() || why != c.want {
+			t.Fatalf("%s: %v, left out for %q, want %q", c.what, err, why, c.want)
+		}
+		m.Close()
+		sameBits(t, c.what, logitsOf(t, src, true), want)
+		ctx, stop := context.WithCancel(t.Context())
+		why = ""
+		if _, err := model.LoadContext(ctx, b, &ending{src, stop}, model.DraftHead(0), model.HeadMayFail(func(err error) { why += err.Error() })); err == nil || why != "" {
+			t.Errorf("%s, a context that ended: %v, left out for %q", c.what, err, why)
+		}
+	}
+}
+
+// ending is a source whose tensors of the head end a context.
+type ending struct {
+	checkpoint.Source
+	stop func()
+}
+
+func (e *ending) Tensor(name string) (backend.Tensor, bool) {
+	if strings.HasPrefix(name, "mtp.") {
+		e.stop()
+	}
+	return e.Source.Tensor(name)
 }
 
 // hideless is a backend whose results bring no hidden states.

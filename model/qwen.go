@@ -43,6 +43,7 @@ type options struct {
 	bars      backend.Bars
 	drafts    bool
 	draftBits int
+	without   func(error) // is told why a head for drafts is left out; nil: that is an error
 }
 
 // Barring bars ids from every Argmax and Top of the model: those from limit on (0: no
@@ -98,6 +99,10 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	}
 	if chosen.drafts && c.MTPLayers > 0 && l.err == nil {
 		m.drafts = l.draftsOf(chosen.draftBits)
+		if l.err != nil && chosen.without != nil && ctx.Err() == nil {
+			chosen.without(l.err)
+			m.drafts, l.err = nil, nil
+		}
 	}
 	if l.err != nil {
 		return nil, l.err

@@ -89,8 +89,8 @@ func (m *Model) Validate(ctx context.Context, golden *checkpoint.Safetensors, o 
 
 func windowPrefix(i int) string { return fmt.Sprintf("window%d.", i) }
 
-// headLogits is the entry of the logits of a head for drafts.
-const headLogits = "mtp.logits"
+// HeadLogits is the entry of the logits of a head for drafts.
+const HeadLogits = "mtp.logits"
 
 // NotCompared lists the entries of a golden file that none of the deviations is of, those
 // left out that say what is run.
@@ -237,7 +237,7 @@ func (v *validator) prompt(ctx context.Context, prefix string, chunk int, how st
 // heads reports whether a prompt has golden logits of the head for drafts, which was
 // loaded.
 func (v *validator) heads(prefix string) bool {
-	_, ok := v.golden.Lookup(headLogits)
+	_, ok := v.golden.Lookup(HeadLogits)
 	_, other := v.golden.Lookup("prompt.ids")
 	return ok && v.m.Drafts() && (prefix != "" || !other)
 }
@@ -264,7 +264,7 @@ func (v *validator) head(ctx context.Context, cache *Cache, ids []int32, states 
 		}
 		from += n
 	}
-	return v.compare(headLogits, headLogits+how, logits, v.m.config.VocabSize)
+	return v.compare(HeadLogits, HeadLogits+how, logits, v.m.config.VocabSize)
 }
 
 // shown reports whether a prompt has golden hidden states.

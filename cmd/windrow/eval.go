@@ -185,6 +185,7 @@ func openEvaluation(c *cli.Context) (*evaluation, decoder.Options, []eval.Settin
 	if err != nil {
 		return fail(err)
 	}
+	machine.NeedHead = slices.Contains(drafts, decoder.DraftMTP)
 	var settings []eval.Setting
 	if c.Bool("sweep") {
 		if settings, err = parseSweep(c, modes); err != nil {

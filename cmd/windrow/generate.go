@@ -124,7 +124,7 @@ func parseGeneration(c *cli.Context) (o decoder.Options, w windowChoice, machine
 	if o.Mode = mode; err == nil {
 		err = setDraft(c, &o)
 	}
-	machine.NoHead = !mayUseHead(o)
+	machine.NoHead, machine.NeedHead = !mayUseHead(o), o.Draft == decoder.DraftMTP
 	return
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"windrow/checkpoint"
 	"windrow/models/tinygsm"
 )
 
@@ -45,6 +46,7 @@ func TestScripts(t *testing.T) {
 			"oneline":   checkOneLine,
 			"jsonhas":   checkJSON,
 			"model":     writeModel,
+			"hybrid":    writeHybrid,
 			"gguf":      writeGGUF,
 			"truncate":  truncateFile,
 			"spoil":     spoilWeights,
@@ -126,6 +128,22 @@ func writeModel(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// writeHybrid is "hybrid FOLDER": the trained hybrid, without its mask, so that its own
+// head drafts.
+func writeHybrid(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.CopyFS(dir, os.DirFS(filepath.Join(ts.Getenv("GOLDEN"), "..", "..", "..", "models", "tinygsmnext"))))
+	path := filepath.Join(dir, "config.json")
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	var config map[string]any
+	ts.Check(json.Unmarshal(data, &config))
+	delete(config, "mask_token_id")
+	data, err = json.Marshal(config)
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, data, 0o644))
+}
+
 // truncateFile is "truncate FILE BYTES".
 func truncateFile(ts *testscript.TestScript, neg bool, args []string) {
 	var n int64
@@ -133,12 +151,22 @@ func truncateFile(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// spoilWeights is "spoil FILE": every 16-bit element of the data becomes NaN.
+// spoilWeights is "spoil FILE [TENSOR]": every 16-bit element of the data, or of a tensor's,
+// becomes NaN.
 func spoilWeights(ts *testscript.TestScript, neg bool, args []string) {
 	path := ts.MkAbs(args[0])
 	data, err := os.ReadFile(path)
 	ts.Check(err)
 	body := data[8+binary.LittleEndian.Uint64(data):]
+	if len(args) > 1 {
+		s, err := checkpoint.ReadSafetensors(data)
+		ts.Check(err)
+		t, ok := s.Lookup(args[1])
+		if !ok {
+			ts.Fatalf("no tensor %s", args[1])
+		}
+		body = t.Data // a part of the file's
+	}
 	nan := uint16(math.Float32bits(float32(math.NaN())) >> 16)
 	for i := 0; i+1 < len(body); i += 2 {
 		binary.LittleEndian.PutUint16(body[i:], nan)

@@ -62,6 +62,7 @@ func parseServe(c *cli.Context) (p *servePlan, err error) {
 	if p.drafts, err = parseServeDrafts(c, p.machine, len(p.models)); err != nil {
 		return nil, err
 	}
+	p.machine.NeedHead = p.drafts.choice == decoder.DraftMTP
 	for _, name := range []string{"sequences", "queue"} {
 		if n := c.Int(name); n < 1 || n > maxSequences {
 			return nil, usagef("--%s %d: want 1 to %d", name, n, maxSequences)

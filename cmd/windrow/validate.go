@@ -101,6 +101,7 @@ func validate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	_, machine.NeedHead = golden.Lookup(model.HeadLogits)
 	files, err := engine.OpenCheckpoint(c.Context, c.String("model"))
 	if err != nil {
 		return err
