@@ -3,6 +3,7 @@ package architecture
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"windrow/backend"
 	"windrow/quant"
@@ -25,13 +26,14 @@ func hybridDefaults(e Experts, eachHas bool) Defaults {
 	return Defaults{HeadDim: 256, Rotated: 0.25, Experts: e, EachHas: eachHas, Untied: true, Interval: 4}
 }
 
-// hybridOf makes a table one of a hybrid: its norms are zero-centred, queries have
-// gates, some layers are DeltaNets, mixtures have an expert that every row has, and
-// there may be a head for drafts. fused says which form of a DeltaNet's projections
+// hybridOf makes a table one of a hybrid: it has no biases, its norms are zero-centred,
+// queries have gates, some layers are DeltaNets, mixtures have an expert that every row has,
+// and there may be a head for drafts. fused says which form of a DeltaNet's projections
 // published models have.
 func hybridOf(a *Architecture, fused bool) *Architecture {
 	for i := range a.Layers {
 		part := &a.Layers[i]
+		part.Parameters = slices.DeleteFunc(part.Parameters, func(p Parameter) bool { return p.Class == ClassBias })
 		for k := range part.Parameters {
 			p := &part.Parameters[k]
 			p.ZeroCentred = p.Class == ClassNorm

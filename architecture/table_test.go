@@ -87,6 +87,12 @@ var denseRoles = []struct {
 func missing(a *Architecture, c *Config) (list []string) {
 	for layer := range c.Layers {
 		for _, want := range denseRoles {
+			if want.class == ClassBias && a.Hybrid() { // which have none
+				if len(a.Role(c, layer, want.role, want.class)) != 0 {
+					list = append(list, fmt.Sprintf("layer %d: a bias of %s", layer, want.role))
+				}
+				continue
+			}
 			if len(a.Role(c, layer, want.role, want.class)) != 1 {
 				list = append(list, fmt.Sprintf("layer %d: want one %s", layer, want.role))
 			}

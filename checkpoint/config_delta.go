@@ -43,6 +43,9 @@ func readHybrid(c *Config, f *fields) {
 	default:
 		f.fail("%s: found %.40q, want grouped or tiled", valueHeadOrder, order)
 	}
+	if f.boolean("attention_bias", false) {
+		f.fail("attention_bias: found true, want false: attention of these models has no biases")
+	}
 	c.AttentionGate = f.boolean("attn_output_gate", true)
 	f.integer("mtp_num_hidden_layers", 0, 1, 0) // the tensors say whether there is one
 	if f.boolean("mtp_use_dedicated_embeddings", false) {

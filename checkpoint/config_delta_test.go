@@ -117,6 +117,7 @@ var badHybrids = []struct {
 	{"more experts for a token", hybridWith("qwen3_5_moe", set{"num_experts": 4}), "num_experts_per_tok: found 8, want at most num_experts 4"},
 	{"no expert for a token", hybridWith("qwen3_next", set{"num_experts_per_tok": 0}), "num_experts_per_tok: found 0"},
 	{"no experts, which each layer has", hybridWith("qwen3_5_moe", set{"num_experts": 0}), "num_experts: found 0"},
+	{"biases", hybridWith("qwen3_next", set{"attention_bias": true}), "attention_bias: found true, want false"},
 	{"two counts", hybridWith("qwen3_next", set{"num_experts": 16, "num_local_experts": 32}), "num_local_experts: found 32, want as num_experts 16"},
 	{"dense layers of no size", hybridWith("qwen3_next", set{"intermediate_size": nil, "mlp_only_layers": []int{2}}), "intermediate_size: missing, and layer 2 has no experts"},
 	{"two layers for drafts", hybridWith("qwen3_5", set{"mtp_num_hidden_layers": 2}), "mtp_num_hidden_layers: found 2, want a whole number from 0 to 1"},

@@ -108,6 +108,9 @@ func (e *Engine) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
+	if _, left := model.Unused(e.source); len(left) > 0 && e.options.Note != nil {
+		e.options.Note(fmt.Sprintf("%s: %d tensors are not used: first %.80s", e.name, len(left), left[0]))
+	}
 	e.remember()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"windrow/checkpoint"
 	"windrow/decoder"
 	"windrow/engine"
 	"windrow/tokenizer"
@@ -162,5 +163,37 @@ func TestHybridConversations(t *testing.T) {
 	wait.Wait()
 	if used, _ := e.Budget().Used(); used != 0 {
 		t.Errorf("%d bytes are taken when all is closed", used)
+	}
+}
+
+// more is a source with more tensors.
+type more struct {
+	checkpoint.Source
+	names []string
+}
+
+func (m *more) Names() []string { return append(m.Source.Names(), m.names...) }
+
+// TestUnusedTensors: tensors that nothing reads are an error where they are layers', else
+// a note.
+func TestUnusedTensors(t *testing.T) {
+	src := openHybrid(t, engine.Options{Threads: 1}).Source()
+	for _, c := range []struct {
+		names     []string
+		note, err string
+	}{
+		{nil, "", ""},
+		{[]string{"score.weight", "model.embed_scale"}, "m: 2 tensors are not used: first score.weight", ""},
+		{[]string{"score.weight", "model.layers.9.mlp.gate.weight"}, "", `m: tensor "model.layers.9.mlp.gate.weight" is no part of the model that the config describes`},
+	} {
+		var notes []string
+		o := engine.Options{Threads: 1, Backend: engine.CPU, Measurements: engine.Measurements{Folder: engine.NoFolder}, Note: func(line string) { notes = append(notes, line) }}
+		e, err := engine.OpenSource(t.Context(), "m", &more{src, c.names}, o)
+		if err == nil {
+			e.Close()
+		}
+		if got := strings.Join(notes, "|"); got != c.note || c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {
+			t.Errorf("%q: notes %q, %v", c.names, got, err)
+		}
 	}
 }

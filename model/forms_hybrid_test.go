@@ -184,8 +184,10 @@ func TestSparseStep(t *testing.T) {
 			r.Name = "model.layers.0.mlp." + part
 			f.tensors[r.Name] = r
 		}
+		sparse := step == 1 && !slices.Contains(dense, 0)
 		maps.DeleteFunc(f.tensors, func(name string, _ checkpoint.RawTensor) bool {
-			return strings.HasPrefix(name, "model.layers.0.mlp.experts.") && (step > 1 || slices.Contains(dense, 0))
+			part, ok := strings.CutPrefix(name, "model.layers.0.mlp.")
+			return ok && sparse == (part == "gate_proj.weight" || part == "up_proj.weight" || part == "down_proj.weight")
 		})
 		f.config["decoder_sparse_step"], f.config["mlp_only_layers"] = step, dense
 		return logitsOf(t, f.open(t), true)

@@ -109,7 +109,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"qwen2", shapes{"model.layers.1.self_attn.v_proj.bias": nil}, ""},
 		{"qwen3", shapes{"model.layers.1.self_attn.o_proj.bias": {64}, "model.layers.0.mlp.gate_proj.bias": {96}}, ""},
 		{"qwen3", shapes{"model.layers.1.self_attn.o_proj.bias": {63}}, "tensor model.layers.1.self_attn.o_proj.bias: shape [63], the config says [64]"},
-		{"qwen3", shapes{"model.layers.0.mlp.experts.7.gate_proj.weight": {96, 64}, "model.layers.2.mlp.up_proj.weight": {1, 1}}, ""},
+		{"qwen3", shapes{"model.layers.0.mlp.experts.7.gate_proj.weight": {96, 64}}, `tensor "model.layers.0.mlp.experts.7.gate_proj.weight" is no part of the model that the config describes`},
+		{"qwen3", shapes{"model.layers.2.mlp.up_proj.weight": {1, 1}, "score.weight": {2, 64}, "model.layers.2.mlp.up_proj.weight_scale": {1}}, `tensor "model.layers.2.mlp.up_proj.weight" is no part of the model that the config describes`},
 	} {
 		src := edited{synthetic.RandomSource(small(tc.architecture), backend.F32, 1), tc.shapes}
 		_, err := model.Load(spying(t, 1), src)
@@ -149,8 +150,8 @@ func TestUnknownTensors(t *testing.T) {
 		}
 	}
 	unknown := map[string][]int{
-		"model.layers.0.mlp.experts.7.gate_proj.weight": {96, 64}, "model.layers.1.mlp.experts.0.down_proj.weight": {64, 95}, // 95 cannot be halved
-		"model.layers.2.self_attn.q_proj.weight": {64, 64}, "mtp.fc.weight": {64, 128}, "model.layers.0.mlp.experts.gate_up_proj": {4, 192, 64},
+		"model.other_layers.0.mlp.experts.7.gate_proj.weight": {96, 64}, "score.down_proj.weight": {64, 95}, // 95 cannot be halved
+		"q_proj.weight": {64, 64}, "mtp.fc.weight": {64, 128}, "model.layers.0.self_attn.rotary_emb.inv_freq": {8},
 	}
 	src := edited{plain, unknown}
 	b = spying(t, 2)

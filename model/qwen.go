@@ -94,6 +94,9 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if l.err == nil {
 		m.previewHead(chosen.bars)
 	}
+	if l.err == nil { // what is missing says more, of which the first layers tell
+		l.err = checkUnused(src)
+	}
 	if err := m.loadLayers(l, early, c.Layers); err != nil {
 		return nil, err
 	}
