@@ -450,3 +450,269 @@ next6:
 	NEXT(6, block6)
 	VZEROUPPER
 	RET
+
+// Offsets in nearCall.
+#define NEARSTRIDE 8
+#define NEARAHEAD  16
+#define NEARLINES  24
+#define NEARX      32
+#define NEARY      40
+#define NEARLDY    48
+#define NEARSTEPS  56
+#define NEARBLOCKS 64
+#define NEARPARTS  72
+
+// NEARSTEP takes a step's 32 elements of four rows of weights.
+#define NEARSTEP \
+	VMOVUPS (BX)(AX*1), Z24; \
+	VMOVUPS (CX)(AX*1), Z25; \
+	VMOVUPS (SI)(AX*1), Z26; \
+	VMOVUPS (DI)(AX*1), Z27
+
+// QUAD is SUM4 as far as its tree goes within 128 bits: each four lanes of a then have one
+// sum of each of the four.
+#define QUAD(a, b, c, d) \
+	VUNPCKLPS b, a, Z24; \
+	VUNPCKHPS b, a, Z25; \
+	VADDPS Z25, Z24, Z24; \
+	VUNPCKLPS d, c, Z26; \
+	VUNPCKHPS d, c, Z27; \
+	VADDPS Z27, Z26, Z26; \
+	VUNPCKLPD Z26, Z24, Z25; \
+	VUNPCKHPD Z26, Z24, Z27; \
+	VADDPS Z27, Z25, a
+
+// JOIN4 ends SUM4's trees of four rows at once, and stores each row's four sums at R14, DX
+// bytes apart.
+#define JOIN4(p, q, r, s) \
+	VSHUFF32X4 $0x44, q, p, Z24; \
+	VSHUFF32X4 $0xEE, q, p, Z25; \
+	VADDPS Z25, Z24, Z24; \
+	VSHUFF32X4 $0x44, s, r, Z26; \
+	VSHUFF32X4 $0xEE, s, r, Z27; \
+	VADDPS Z27, Z26, Z26; \
+	VSHUFF32X4 $0x88, Z26, Z24, Z25; \
+	VSHUFF32X4 $0xDD, Z26, Z24, Z27; \
+	VADDPS Z27, Z25, Z24; \
+	VMOVUPS X24, (R14); \
+	VEXTRACTF32X4 $1, Z24, (R14)(DX*1); \
+	LEAQ (R14)(DX*2), R14; \
+	VEXTRACTF32X4 $2, Z24, (R14); \
+	VEXTRACTF32X4 $3, Z24, (R14)(DX*1); \
+	LEAQ (R14)(DX*2), R14
+
+// JOIN2 is the same for two rows, JOIN1 for one.
+#define JOIN2(p, q) \
+	VSHUFF32X4 $0x44, q, p, Z24; \
+	VSHUFF32X4 $0xEE, q, p, Z25; \
+	VADDPS Z25, Z24, Z24; \
+	VSHUFF32X4 $0xB1, Z24, Z24, Z25; \
+	VADDPS Z25, Z24, Z24; \
+	VMOVUPS X24, (R14); \
+	VEXTRACTF32X4 $2, Z24, (R14)(DX*1); \
+	LEAQ (R14)(DX*2), R14
+
+#define JOIN1(z, y, x) \
+	VEXTRACTF64X4 $1, z, Y25; \
+	VADDPS Y25, y, y; \
+	VEXTRACTF32X4 $1, y, X25; \
+	VADDPS X25, x, x; \
+	VMOVUPS x, (R14); \
+	ADDQ DX, R14
+
+// func dotsNear(d *nearCall)
+TEXT ·dotsNear(SB), NOSPLIT, $40-8
+	MOVQ d+0(FP), R15
+	MOVQ 0(R15), BX
+	MOVQ NEARBLOCKS(R15), AX
+	MOVQ AX, blocks-8(SP)
+	MOVQ NEARY(R15), R14
+	MOVQ R14, y-16(SP)
+
+nearBlock:
+	// BX, CX, SI, DI are the rows of weights.
+	MOVQ NEARSTRIDE(R15), AX
+	LEAQ (BX)(AX*1), CX
+	LEAQ (BX)(AX*2), SI
+	LEAQ (CX)(AX*2), DI
+	MOVQ BX, DX
+	ADDQ NEARAHEAD(R15), DX
+	MOVQ DX, ahead-24(SP)
+	MOVQ NEARX(R15), R8
+	LEAQ NEARPARTS(R15), DX
+	MOVQ DX, parts-32(SP)
+	MOVQ y-16(SP), R14
+
+nearPart:
+	MOVQ parts-32(SP), DX
+	MOVQ (DX), AX
+	ADDQ $8, DX
+	MOVQ DX, parts-32(SP)
+	MOVQ ahead-24(SP), DX
+	MOVQ NEARLINES(R15), R9
+	TESTQ R9, R9
+	JZ    nearAsked
+
+nearAsk:
+	PREFETCHT0 (DX)
+	PREFETCHT0 64(DX)
+	PREFETCHT0 128(DX)
+	PREFETCHT0 192(DX)
+	ADDQ $256, DX
+	DECQ R9
+	JNZ  nearAsk
+
+nearAsked:
+	MOVQ DX, ahead-24(SP)
+	MOVQ NEARSTRIDE(R15), DX
+	LEAQ (R8)(DX*1), R9
+	LEAQ (R8)(DX*2), R10
+	LEAQ (R9)(DX*2), R11
+	LEAQ (R10)(DX*2), R12
+	LEAQ (R11)(DX*2), R13
+	MOVQ NEARSTEPS(R15), DX
+	CMPQ AX, $5
+	JGT  near6
+	JEQ  near5
+	CMPQ AX, $3
+	JGT  near4
+	JEQ  near3
+	TESTQ AX, AX
+	JNZ  near2
+
+	// No part is left.
+	MOVQ NEARSTRIDE(R15), AX
+	LEAQ (BX)(AX*4), BX
+	ADDQ $16, y-16(SP)
+	DECQ blocks-8(SP)
+	JNZ  nearBlock
+	VZEROUPPER
+	RET
+
+near6:
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	ZERO4(Z20, Z21, Z22, Z23)
+	XORQ AX, AX
+
+nearStep6:
+	NEARSTEP
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	STEPROW(R12, 16, 17, 18, 19)
+	STEPROW(R13, 20, 21, 22, 23)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  nearStep6
+	LEAQ (R13)(AX*1), R8
+	MOVQ NEARLDY(R15), DX
+	QUAD(Z0, Z1, Z2, Z3)
+	QUAD(Z4, Z5, Z6, Z7)
+	QUAD(Z8, Z9, Z10, Z11)
+	QUAD(Z12, Z13, Z14, Z15)
+	QUAD(Z16, Z17, Z18, Z19)
+	QUAD(Z20, Z21, Z22, Z23)
+	JOIN4(Z0, Z4, Z8, Z12)
+	JOIN2(Z16, Z20)
+	JMP  nearPart
+
+near5:
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	XORQ AX, AX
+
+nearStep5:
+	NEARSTEP
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	STEPROW(R12, 16, 17, 18, 19)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  nearStep5
+	MOVQ R13, R8
+	MOVQ NEARLDY(R15), DX
+	QUAD(Z0, Z1, Z2, Z3)
+	QUAD(Z4, Z5, Z6, Z7)
+	QUAD(Z8, Z9, Z10, Z11)
+	QUAD(Z12, Z13, Z14, Z15)
+	QUAD(Z16, Z17, Z18, Z19)
+	JOIN4(Z0, Z4, Z8, Z12)
+	JOIN1(Z16, Y16, X16)
+	JMP  nearPart
+
+near4:
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	XORQ AX, AX
+
+nearStep4:
+	NEARSTEP
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	STEPROW(R11, 12, 13, 14, 15)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  nearStep4
+	MOVQ R12, R8
+	MOVQ NEARLDY(R15), DX
+	QUAD(Z0, Z1, Z2, Z3)
+	QUAD(Z4, Z5, Z6, Z7)
+	QUAD(Z8, Z9, Z10, Z11)
+	QUAD(Z12, Z13, Z14, Z15)
+	JOIN4(Z0, Z4, Z8, Z12)
+	JMP  nearPart
+
+near3:
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	ZERO4(Z8, Z9, Z10, Z11)
+	XORQ AX, AX
+
+nearStep3:
+	NEARSTEP
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	STEPROW(R10, 8, 9, 10, 11)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  nearStep3
+	MOVQ R11, R8
+	MOVQ NEARLDY(R15), DX
+	QUAD(Z0, Z1, Z2, Z3)
+	QUAD(Z4, Z5, Z6, Z7)
+	QUAD(Z8, Z9, Z10, Z11)
+	JOIN2(Z0, Z4)
+	JOIN1(Z8, Y8, X8)
+	JMP  nearPart
+
+near2:
+	ZERO4(Z0, Z1, Z2, Z3)
+	ZERO4(Z4, Z5, Z6, Z7)
+	XORQ AX, AX
+
+nearStep2:
+	NEARSTEP
+	STEPROW(R8, 0, 1, 2, 3)
+	STEPROW(R9, 4, 5, 6, 7)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  nearStep2
+	MOVQ R10, R8
+	MOVQ NEARLDY(R15), DX
+	QUAD(Z0, Z1, Z2, Z3)
+	QUAD(Z4, Z5, Z6, Z7)
+	JOIN2(Z0, Z4)
+	JMP  nearPart

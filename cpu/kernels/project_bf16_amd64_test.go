@@ -140,6 +140,39 @@ func TestBF16AllOutputCounts(t *testing.T) {
 	})
 }
 
+// Every count of rows, of lengths that are near and not, against one row at a time; what
+// is fetched of weights that come next changes nothing.
+func TestBF16AllRowCounts(t *testing.T) {
+	const out, most = 53, 60
+	bf16Projectors(t, func(t *testing.T, pr Projector) {
+		for _, in := range []int{32, 128, 256, 640, 704} {
+			rng := rand.New(rand.NewPCG(11, uint64(in)))
+			w, after := bf16Matrix(rng, out, in, 3), bf16Matrix(rng, out, in, 1)
+			x := kernelstest.Rows(rng, most*in)
+			var single []float32
+			for r := range most {
+				single = append(single, runProjector(pr, w, x[r*in:], 1, 0, out, out)...)
+			}
+			for rows := 1; rows <= most; rows++ {
+				var p Packed
+				p.Prepare(pr, rows, in)
+				pr.Pack(&p, x, 0, rows)
+				for i, s := range []*Scratch{{}, {Next: 40}, {After: after}, {After: after, AfterFrom: out - 1}, {After: bf16Matrix(rng, 1, 32, 0)}} {
+					y := make([]float32, rows*out)
+					for o := 0; o < out; o += 40 {
+						pr.Project(y[o:], out, &p, w, o, min(o+40, out), s)
+					}
+					for j, v := range y {
+						if v != single[j] {
+							t.Fatalf("%s: %d rows of %d, scratch %d: y[%d][%d] = %v, alone %v", pr.Name(), rows, in, i, j/out, j%out, v, single[j])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // What is not finite in one row of weights or activations stays in its row.
 func TestBF16NonFinite(t *testing.T) {
 	const out, in, most = 50, 256, 165
