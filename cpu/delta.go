@@ -11,8 +11,9 @@ import (
 // deltaWork is what gated DeltaNet needs besides the program's buffers.
 type deltaWork struct {
 	weights map[*backend.Delta]*deltaWeights
-	// Of all rows: queries and keys [rows, Keys] after the L2 norm, values [rows, Values]
-	// after the convolution, and decays and β [rows, ValueHeads].
+	// Of all rows: queries and keys after the L2 norm, and values after the convolution, each
+	// by key head [KeyHeads, rows, …], where values of key head g are the g-th part of all;
+	// and decays and β [rows, ValueHeads].
 	q, k, v, decay, beta buffer
 }
 
@@ -22,7 +23,7 @@ type deltaWeights struct {
 	rate []float64 // exp(A_log)
 	step []float32 // dt_bias
 	norm []float32
-	ones []float32 // as long as the longest part of a key head
+	ones []float32
 }
 
 // takesDelta checks that the weights are this backend's, and lays them out.
@@ -35,7 +36,7 @@ func (f *forward) takesDelta(d *backend.Delta) error {
 		}
 		list[i] = x
 	}
-	w := &deltaWeights{step: list[2], norm: list[3], ones: make([]float32, max(d.KeyDim, d.Group()*d.ValueDim))}
+	w := &deltaWeights{step: list[2], norm: list[3], ones: make([]float32, 1024)}
 	for i := range w.ones {
 		w.ones[i] = 1
 	}
@@ -70,8 +71,11 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	}
 	columns := (d.ValueDim + stateColumns - 1) / stateColumns
 	rows := func(worker, g, from, to int) {
-		for row := from; row < to; row++ {
-			f.deltaRow(&f.b.scratch[worker], d, w, spanOf(spans, row), layer, row, g)
+		for from < to {
+			span := spanOf(spans, from)
+			end := min(to, span.First+span.Rows)
+			f.deltaRows(&f.b.scratch[worker], d, w, span, layer, from, end, g)
+			from = end
 		}
 	}
 	gated := func(g, from, to int) {
@@ -83,11 +87,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
 			span, g := &spans[i%len(spans)], i/len(spans)
 			rows(worker, g, span.First, span.First+span.Rows)
-			for head := g * d.Group(); head < (g+1)*d.Group(); head++ {
-				for block := range columns {
-					f.deltaColumns(&f.b.scratch[worker], dst, d, span, layer, head, block)
-				}
-			}
+			f.deltaBlocks(&f.b.scratch[worker], dst, d, span, layer, g*d.Group()*columns, (g+1)*d.Group()*columns)
 			gated(g, span.First, span.First+span.Rows)
 		})
 	} else {
@@ -96,9 +96,9 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 		f.b.pool.run(n*d.KeyHeads, func(worker, i int) {
 			rows(worker, i/n, i%n*block, min(i%n*block+block, f.rows))
 		})
-		f.b.pool.run(len(spans)*d.ValueHeads*columns, func(worker, i int) {
-			head := i / columns
-			f.deltaColumns(&f.b.scratch[worker], dst, d, &spans[head/d.ValueHeads], layer, head%d.ValueHeads, i%columns)
+		blocks := d.ValueHeads * columns
+		f.b.pool.run(len(spans)*blocks, func(worker, i int) {
+			f.deltaBlocks(&f.b.scratch[worker], dst, d, &spans[i/blocks], layer, i%blocks, i%blocks+1)
 		})
 		f.worth(4*f.rows*dst.width, n*d.KeyHeads, func(_, i int) {
 			gated(i/n, i%n*block, min(i%n*block+block, f.rows))
@@ -135,9 +135,9 @@ func moveRaw(c *storage, layer int, s *backend.StateShape) {
 	}
 }
 
-// deltaRow makes one part of a row's queries, keys, values and gates, and keeps its
-// raw projections where a later row needs them.
-func (f *forward) deltaRow(s *scratch, d *backend.Delta, w *deltaWeights, span *backend.Span, layer, row, g int) {
+// deltaRows makes one part of the queries, keys, values and gates of rows of a span, and
+// keeps their raw projections where a later row needs them.
+func (f *forward) deltaRows(s *scratch, d *backend.Delta, w *deltaWeights, span *backend.Span, layer, from, to, g int) {
 	c := span.Storage.(*storage)
 	step, k, m := c.States.Step(), f.b.k, &f.delta
 	var before []float32
@@ -145,48 +145,69 @@ func (f *forward) deltaRow(s *scratch, d *backend.Delta, w *deltaWeights, span *
 		before = (*step.From).layers[layer].raw
 	}
 	after := (*step.To).layers[layer].raw
-	index, n, rows := span.Base+row-span.First, d.Channels(), d.RawRows(c.layout.LogRows)
+	n, rows := d.Channels(), d.RawRows(c.layout.LogRows)
 	r, keys := d.Group(), d.Keys()
-	oldest := max(0, index-d.Conv+1) // that a tap takes
-	window := s.window[:index-oldest+1]
-	taps := w.taps[(d.Conv-len(window))*n:]
 	conv := func(dst []float32, part backend.Strided, channel int) {
 		src := &f.buffers[part.Buffer]
-		first := part.First + g*part.Stride
-		for t := range window {
-			if at := oldest + t; at < span.Base {
-				window[t] = before[at%rows*n+channel:]
-			} else {
-				window[t] = src.data[(at-span.Base+span.First)*src.width+first:]
+		first, width := part.First+g*part.Stride, len(dst)/(to-from)
+		row := from
+		for ; row < to; row++ {
+			index := span.Base + row - span.First
+			oldest := max(0, index-d.Conv+1) // that a tap takes
+			if oldest >= span.Base && index-oldest+1 == d.Conv && k.TapsRows != nil {
+				break // this forward has the rows of all others' taps
 			}
+			window := s.window[:index-oldest+1]
+			for t := range window {
+				if at := oldest + t; at < span.Base {
+					window[t] = before[at%rows*n+channel:]
+				} else {
+					window[t] = src.data[(at-span.Base+span.First)*src.width+first:]
+				}
+			}
+			k.Taps(dst[(row-from)*width:][:width], window, w.taps[(d.Conv-len(window))*n+channel:], n)
+			clear(window) // of a sequence that may be closed next
 		}
-		sums := kernels.Grown(&s.sums, len(dst))
-		k.Taps(sums, window, taps[channel:], n)
-		k.SiluMul(dst, sums, w.ones[:len(dst)])
-		if index > step.Settle-d.Conv {
+		if row < to {
+			k.TapsRows(dst[(row-from)*width:], width, to-row, src.data[(row-d.Conv+1)*src.width+first:], src.width, w.taps[channel:], d.Conv, n)
+		}
+		for at := 0; at < len(dst); at += len(w.ones) {
+			x := dst[at:min(at+len(w.ones), len(dst))]
+			k.SiluMul(x, x, w.ones[:len(x)])
+		}
+		for row := max(from, span.First+step.Settle-d.Conv+1-span.Base); row < to; row++ {
 			at := row*src.width + first
-			copy(after[index%rows*n+channel:][:len(dst)], src.data[at:])
+			copy(after[(span.Base+row-span.First)%rows*n+channel:][:width], src.data[at:])
 		}
 	}
-	q, key := m.q.data[row*keys+g*d.KeyDim:][:d.KeyDim], m.k.data[row*keys+g*d.KeyDim:][:d.KeyDim]
+	q, key := m.part(&m.q, g, from, to, f.rows, d.KeyDim), m.part(&m.k, g, from, to, f.rows, d.KeyDim)
 	conv(q, d.Q, g*d.KeyDim)
 	conv(key, d.K, keys+g*d.KeyDim)
-	conv(m.v.data[row*d.Values()+g*r*d.ValueDim:][:r*d.ValueDim], d.V, 2*keys+g*r*d.ValueDim)
-	clear(window) // of a sequence that may be closed next
+	conv(m.part(&m.v, g, from, to, f.rows, r*d.ValueDim), d.V, 2*keys+g*r*d.ValueDim)
 	unit := func(x []float32, scale float64) {
 		k.Scale(x, float32(scale/math.Sqrt(float64(k.SumSquares(x))+backend.DeltaEps)))
 	}
-	unit(q, 1/math.Sqrt(float64(d.KeyDim)))
-	unit(key, 1)
-	at := func(part backend.Strided, i int) float64 {
+	at := func(part backend.Strided, row, i int) float64 {
 		b := &f.buffers[part.Buffer]
 		return float64(b.data[row*b.width+part.First+g*part.Stride+i])
 	}
-	for i := range r {
-		j := g*r + i
-		m.decay.data[row*d.ValueHeads+j] = float32(math.Exp(-w.rate[j] * softplus(at(d.A, i)+float64(w.step[j]))))
-		m.beta.data[row*d.ValueHeads+j] = float32(1 / (1 + math.Exp(-at(d.B, i))))
+	for row := range to - from {
+		unit(q[row*d.KeyDim:(row+1)*d.KeyDim], 1/math.Sqrt(float64(d.KeyDim)))
+		unit(key[row*d.KeyDim:(row+1)*d.KeyDim], 1)
 	}
+	for row := from; row < to; row++ {
+		for i := range r {
+			j := g*r + i
+			m.decay.data[row*d.ValueHeads+j] = float32(math.Exp(-w.rate[j] * softplus(at(d.A, row, i)+float64(w.step[j]))))
+			m.beta.data[row*d.ValueHeads+j] = float32(1 / (1 + math.Exp(-at(d.B, row, i))))
+		}
+	}
+}
+
+// part is where a key head's part of rows lies in b, which has a part of all rows after the
+// other.
+func (m *deltaWork) part(b *buffer, g, from, to, rows, width int) []float32 {
+	return b.data[(g*rows+from)*width : (g*rows+to)*width]
 }
 
 // softplus is ln(1 + e^x).
@@ -197,46 +218,106 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// deltaColumns runs some columns of a value head over the rows of a span: what was
-// logged before is folded in, rows before Settle are added for good, and those after are
-// logged, on a copy that is dropped.
-func (f *forward) deltaColumns(s *scratch, dst *buffer, d *backend.Delta, span *backend.Span, layer, head, block int) {
+// deltaBlocks runs blocks of columns of value heads, in their order, over the rows of a
+// span: what was logged before is folded in, rows before Settle are added for good, and those
+// after are logged, on a copy that is dropped.
+func (f *forward) deltaBlocks(s *scratch, dst *buffer, d *backend.Delta, span *backend.Span, layer, from, to int) {
+	columns := (d.ValueDim + stateColumns - 1) / stateColumns
+	for i := from; i < to; i++ {
+		x := f.deltaBlock(s, d, span, layer, i/columns, i%columns, 0)
+		if i+1 < to && x.columns == kernels.DeltaColumns && d.ValueDim == x.columns && f.b.k.DeltaRows != nil {
+			// Two value heads of one key head.
+			y := f.deltaBlock(s, d, span, layer, i+1, 0, 1)
+			f.deltaSteps(s, dst, d, span, layer, &x, &y)
+			i++
+			continue
+		}
+		f.deltaSteps(s, dst, d, span, layer, &x, nil)
+	}
+}
+
+// deltaBlock is a block of columns at work.
+type deltaBlock struct {
+	head, first, columns int       // first: column of a row of values
+	from, to             int       // where it lies in the state
+	local                []float32 // a copy of the state
+}
+
+// deltaBlock folds what was logged before into a copy of a block. place is 0, or 1 for a
+// second one.
+func (f *forward) deltaBlock(s *scratch, d *backend.Delta, span *backend.Span, layer, head, block, place int) deltaBlock {
 	c := span.Storage.(*storage)
-	step, k, m := c.States.Step(), f.b.k, &f.delta
+	step, k := c.States.Step(), f.b.k
 	from, to, columns := stateBlock(&d.StateShape, head, block)
 	log, g := c.layout.LogRows, d.KeyHead(head)
-	first := head*d.ValueDim + block*stateColumns // column of a row of values
-
-	work := kernels.Grown(&s.keys, (d.KeyDim+1)*columns)
-	local, spent := work[:d.KeyDim*columns], work[d.KeyDim*columns:]
-	target := &(*step.To).layers[layer]
-	folded := step.Folded(layer)
+	first := head*d.ValueDim + block*stateColumns
+	size := d.KeyDim * columns
+	local := kernels.Grown(&s.keys, 2*size+2*stateColumns)[place*size:][:size]
+	x := deltaBlock{head, first, columns, from, to, local}
 	if step.From == nil {
 		clear(local)
-	} else {
-		source := &(*step.From).layers[layer]
-		now := source.s[from:to]
-		for index := folded; index < span.Base; index++ {
-			at := index % log
-			k.DeltaFold(local, now, source.keys[at*d.Keys()+g*d.KeyDim:][:d.KeyDim], source.deltas[at*d.Values()+first:][:columns], source.decays[at*d.ValueHeads+head])
-			now = local
-		}
-		if folded == span.Base {
-			copy(local, now)
-		}
+		return x
 	}
-	for r := span.First; r < span.First+span.Rows; r++ {
-		index := span.Base + r - span.First
+	source := &(*step.From).layers[layer]
+	now := source.s[from:to]
+	folded := step.Folded(layer)
+	for index := folded; index < span.Base; index++ {
+		at := index % log
+		k.DeltaFold(local, now, source.keys[at*d.Keys()+g*d.KeyDim:][:d.KeyDim], source.deltas[at*d.Values()+first:][:columns], source.decays[at*d.ValueHeads+head])
+		now = local
+	}
+	if folded == span.Base {
+		copy(local, now)
+	}
+	return x
+}
+
+// deltaSteps goes through the rows of a span for one block, or for two of a key head.
+func (f *forward) deltaSteps(s *scratch, dst *buffer, d *backend.Delta, span *backend.Span, layer int, x, second *deltaBlock) {
+	c := span.Storage.(*storage)
+	step, k, m := c.States.Step(), f.b.k, &f.delta
+	log, g, r := c.layout.LogRows, d.KeyHead(x.head), d.Group()
+	target := &(*step.To).layers[layer]
+	folded := step.Folded(layer)
+	spent := kernels.Grown(&s.keys, 2*d.KeyDim*x.columns+2*stateColumns)[2*d.KeyDim*x.columns:]
+	for row, end := span.First, span.First+span.Rows; row < end; {
+		index := span.Base + row - span.First
 		if index == step.Settle && !(step.InPlace() && folded == step.Settle) {
-			copy(target.s[from:to], local)
+			copy(target.s[x.from:x.to], x.local)
+			if second != nil {
+				copy(target.s[second.from:second.to], second.local)
+			}
 		}
-		delta := spent
+		// Up to Settle deltas are not kept; then they go as far as the log has room in a row.
+		n, deltas, apart := min(end-row, step.Settle-index), spent, 0
 		if index >= step.Settle {
-			delta = target.deltas[index%log*d.Values()+first:][:columns]
+			n, deltas, apart = min(end-row, log-index%log), target.deltas[index%log*d.Values()+x.first:], d.Values()
 		}
-		at := r*d.Keys() + g*d.KeyDim
-		k.DeltaStep(local, m.q.data[at:at+d.KeyDim], m.k.data[at:at+d.KeyDim], m.v.data[r*d.Values()+first:][:columns],
-			delta, dst.data[r*dst.width+first:][:columns], m.decay.data[r*d.ValueHeads+head], m.beta.data[r*d.ValueHeads+head])
+		queries, keys := m.part(&m.q, g, row, row+n, f.rows, d.KeyDim), m.part(&m.k, g, row, row+n, f.rows, d.KeyDim)
+		width := r * d.ValueDim // of a part of values
+		values := m.part(&m.v, x.first/width, row, row+n, f.rows, width)[x.first%width:]
+		o := dst.data[row*dst.width+x.first:]
+		decay, beta := m.decay.data[row*d.ValueHeads+x.head:], m.beta.data[row*d.ValueHeads+x.head:]
+		const half = kernels.DeltaColumns
+		switch {
+		case k.DeltaRows != nil && (second != nil || x.columns == 2*half):
+			y := &s.delta
+			y.Rows, y.Keys, y.Q, y.K = n, d.KeyDim, queries, keys
+			y.StrideS, y.StrideV, y.StrideD, y.StrideO, y.StrideH = x.columns, width, apart, dst.width, d.ValueHeads
+			y.Parts[0] = kernels.DeltaPart{S: x.local, V: values, D: deltas, O: o, Decay: decay, Beta: beta}
+			if second != nil {
+				y.Parts[1] = kernels.DeltaPart{S: second.local, V: values[half:], D: deltas[half:], O: o[half:], Decay: decay[1:], Beta: beta[1:]}
+			} else {
+				y.Parts[1] = kernels.DeltaPart{S: x.local[half:], V: values[half:], D: deltas[half:], O: o[half:], Decay: decay, Beta: beta}
+			}
+			k.DeltaRows(y)
+		default:
+			for i := range n {
+				k.DeltaStep(x.local, queries[i*d.KeyDim:(i+1)*d.KeyDim], keys[i*d.KeyDim:(i+1)*d.KeyDim], values[i*width:][:x.columns],
+					deltas[i*apart:][:x.columns], o[i*dst.width:][:x.columns], decay[i*d.ValueHeads], beta[i*d.ValueHeads])
+			}
+		}
+		row += n
 	}
 }
 
@@ -248,7 +329,9 @@ func (f *forward) deltaLog(span *backend.Span, layer int, d *backend.Delta) {
 	y := &(*step.To).layers[layer]
 	for index := step.Settle; index < span.Base+span.Rows; index++ {
 		at, r := index%c.layout.LogRows, span.First+index-span.Base
-		copy(y.keys[at*d.Keys():(at+1)*d.Keys()], m.k.data[r*d.Keys():])
+		for g := range d.KeyHeads {
+			copy(y.keys[at*d.Keys()+g*d.KeyDim:], m.part(&m.k, g, r, r+1, f.rows, d.KeyDim))
+		}
 		copy(y.decays[at*d.ValueHeads:(at+1)*d.ValueHeads], m.decay.data[r*d.ValueHeads:])
 	}
 	c.States.Done(layer)

@@ -199,6 +199,7 @@ func TestHybridFaults(t *testing.T) {
 		{name: "b and a swapped", early: 0.47, op: onDelta(func(d *backend.Delta) { d.A, d.B = d.B, d.A })},
 		{name: "the delta before the decay", early: 0.032, kernel: func(k *kernels.Table) {
 			fold := k.DeltaFold
+			k.DeltaRows = nil // it would go on without the fault
 			k.DeltaStep = func(s, q, key, v, d, o []float32, alpha, beta float32) {
 				n := len(v)
 				for c := range d {

@@ -21,9 +21,8 @@ type scratch struct {
 
 	chosen []int32 // of the router: the best experts so far
 
-	// Of a convolution: the rows that its taps take, and their sums.
-	window [backend.MaxConv][]float32
-	sums   []float32
+	window [backend.MaxConv][]float32 // the rows that a convolution's taps take
+	delta  kernels.DeltaRows
 
 	_ [128]byte // no cache line is the next worker's, too
 }

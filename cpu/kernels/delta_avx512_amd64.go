@@ -6,7 +6,7 @@ var avx512Delta = &deltaCode{
 		{64, avx512DeltaStep64, avx512DeltaFold64},
 		{16, avx512DeltaStep16, avx512DeltaFold16},
 	},
-	lanes: 16, taps: avx512Taps,
+	lanes: 16, taps: avx512Taps, rows: avx512DeltaRows, tapsRows: avx512TapsRows,
 }
 
 //go:noescape
@@ -23,3 +23,9 @@ func avx512DeltaFold16(dst, src *float32, stride int, k, d *float32, n int, alph
 
 //go:noescape
 func avx512Taps(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
+
+//go:noescape
+func avx512DeltaRows(c *deltaCall)
+
+//go:noescape
+func avx512TapsRows(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, taps, ldw, n int)

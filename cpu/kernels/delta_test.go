@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"windrow/cpu/kernels/kernelstest"
@@ -104,6 +105,88 @@ func TestDelta(t *testing.T) {
 				k.DeltaFold(s, s, key, d, 0.3)
 				kernelstest.Compare(t, "deltaFold in place "+what, s, wantS, 0, 0)
 				for _, check := range []func(*testing.T){check, checkD, checkO, checkY} {
+					check(t)
+				}
+			}
+		}
+	})
+}
+
+// TestDeltaRows demands the bits of a row after the other of every table that takes several
+// at once, and touches nothing else.
+func TestDeltaRows(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		if k.DeltaRows == nil {
+			t.Skip("has none")
+		}
+		r, ref := rand.New(rand.NewPCG(6, 8)), Reference()
+		vector := func(n int) ([]float32, func(t *testing.T)) {
+			x, check := misaligned(n)
+			kernelstest.Gaussian(r, x, 1)
+			return x, check
+		}
+		const n = DeltaColumns
+		for _, keys := range []int{1, 2, 17, 32, 128} {
+			for _, rows := range []int{1, 2, 3, 24} {
+				for _, apart := range []bool{false, true} { // two states, or two halves of one
+					lds, from := n, keys*n
+					if apart {
+						lds, from = 2*n, n
+					}
+					ldv, ldd, ldo, ldh := 2*n+3, 2*n+5, 2*n, 4
+					if rows == 3 {
+						ldd = 0 // one row's place for all
+					}
+					s, checkS := vector(2 * keys * n)
+					q, _ := vector(rows * keys)
+					key, _ := vector(rows * keys)
+					v, _ := vector(rows * ldv)
+					d, checkD := vector(rows*ldd + 2*n)
+					o, checkO := vector(rows * ldo)
+					h, _ := vector(rows * 2 * ldh)
+					want := map[string][]float32{"s": slices.Clone(s), "d": slices.Clone(d), "o": slices.Clone(o)}
+					y := DeltaRows{Rows: rows, Keys: keys, Q: q, K: key, StrideS: lds, StrideV: ldv, StrideD: ldd, StrideO: ldo, StrideH: ldh}
+					for i := range y.Parts {
+						y.Parts[i] = DeltaPart{S: s[i*from:], V: v[i*n:], D: d[i*n:], O: o[i*n:], Decay: h[i:], Beta: h[i+rows*ldh:]}
+						state := make([]float32, keys*n)
+						for row := range keys {
+							copy(state[row*n:(row+1)*n], s[i*from+row*lds:])
+						}
+						for row := range rows {
+							ref.DeltaStep(state, q[row*keys:(row+1)*keys], key[row*keys:(row+1)*keys], v[row*ldv+i*n:][:n],
+								want["d"][row*ldd+i*n:][:n], want["o"][row*ldo+i*n:][:n], h[i+row*ldh], h[i+rows*ldh+row*ldh])
+						}
+						for row := range keys {
+							copy(want["s"][i*from+row*lds:], state[row*n:(row+1)*n])
+						}
+					}
+					k.DeltaRows(&y)
+					for name, got := range map[string][]float32{"s": s, "d": d, "o": o} {
+						kernelstest.Compare(t, fmt.Sprintf("%s of %d rows, %d keys", name, rows, keys), got, want[name], 0, 0)
+					}
+					for _, check := range []func(*testing.T){checkS, checkD, checkO} {
+						check(t)
+					}
+				}
+			}
+		}
+		for _, n := range []int{0, 1, 15, 16, 32, 50, 128} {
+			for _, taps := range []int{1, 2, 4, 8} {
+				for _, rows := range []int{0, 1, 2, 24} {
+					ldx, ldw := n+3, n+5
+					x, _ := vector((rows + taps) * ldx)
+					w, _ := vector(taps * ldw)
+					y, check := vector(rows * n)
+					want := make([]float32, rows*n)
+					for row := range rows {
+						var list [][]float32
+						for tap := range taps {
+							list = append(list, x[(row+tap)*ldx:][:n])
+						}
+						ref.Taps(want[row*n:(row+1)*n], list, w, ldw)
+					}
+					k.TapsRows(y, n, rows, x, ldx, w, taps, ldw)
+					kernelstest.Compare(t, fmt.Sprintf("%d rows of %d taps of %d channels", rows, taps, n), y, want, 0, 0)
 					check(t)
 				}
 			}

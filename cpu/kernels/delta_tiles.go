@@ -14,12 +14,19 @@ type deltaCode struct {
 	lanes int          // taps takes multiples of them
 	// taps is Taps of n > 0 channels and taps > 0 rows.
 	taps func(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
+	// rows is DeltaRows of rows and keys > 0, tapsRows TapsRows of n > 0 channels, a multiple
+	// of the lanes, and rows > 0; nil: there is none.
+	rows     func(c *deltaCall)
+	tapsRows func(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, taps, ldw, n int)
 }
 
 // of puts the code into a table. Columns and elements that no tile takes are left to the
 // reference, whose bits are the same.
 func (c *deltaCode) of(k *VectorKernels) {
 	k.Taps, k.DeltaFold, k.DeltaStep = c.tapsAll, c.foldAll, c.stepAll
+	if c.rows != nil {
+		k.DeltaRows, k.TapsRows = c.rowsAll, c.tapsRowsAll
+	}
 }
 
 func (c *deltaCode) tapsAll(dst []float32, x [][]float32, w []float32, stride int) {

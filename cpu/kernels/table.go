@@ -94,6 +94,11 @@ type VectorKernels struct {
 	//	o = sᵀq                       sums as above
 	DeltaFold func(dst, src, k, d []float32, alpha float32)
 	DeltaStep func(s, q, k, v, d, o []float32, alpha, beta float32)
+	// DeltaRows is DeltaStep of several rows, with its bits; nil: none.
+	DeltaRows func(y *DeltaRows)
+	// TapsRows is Taps of rows x[r·ldx:], of n channels each, with its bits: row r of dst
+	// [rows, n] is that of rows r to r+taps-1 of x; nil: none.
+	TapsRows func(dst []float32, n, rows int, x []float32, ldx int, w []float32, taps, ldw int)
 
 	// NarrowScores and NarrowValues are the same over bf16 keys and values as
 	// they are stored, for an even number of queries and d a multiple of 64; the
