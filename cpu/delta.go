@@ -78,17 +78,12 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 			from = end
 		}
 	}
-	gated := func(g, from, to int) {
-		for row := from; row < to; row++ {
-			f.deltaGate(dst, d, w, row, g, o.Eps)
-		}
-	}
 	if !d.Tiled && busy(1, f.b.pool.workers, []int{d.KeyHeads}) >= .9 {
 		f.b.pool.run(len(spans)*d.KeyHeads, func(worker, i int) {
 			span, g := &spans[i%len(spans)], i/len(spans)
 			rows(worker, g, span.First, span.First+span.Rows)
 			f.deltaBlocks(&f.b.scratch[worker], dst, d, span, layer, g*d.Group()*columns, (g+1)*d.Group()*columns)
-			gated(g, span.First, span.First+span.Rows)
+			f.deltaGate(dst, d, w, span.First, span.First+span.Rows, g, o.Eps)
 		})
 	} else {
 		block := f.rowBlock(d.KeyHeads)
@@ -101,7 +96,7 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 			f.deltaBlocks(&f.b.scratch[worker], dst, d, &spans[i/blocks], layer, i%blocks, i%blocks+1)
 		})
 		f.worth(4*f.rows*dst.width, n*d.KeyHeads, func(_, i int) {
-			gated(i/n, i%n*block, min(i%n*block+block, f.rows))
+			f.deltaGate(dst, d, w, i%n*block, min(i%n*block+block, f.rows), i/n, o.Eps)
 		})
 	}
 	for i := range spans {
@@ -109,14 +104,17 @@ func (f *forward) deltaNet(dst *buffer, o *backend.Op, layer int) {
 	}
 }
 
-// deltaGate norms what the value heads of a key head made of a row, and gates it.
-func (f *forward) deltaGate(dst *buffer, d *backend.Delta, w *deltaWeights, row, g int, eps float32) {
-	z := &f.buffers[d.Z.Buffer]
+// deltaGate norms what the value heads of a key head made of rows, and gates it.
+func (f *forward) deltaGate(dst *buffer, d *backend.Delta, w *deltaWeights, from, to, g int, eps float32) {
+	z, k, width := &f.buffers[d.Z.Buffer], f.b.k, d.Group()*d.ValueDim
 	for i := range d.Group() {
-		at := row*z.width + d.Z.First + g*d.Z.Stride + i*d.ValueDim
-		y := dst.data[row*dst.width+(g*d.Group()+i)*d.ValueDim:][:d.ValueDim]
-		f.b.k.RMSNorm(y, y, w.norm, eps)
-		f.b.k.SiluMul(y, z.data[at:at+d.ValueDim], y)
+		y := dst.data[from*dst.width+g*width+i*d.ValueDim:]
+		k.RMSNormRows(y, dst.width, y, dst.width, w.norm, d.ValueDim, to-from, eps)
+	}
+	for row := from; row < to; row++ {
+		at := row*z.width + d.Z.First + g*d.Z.Stride
+		y := dst.data[row*dst.width+g*width:][:width]
+		k.SiluMul(y, z.data[at:at+width], y)
 	}
 }
 
@@ -184,16 +182,11 @@ func (f *forward) deltaRows(s *scratch, d *backend.Delta, w *deltaWeights, span 
 	conv(q, d.Q, g*d.KeyDim)
 	conv(key, d.K, keys+g*d.KeyDim)
 	conv(m.part(&m.v, g, from, to, f.rows, r*d.ValueDim), d.V, 2*keys+g*r*d.ValueDim)
-	unit := func(x []float32, scale float64) {
-		k.Scale(x, float32(scale/math.Sqrt(float64(k.SumSquares(x))+backend.DeltaEps)))
-	}
+	k.UnitRows(q, d.KeyDim, to-from, 1/math.Sqrt(float64(d.KeyDim)), backend.DeltaEps)
+	k.UnitRows(key, d.KeyDim, to-from, 1, backend.DeltaEps)
 	at := func(part backend.Strided, row, i int) float64 {
 		b := &f.buffers[part.Buffer]
 		return float64(b.data[row*b.width+part.First+g*part.Stride+i])
-	}
-	for row := range to - from {
-		unit(q[row*d.KeyDim:(row+1)*d.KeyDim], 1/math.Sqrt(float64(d.KeyDim)))
-		unit(key[row*d.KeyDim:(row+1)*d.KeyDim], 1)
 	}
 	for row := from; row < to; row++ {
 		for i := range r {

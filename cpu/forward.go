@@ -284,9 +284,10 @@ func (f *forward) join(d *buffer, parts []backend.Buffer) {
 
 // rmsNorm normalises each row.
 func (f *forward) rmsNorm(d, s *buffer, w vector, eps float32) {
-	n := s.width
-	f.rowsEach(n, func(_, r int) {
-		f.b.k.RMSNorm(d.data[r*n:(r+1)*n], s.data[r*n:(r+1)*n], w, eps)
+	n, block := s.width, f.rowBlock(1)
+	f.worth(f.rows*n, (f.rows+block-1)/block, func(_, i int) {
+		from, to := i*block*n, min((i+1)*block, f.rows)*n
+		f.b.k.RMSNormRows(d.data[from:to], n, s.data[from:to], n, w, n, (to-from)/n, eps)
 	})
 }
 

@@ -58,6 +58,10 @@ type VectorKernels struct {
 	SumSquares func(x []float32) float32
 	// ScaleMul sets dst = x·s·w, elementwise: RMSNorm's second half.
 	ScaleMul func(dst, x, w []float32, s float32)
+	// NormRows sets row r of dst, from r·ldd on, to x·(num/√(Σx²/div + eps))·w of that of x,
+	// from r·ldx on, n elements each, with the bits of SumSquares and of ScaleMul or, where w
+	// is nil, Scale. It reports whether it has; nil: it never does.
+	NormRows func(dst []float32, ldd int, x []float32, ldx int, w []float32, n, rows int, div, eps, num float64) bool
 	// Add sets dst += x.
 	Add func(dst, x []float32)
 	// Scale sets x *= s.
@@ -255,4 +259,25 @@ func (k *Table) WidenRow(dst []float32, w *Weight, o int) {
 func (k *Table) RMSNorm(dst, x, w []float32, eps float32) {
 	mean := float64(k.SumSquares(x)) / float64(len(x))
 	k.ScaleMul(dst, x, w, float32(1/math.Sqrt(mean+float64(eps))))
+}
+
+// RMSNormRows is RMSNorm of rows of n elements, of dst from r·ldd and of x from r·ldx on.
+func (k *Table) RMSNormRows(dst []float32, ldd int, x []float32, ldx int, w []float32, n, rows int, eps float32) {
+	if k.NormRows != nil && k.NormRows(dst, ldd, x, ldx, w[:n], n, rows, float64(n), float64(eps), 1) {
+		return
+	}
+	for r := range rows {
+		k.RMSNorm(dst[r*ldd:][:n], x[r*ldx:][:n], w, eps)
+	}
+}
+
+// UnitRows sets rows [rows, n] of x to x·scale/√(Σx² + eps).
+func (k *Table) UnitRows(x []float32, n, rows int, scale, eps float64) {
+	if k.NormRows != nil && k.NormRows(x, n, x, n, nil, n, rows, 1, eps, scale) {
+		return
+	}
+	for r := range rows {
+		row := x[r*n : (r+1)*n]
+		k.Scale(row, float32(scale/math.Sqrt(float64(k.SumSquares(row))+eps)))
+	}
 }

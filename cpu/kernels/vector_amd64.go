@@ -26,6 +26,11 @@ type vectorCode struct {
 	values  func(acc, p *float32, ldp int, v *float32, nk, d int)
 	values1 func(acc, p, v *float32, nk, d int)
 
+	// normRows sets rows of n elements to x·num/√(Σx²/div + eps)·w, w nil for none, with the
+	// bits of the operations one by one; n is a multiple of normLanes. nil: there is none.
+	normRows  func(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
+	normLanes int
+
 	delta *deltaCode
 }
 
@@ -111,8 +116,26 @@ func (c *vectorCode) table() VectorKernels {
 		AttendScores: c.attendScores,
 		AttendValues: c.attendValues,
 	}
+	if c.normRows != nil {
+		k.NormRows = c.normAll
+	}
 	c.delta.of(&k)
 	return k
+}
+
+// normAll leaves rows of other lengths than the assembly takes to the operations one by one.
+func (c *vectorCode) normAll(dst []float32, ldd int, x []float32, ldx int, w []float32, n, rows int, div, eps, num float64) bool {
+	if n <= 0 || n%c.normLanes != 0 || rows <= 0 {
+		return false
+	}
+	_, _ = dst[(rows-1)*ldd+n-1], x[(rows-1)*ldx+n-1]
+	var weights *float32
+	if w != nil {
+		_ = w[n-1]
+		weights = &w[0]
+	}
+	c.normRows(&dst[0], ldd, &x[0], ldx, weights, n, rows, div, eps, num)
+	return true
 }
 
 // attendScores runs full tiles of queries and keys, then what is left one query

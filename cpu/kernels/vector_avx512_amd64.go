@@ -28,6 +28,8 @@ var avx512Vector = &vectorCode{
 	values:  avx512Values4,
 	values1: avx512Values1,
 
+	normRows: avx512NormRows, normLanes: 16,
+
 	delta: avx512Delta,
 }
 
@@ -81,3 +83,6 @@ func avx512Values4(acc, p *float32, ldp int, v *float32, nk, d int)
 
 //go:noescape
 func avx512Values1(acc, p, v *float32, nk, d int)
+
+//go:noescape
+func avx512NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)

@@ -202,6 +202,40 @@ func TestElementwise(t *testing.T) {
 }
 
 // TestSiluMulExtremes checks the ends, where e^-g leaves the range of f32.
+// TestNormRows demands the bits of one row after the other, at lengths that are taken at once
+// and not.
+func TestNormRows(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		alone := *k
+		alone.NormRows = nil
+		r := rand.New(rand.NewPCG(9, 4))
+		for _, n := range []int{1, 15, 16, 32, 48, 64, 80, 128, 256, 1024} {
+			for _, rows := range []int{1, 2, 5} {
+				ldx, ldd := n+3, n+7
+				x, _ := misaligned(rows * ldx)
+				w, _ := misaligned(n)
+				y, check := misaligned(rows * ldd)
+				for _, v := range [][]float32{x, w, y} {
+					kernelstest.Gaussian(r, v, 1)
+				}
+				want := append([]float32(nil), y...)
+				alone.RMSNormRows(want, ldd, x, ldx, w, n, rows, 1e-6)
+				k.RMSNormRows(y, ldd, x, ldx, w, n, rows, 1e-6)
+				kernelstest.Compare(t, fmt.Sprintf("%d rows of %d", rows, n), y, want, 0, 0)
+				check(t)
+				z, check := misaligned(rows * n)
+				kernelstest.Gaussian(r, z, 3)
+				clear(z[:n])
+				want = append([]float32(nil), z...)
+				alone.UnitRows(want, n, rows, 0.3, 1e-6)
+				k.UnitRows(z, n, rows, 0.3, 1e-6)
+				kernelstest.Compare(t, fmt.Sprintf("%d unit rows of %d", rows, n), z, want, 0, 0)
+				check(t)
+			}
+		}
+	})
+}
+
 func TestSiluMulExtremes(t *testing.T) {
 	gate := []float32{0, float32(math.Copysign(0, -1)), 1e-38, 88, 89, 104, 1e4, 3e38, -80, -86, -87.5, -88, -88.9, -104, -1e4, -3e38, inf32, nan32}
 	up := make([]float32, len(gate))
