@@ -15,9 +15,10 @@ type mixture struct {
 	first   []int // of expert e; first[experts] counts all
 	rows    []int
 	weights []float32
-	gather  buffer   // the rows of all pairs
-	mlp     buffer   // what gate and up make of them
-	all     []active // room for as many as there are
+	in      kernels.Packed // all rows, where experts take them from there
+	gather  buffer         // the rows of all pairs
+	mlp     buffer         // what gate and up make of them
+	all     []active       // room for as many as there are
 	active  []active
 	outs    []int // of each of them
 	shared  struct {
@@ -61,9 +62,13 @@ func (f *forward) expertsAdd(d, h, routing *buffer, o *backend.Op) {
 		m.list(shared, f.rows)
 		shared = nil
 	}
-	m.gather.sized(len(m.rows), h.width)
-	m.mlp.sized(len(m.rows), inner)
-	f.expertsGated(h)
+	if m.takesRows(inner) {
+		f.expertsOfRows(h, inner)
+	} else {
+		m.gather.sized(len(m.rows), h.width)
+		m.mlp.sized(len(m.rows), inner)
+		f.expertsGated(h)
+	}
 	f.expertsDown(d)
 	if shared != nil {
 		f.sharedAdd(d, h, shared)
@@ -133,9 +138,10 @@ func (m *mixture) list(s *backend.SharedExpert, rows int) {
 	}
 }
 
-// gateRows makes the weights of the gathered rows of the shared expert that is listed.
-func (m *mixture) gateRows(s *scratch, x *active) {
-	x.pack(&m.shared.gated, x.weight.exact, &m.gather)
+// gateRows makes the weights of the rows of the shared expert that is listed: all there are.
+func (m *mixture) gateRows(s *scratch, x *active, h *buffer) {
+	m.shared.gated.Prepare(x.weight.exact, x.rows, h.width)
+	x.weight.exact.Pack(&m.shared.gated, h.data, 0, x.rows)
 	weights := m.weights[x.first : x.first+x.rows]
 	x.weight.exact.Project(weights, 1, &m.shared.gated, &x.weight.Weight, 0, 1, &s.kernels)
 	for r := range weights {
@@ -160,7 +166,7 @@ func (f *forward) expertsGated(h *buffer) {
 			copy(m.gather.data[(x.first+i)*width:(x.first+i+1)*width], h.data[r*width:(r+1)*width])
 		}
 		if x.weight != nil {
-			m.gateRows(s, x)
+			m.gateRows(s, x, h)
 		}
 		x.pack(&x.in, x.gate.proj, &m.gather)
 		if x.up.proj.Name() != x.gate.proj.Name() {
@@ -169,7 +175,7 @@ func (f *forward) expertsGated(h *buffer) {
 	})
 	liked := func(x *active) int { return x.gate.proj.Chunk(x.rows, width) }
 	most := f.mostOf(m.mlp.width, liked)
-	f.chunksEach(m.mlp.width, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int, next *active, from int) {
+	f.chunksEach(m.mlp.width, 0, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int, next *active, from int) {
 		n := o1 - o0
 		s.kernels.After, s.kernels.AfterFrom = &x.up.Weight, o0
 		y, z := kernels.Grown(&s.out, x.rows*n), kernels.Grown(&s.up, x.rows*n)
@@ -188,13 +194,68 @@ func (f *forward) expertsGated(h *buffer) {
 			f.b.k.SiluMul(m.mlp.data[at+o0:at+o1], y[r*n:(r+1)*n], z[r*n:(r+1)*n])
 		}
 	})
+	f.activeEach(m.mlp.width, func(_ *scratch, x *active) { x.pack(&x.inner, x.down.proj, &m.mlp) })
+}
+
+// takesRows reports whether all experts take their rows from one packing of all, and what
+// gate and up make of them is packed for down as it is made.
+func (m *mixture) takesRows(inner int) bool {
+	if inner%kernels.PackedColumns != 0 {
+		return false
+	}
+	name := m.active[0].gate.proj.Name()
+	for i := range m.active {
+		x := &m.active[i]
+		if _, ok := x.gate.proj.(kernels.RowProjector); !ok || x.gate.proj.Name() != name || x.up.proj.Name() != name {
+			return false
+		}
+		if _, ok := x.down.proj.(kernels.RowProjector); !ok || x.gate.proj.Chunk(x.rows, x.gate.In())%kernels.PackedColumns != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// expertsOfRows is expertsGated where experts take their rows from one packing of all: no
+// row is copied, and one loop makes all that down needs.
+func (f *forward) expertsOfRows(h *buffer, inner int) {
+	m := &f.mixture
+	f.packInto(&m.in, m.active[0].gate.proj, h.data, f.rows, h.width)
+	m.mlp.width = inner
+	for i := range m.active {
+		x := &m.active[i]
+		x.inner.Prepare(x.down.proj, x.rows, inner)
+	}
+	liked := func(x *active) int { return x.gate.proj.Chunk(x.rows, h.width) }
+	most := f.mostOf(inner, liked)
+	before := 0
+	shared := &m.active[len(m.active)-1]
+	if shared.weight != nil {
+		before = 1
+	}
+	f.chunksEach(inner, before, func(x *active) int { return min(liked(x), most) }, func(s *scratch, x *active, o0, o1 int, next *active, from int) {
+		if x == nil {
+			m.gateRows(s, shared, h)
+			return
+		}
+		n, list := o1-o0, m.rows[x.first:x.first+x.rows]
+		s.kernels.After, s.kernels.AfterFrom = &x.up.Weight, o0
+		y, z := kernels.Grown(&s.out, x.rows*n), kernels.Grown(&s.up, x.rows*n)
+		x.gate.proj.(kernels.RowProjector).ProjectRows(y, n, &m.in, list, &x.gate.Weight, o0, o1, &s.kernels)
+		if s.kernels.After = nil; next != nil {
+			s.kernels.After, s.kernels.AfterFrom = &next.gate.Weight, from
+		}
+		x.up.proj.(kernels.RowProjector).ProjectRows(z, n, &m.in, list, &x.up.Weight, o0, o1, &s.kernels)
+		s.kernels.After = nil
+		f.b.k.SiluMul(y, y, z)
+		x.down.proj.(kernels.RowProjector).PackColumns(&x.inner, y, o0, n)
+	})
 }
 
 // expertsDown adds the weighted outputs of the experts to d: each work item has some
 // columns and goes through the experts in order, so that each sum has one.
 func (f *forward) expertsDown(d *buffer) {
 	m := &f.mixture
-	f.activeEach(m.mlp.width, func(_ *scratch, x *active) { x.pack(&x.inner, x.down.proj, &m.mlp) })
 	chunk := d.width
 	for i := range m.active {
 		x := &m.active[i]
@@ -217,12 +278,7 @@ func (f *forward) expertsDown(d *buffer) {
 				s.kernels.After = nil
 			}
 			x.down.proj.Project(y, n, &x.inner, &x.down.Weight, o0, o1, &s.kernels)
-			for r := range x.rows {
-				row := y[r*n : (r+1)*n]
-				at := m.rows[x.first+r] * d.width
-				f.b.k.Scale(row, m.weights[x.first+r])
-				f.b.k.Add(d.data[at+o0:at+o1], row)
-			}
+			f.b.k.AddTo(d.data[o0:], d.width, m.rows[x.first:x.first+x.rows], y, n, m.weights[x.first:x.first+x.rows], x.rows)
 		}
 		s.kernels.After = nil
 	})
@@ -252,7 +308,8 @@ func (f *forward) mostOf(width int, liked func(x *active) int) int {
 
 // chunksEach runs body for the columns of each expert that has rows, in chunks. It is told
 // what the worker has next, as far as one can tell, and from which column on; nil: nothing.
-func (f *forward) chunksEach(width int, chunk func(x *active) int, body func(s *scratch, x *active, o0, o1 int, next *active, from int)) {
+// So many items are added behind them, which have no expert.
+func (f *forward) chunksEach(width, more int, chunk func(x *active) int, body func(s *scratch, x *active, o0, o1 int, next *active, from int)) {
 	m := &f.mixture
 	items := 0
 	for i := range m.active {
@@ -271,7 +328,7 @@ func (f *forward) chunksEach(width int, chunk func(x *active) int, body func(s *
 		}
 		return nil, 0, 0
 	}
-	f.b.pool.run(items, func(worker, i int) {
+	f.b.pool.run(items+more, func(worker, i int) {
 		x, o0, o1 := find(i)
 		next, from, _ := find(i + f.b.pool.apart())
 		body(&f.b.scratch[worker], x, o0, o1, next, from)

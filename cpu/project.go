@@ -8,7 +8,12 @@ import (
 // packFor lays out x for the projector; the packed form is kept until the
 // next call.
 func (f *forward) packFor(proj kernels.Projector, x []float32, rows, in int) *kernels.Packed {
-	pk := &f.b.packed
+	f.packInto(&f.b.packed, proj, x, rows, in)
+	return &f.b.packed
+}
+
+// packInto lays out x for the projector in pk.
+func (f *forward) packInto(pk *kernels.Packed, proj kernels.Projector, x []float32, rows, in int) {
 	pk.Prepare(proj, rows, in)
 	block := proj.PackRows()
 	if n := (rows + block - 1) / block; n > 1 && rows*in >= leastWork {
@@ -16,7 +21,6 @@ func (f *forward) packFor(proj kernels.Projector, x []float32, rows, in int) *ke
 	} else {
 		proj.Pack(pk, x, 0, rows)
 	}
-	return pk
 }
 
 // target is one matrix of a dispatch and where its outputs go: straight into
@@ -120,13 +124,12 @@ func (f *forward) chunkInto(t target, pk *kernels.Packed, worker, o0, o1 int) {
 	n := o1 - o0
 	y := kernels.Grown(&s.out, pk.Rows*n)
 	t.w.proj.Project(y, n, pk, &t.w.Weight, o0, o1, &s.kernels)
-	for r := range pk.Rows {
-		row := y[r*n : (r+1)*n]
-		if t.bias != nil {
-			f.b.k.Add(row, t.bias[o0:o1])
+	if t.bias != nil {
+		for r := range pk.Rows {
+			f.b.k.Add(y[r*n:(r+1)*n], t.bias[o0:o1])
 		}
-		f.b.k.Add(t.dst.data[r*width+o0:r*width+o1], row)
 	}
+	f.b.k.AddTo(t.dst.data[o0:], width, nil, y, n, nil, pk.Rows)
 }
 
 // bias returns the bias of a projection, nil where it has none.

@@ -108,7 +108,7 @@ func (f *forward) headRows(x *buffer, o *backend.Op, want []backend.Wanted, logi
 			m := b.k.Maximum(z)
 			s0, s1 := b.k.ExpSums(z, m)
 			partials[i*chunks+c] = partial{m, s0, s1}
-			tops[worker*len(want)+i].chunk(z, m, o0, limit, int(o.Bars.Except), want[i].Allowed)
+			tops[worker*len(want)+i].chunk(b.k, z, m, o0, limit, int(o.Bars.Except), want[i].Allowed)
 		}
 	})
 	results := make([]backend.Result, len(want))
@@ -175,11 +175,26 @@ func (b *Backend) topLists(want []backend.Wanted, limit int) []topList {
 
 // chunk adds the logits of ids from first on that may be chosen. One whose
 // maximum cannot enter is not read.
-func (t *topList) chunk(z []float32, peak float32, first, limit, except int, allowed backend.IDSet) {
+func (t *topList) chunk(k *kernels.Table, z []float32, peak float32, first, limit, except int, allowed backend.IDSet) {
 	if len(t.best) == t.k && !(peak >= t.best[t.k-1].Logit) {
 		return
 	}
-	for i, v := range z[:max(0, min(len(z), limit-first))] {
+	z = z[:max(0, min(len(z), limit-first))]
+	if inside := except >= first && except < first+len(z); t.k == 1 && allowed == nil && !inside && peak == peak {
+		// The best of all is the only one that is asked for, and may be chosen.
+		if i := k.FirstAtLeast(z, peak); i < len(z) {
+			t.insert(backend.Candidate{ID: int32(first + i), Logit: z[i]})
+		} else {
+			t.each(z, first, except, allowed) // the peak is beyond the limit
+		}
+		return
+	}
+	t.each(z, first, except, allowed)
+}
+
+// each adds logits one by one.
+func (t *topList) each(z []float32, first, except int, allowed backend.IDSet) {
+	for i, v := range z {
 		if len(t.best) == t.k && !(v >= t.best[t.k-1].Logit) {
 			continue // before it is asked whether it is allowed: most are too small
 		}

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"math"
-	"slices"
 
 	"windrow/backend"
 	"windrow/cpu/kernels"
@@ -45,25 +44,38 @@ func choose(dst, logits []float32, renormalise bool, scratch *[]int32) {
 		for i > 0 && x > at(list[i-1]) {
 			i--
 		}
-		if len(list) == k {
-			list = list[:k-1]
+		if len(list) < k {
+			list = append(list, 0)
 		}
-		list = slices.Insert(list, i, e)
+		copy(list[i+1:], list[i:])
+		list[i] = e
 	}
 	largest := at(list[0])
 	sum := 0.0
+	var few [16]float64
+	shares := few[:0] // in the order of the list
+	for _, e := range list {
+		shares = append(shares, shareOf(at(e), largest))
+	}
 	if renormalise {
-		for _, e := range list {
-			sum += shareOf(at(e), largest)
+		for _, x := range shares {
+			sum += x
 		}
 	} else {
 		for e := range logits {
 			sum += shareOf(at(int32(e)), largest)
 		}
 	}
-	slices.Sort(list)
+	for i := range list { // by number: an insertion, as they are few
+		e, x := list[i], shares[i]
+		j := i
+		for ; j > 0 && list[j-1] > e; j-- {
+			list[j], shares[j] = list[j-1], shares[j-1]
+		}
+		list[j], shares[j] = e, x
+	}
 	for i, e := range list {
-		dst[i], dst[k+i] = float32(e), float32(shareOf(at(e), largest)/sum)
+		dst[i], dst[k+i] = float32(e), float32(shares[i]/sum)
 	}
 }
 

@@ -303,7 +303,7 @@ var (
 	bmiInstruction = map[string]cpuid.FeatureID{"BZHIL": cpuid.BMI2, "BZHIQ": cpuid.BMI2, "SHLXQ": cpuid.BMI2, "SHRXQ": cpuid.BMI2, "SHLXL": cpuid.BMI2, "SHRXL": cpuid.BMI2,
 		"RORXQ": cpuid.BMI2, "MULXQ": cpuid.BMI2, "PDEPQ": cpuid.BMI2, "PEXTQ": cpuid.BMI2, "ANDNQ": cpuid.BMI1, "ANDNL": cpuid.BMI1, "BLSRQ": cpuid.BMI1, "TZCNTQ": cpuid.BMI1,
 		"TZCNTL": cpuid.BMI1, "LZCNTQ": cpuid.LZCNT, "POPCNTQ": cpuid.POPCNT}
-	baseline = regexp.MustCompile(`^(ADD|SUB|AND|OR|XOR|CMP|TEST|MOV|MOVABS|INC|DEC|NEG|NOT|SHL|SHR|SAR|IMUL|LEA|PUSH|POP|CMOV)[BWLQ]?[A-Z]*$|^(MOV[BWL][LQ](SX|ZX)|MOVO[UA]|PREFETCH(T0|T1|T2|NTA)|` +
+	baseline = regexp.MustCompile(`^(ADD|SUB|AND|OR|XOR|CMP|TEST|MOV|MOVABS|INC|DEC|NEG|NOT|SHL|SHR|SAR|IMUL|BSF|LEA|PUSH|POP|CMOV)[BWLQ]?[A-Z]*$|^(MOV[BWL][LQ](SX|ZX)|MOVO[UA]|PREFETCH(T0|T1|T2|NTA)|` +
 		`J[A-Z]+|CALL|RET|TEXT|FUNCDATA|PCDATA|NOP|PAUSE|XCHGL)$`)
 )
 

@@ -22,6 +22,7 @@ func Reference() *Table {
 		Rotate:       genericRotate,
 		SiluMul:      genericSiluMul,
 		Maximum:      genericMaximum,
+		FirstAtLeast: genericFirstAtLeast,
 		ExpSum:       genericExpSum,
 		ExpSums:      genericExpSums,
 		AttendScores: genericAttendScores,
@@ -115,6 +116,15 @@ func genericMaximum(x []float32) float32 {
 		}
 	}
 	return m
+}
+
+func genericFirstAtLeast(x []float32, bar float32) int {
+	for i, v := range x {
+		if v >= bar {
+			return i
+		}
+	}
+	return len(x)
 }
 
 func genericExpSum(x []float32, shift float32) float32 {

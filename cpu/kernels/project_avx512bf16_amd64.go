@@ -29,7 +29,7 @@ const (
 	dotWhole = 24
 	// dotNear is how many bytes of activations lie in L1 beside the weights that they meet,
 	// dotParts the most parts of rows that they are.
-	dotNear, dotParts = 16 << 10, 8
+	dotNear, dotParts = 16 << 10, 4
 	// dotNearAhead is how many bytes ahead of their use weights are fetched there.
 	dotNearAhead = 8 << 10
 	// dotAhead is how many bytes ahead of its use each of the streams is prefetched.
@@ -63,12 +63,12 @@ type nearCall struct {
 	stride int // from a row of weights, or of activations, to the next
 	ahead  int // from a block to what is prefetched
 	lines  int // fours of cache lines of that, which each part asks for
-	x      unsafe.Pointer
 	y      unsafe.Pointer
 	ldy    int
 	steps  int
 	blocks int
 	parts  [dotParts + 1]int // rows of each; 0 ends them
+	x      [dotParts * dotRows]unsafe.Pointer
 }
 
 //go:noescape
@@ -114,27 +114,48 @@ func (bf16Projector) Pack(p *Packed, x []float32, r0, r1 int) {
 	}
 }
 
+// PackColumns rounds columns [from, from+n) of all rows to bf16, from x [rows, n].
+func (bf16Projector) PackColumns(p *Packed, x []float32, from, n int) {
+	if n <= 0 || p.Rows <= 0 {
+		return
+	}
+	_, _ = x[p.Rows*n-1], p.b16[(p.Rows-1)*p.in+from+n-1]
+	for r := range p.Rows {
+		packBF16(&p.b16[r*p.in+from], &x[r*n], n/dotStep)
+	}
+}
+
 // Project has the outputs of a block lie a quarter of all apart, and the next block's follow
 // them in memory: four streams, which with two threads read 1.1 times what one linear stream
 // reads on a Zen 4.
 func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch) {
+	pr.project(y, ldy, p, p.Rows, nil, w, o0, o1, s)
+}
+
+// ProjectRows is Project of some of the packed rows.
+func (pr bf16Projector) ProjectRows(y []float32, ldy int, p *Packed, list []int, w *Weight, o0, o1 int, s *Scratch) {
+	pr.project(y, ldy, p, len(list), list, w, o0, o1, s)
+}
+
+// project is Project of the packed rows of a list, or of all where it is nil.
+func (pr bf16Projector) project(y []float32, ldy int, p *Packed, rows int, list []int, w *Weight, o0, o1 int, s *Scratch) {
 	outs, stride, steps := o1-o0, 2*w.in, w.in/dotStep
-	if outs <= 0 || p.Rows <= 0 {
+	if outs <= 0 || rows <= 0 {
 		return
 	}
 	a := w.data[o0*stride : o1*stride]
-	_ = y[(p.Rows-1)*ldy+outs-1]
+	_ = y[(rows-1)*ldy+outs-1]
 	apart := outs / dotOuts
 	streamed := apart * dotOuts
-	if p.Rows > 1 && apart > 0 && stride <= dotNear/(2*dotRows) {
-		pr.near(y, ldy, p, a, stride, apart, pr.after(w, o0, o1, s))
+	if rows > 1 && apart > 0 && stride <= dotNear/(2*dotRows) {
+		pr.near(y, ldy, p, rows, list, a, stride, apart, pr.after(w, o0, o1, s))
 		if streamed == outs {
 			return
 		}
 		apart = 0
 	}
 	kept := 0
-	if p.Rows > dotWhole {
+	if rows > dotWhole {
 		kept = (apart + 1) * dotOuts * dotRows * 16
 	}
 	memory := Grown(&s.project, kept+dotRows*dotOuts)
@@ -145,9 +166,9 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	}
 	var d dotCall
 	// Even parts: 8 rows are 4 + 4, not 6 + 2, and no part of several is one row.
-	parts := (p.Rows + dotRows - 1) / dotRows
+	parts := (rows + dotRows - 1) / dotRows
 	for i := range parts {
-		r0, r1 := i*p.Rows/parts, (i+1)*p.Rows/parts
+		r0, r1 := i*rows/parts, (i+1)*rows/parts
 		d.resume = 0
 		// The first part brings the weights from memory; the bits do not depend on the block.
 		block, ahead := steps, dotAhead
@@ -161,7 +182,7 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 				d.finish = 1
 			}
 			for r := r0; r < r1; r++ {
-				d.x[r-r0] = unsafe.Pointer(&p.b16[r*w.in+k*dotStep])
+				d.x[r-r0] = unsafe.Pointer(&p.b16[of(list, r)*w.in+k*dotStep])
 			}
 			d.acc = acc
 			if apart > 0 {
@@ -188,6 +209,14 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	}
 }
 
+// of is the row that stands at a place of a list; nil: all of them.
+func of(list []int, i int) int {
+	if list != nil {
+		return list[i]
+	}
+	return i
+}
+
 // near multiplies several short rows by blocks of four outputs that follow each other: all
 // rows meet a block before the next one. So weights come to L1 once, at an even pace, and
 // the sums of a row's four outputs are stored together. One row is quicker in streams.
@@ -199,19 +228,22 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 //	part by part, in streams         183  229  281  296
 //	block by block, 4 KiB ahead      219  364  407  420
 //	8 KiB ahead (kept)               245  393  421  431
-func (bf16Projector) near(y []float32, ldy int, p *Packed, a []byte, stride, blocks int, next unsafe.Pointer) {
+func (bf16Projector) near(y []float32, ldy int, p *Packed, rows int, list []int, a []byte, stride, blocks int, next unsafe.Pointer) {
 	d := nearCall{stride: stride, ldy: 4 * ldy, steps: stride / 64}
 	most := min(dotNear/stride, dotParts*dotRows)
-	groups := (p.Rows + most - 1) / most
+	groups := (rows + most - 1) / most
 	for g := range groups {
-		r0, r1 := g*p.Rows/groups, (g+1)*p.Rows/groups
+		r0, r1 := g*rows/groups, (g+1)*rows/groups
 		parts := (r1 - r0 + dotRows - 1) / dotRows
 		for i := range parts {
 			d.parts[i] = (i+1)*(r1-r0)/parts - i*(r1-r0)/parts
 		}
 		d.parts[parts] = 0
 		d.w, d.blocks = unsafe.Pointer(&a[0]), blocks
-		d.x, d.y = unsafe.Pointer(&p.b16[r0*stride/2]), unsafe.Pointer(&y[r0*ldy])
+		for r := r0; r < r1; r++ {
+			d.x[r-r0] = unsafe.Pointer(&p.b16[of(list, r)*(stride/2)])
+		}
+		d.y = unsafe.Pointer(&y[r0*ldy])
 		if g > 0 { // the weights are in L2
 			d.lines = 0
 			dotsNear(&d)

@@ -455,12 +455,12 @@ next6:
 #define NEARSTRIDE 8
 #define NEARAHEAD  16
 #define NEARLINES  24
-#define NEARX      32
-#define NEARY      40
-#define NEARLDY    48
-#define NEARSTEPS  56
-#define NEARBLOCKS 64
-#define NEARPARTS  72
+#define NEARY      32
+#define NEARLDY    40
+#define NEARSTEPS  48
+#define NEARBLOCKS 56
+#define NEARPARTS  64
+#define NEARX      104
 
 // NEARSTEP takes a step's 32 elements of four rows of weights.
 #define NEARSTEP \
@@ -521,7 +521,7 @@ next6:
 	ADDQ DX, R14
 
 // func dotsNear(d *nearCall)
-TEXT ·dotsNear(SB), NOSPLIT, $40-8
+TEXT ·dotsNear(SB), NOSPLIT, $48-8
 	MOVQ d+0(FP), R15
 	MOVQ 0(R15), BX
 	MOVQ NEARBLOCKS(R15), AX
@@ -538,7 +538,8 @@ nearBlock:
 	MOVQ BX, DX
 	ADDQ NEARAHEAD(R15), DX
 	MOVQ DX, ahead-24(SP)
-	MOVQ NEARX(R15), R8
+	LEAQ NEARX(R15), DX
+	MOVQ DX, rows-40(SP)
 	LEAQ NEARPARTS(R15), DX
 	MOVQ DX, parts-32(SP)
 	MOVQ y-16(SP), R14
@@ -564,13 +565,9 @@ nearAsk:
 
 nearAsked:
 	MOVQ DX, ahead-24(SP)
-	MOVQ NEARSTRIDE(R15), DX
-	LEAQ (R8)(DX*1), R9
-	LEAQ (R8)(DX*2), R10
-	LEAQ (R9)(DX*2), R11
-	LEAQ (R10)(DX*2), R12
-	LEAQ (R11)(DX*2), R13
-	MOVQ NEARSTEPS(R15), DX
+	MOVQ rows-40(SP), DX
+	LEAQ (DX)(AX*8), R9
+	MOVQ R9, rows-40(SP)
 	CMPQ AX, $5
 	JGT  near6
 	JEQ  near5
@@ -590,6 +587,13 @@ nearAsked:
 	RET
 
 near6:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	MOVQ 32(DX), R12
+	MOVQ 40(DX), R13
+	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
@@ -609,7 +613,6 @@ nearStep6:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep6
-	LEAQ (R13)(AX*1), R8
 	MOVQ NEARLDY(R15), DX
 	QUAD(Z0, Z1, Z2, Z3)
 	QUAD(Z4, Z5, Z6, Z7)
@@ -622,6 +625,12 @@ nearStep6:
 	JMP  nearPart
 
 near5:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	MOVQ 32(DX), R12
+	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
@@ -639,7 +648,6 @@ nearStep5:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep5
-	MOVQ R13, R8
 	MOVQ NEARLDY(R15), DX
 	QUAD(Z0, Z1, Z2, Z3)
 	QUAD(Z4, Z5, Z6, Z7)
@@ -651,6 +659,11 @@ nearStep5:
 	JMP  nearPart
 
 near4:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
@@ -666,7 +679,6 @@ nearStep4:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep4
-	MOVQ R12, R8
 	MOVQ NEARLDY(R15), DX
 	QUAD(Z0, Z1, Z2, Z3)
 	QUAD(Z4, Z5, Z6, Z7)
@@ -676,6 +688,10 @@ nearStep4:
 	JMP  nearPart
 
 near3:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	ZERO4(Z8, Z9, Z10, Z11)
@@ -689,7 +705,6 @@ nearStep3:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep3
-	MOVQ R11, R8
 	MOVQ NEARLDY(R15), DX
 	QUAD(Z0, Z1, Z2, Z3)
 	QUAD(Z4, Z5, Z6, Z7)
@@ -699,6 +714,9 @@ nearStep3:
 	JMP  nearPart
 
 near2:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
 	XORQ AX, AX
@@ -710,7 +728,6 @@ nearStep2:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep2
-	MOVQ R10, R8
 	MOVQ NEARLDY(R15), DX
 	QUAD(Z0, Z1, Z2, Z3)
 	QUAD(Z4, Z5, Z6, Z7)

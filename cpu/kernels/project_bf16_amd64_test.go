@@ -173,6 +173,44 @@ func TestBF16AllRowCounts(t *testing.T) {
 	})
 }
 
+// Some of the packed rows, in an order of their own, have the bits that all have; columns
+// that are packed apart are those of whole rows.
+func TestBF16RowsOfAList(t *testing.T) {
+	needs(t, featuresAVX512BF16)
+	const out, most = 37, 60
+	var pr RowProjector = bf16Projector{}
+	for _, in := range []int{32, 256, 704, 1056} {
+		rng := rand.New(rand.NewPCG(12, uint64(in)))
+		w, x := bf16Matrix(rng, out, in, 3), kernelstest.Rows(rng, most*in)
+		all := runProjector(pr, w, x, most, 0, out, out)
+		var p Packed
+		p.Prepare(pr, most, in)
+		for from := 0; from < in; {
+			n := min(in-from, PackedColumns*(1+rng.IntN(3)))
+			var part []float32
+			for r := range most {
+				part = append(part, x[r*in+from:r*in+from+n]...)
+			}
+			pr.PackColumns(&p, part, from, n)
+			from += n
+		}
+		for rows := range most {
+			list := rng.Perm(most)[:rows]
+			y := make([]float32, rows*out+1)
+			y[rows*out] = 7
+			pr.ProjectRows(y, out, &p, list, w, 0, out, &Scratch{})
+			for i, r := range list {
+				if !slices.Equal(y[i*out:(i+1)*out], all[r*out:(r+1)*out]) {
+					t.Fatalf("row %d of %v of %d elements: %v, among all %v", i, list, in, y[i*out:(i+1)*out], all[r*out:(r+1)*out])
+				}
+			}
+			if y[rows*out] != 7 {
+				t.Fatalf("%d rows of %d: the element behind was overwritten", rows, in)
+			}
+		}
+	}
+}
+
 // What is not finite in one row of weights or activations stays in its row.
 func TestBF16NonFinite(t *testing.T) {
 	const out, in, most = 50, 256, 165

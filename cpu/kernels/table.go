@@ -64,6 +64,10 @@ type VectorKernels struct {
 	NormRows func(dst []float32, ldd int, x []float32, ldx int, w []float32, n, rows int, div, eps, num float64) bool
 	// Add sets dst += x.
 	Add func(dst, x []float32)
+	// AddRows adds row i of x [rows, n], times weights[i], to that of dst which begins at
+	// list[i]·ldd, with the bits of Scale and Add. Where list is nil it is i, where weights is
+	// nil nothing is multiplied. It reports whether it has; nil: it never does.
+	AddRows func(dst []float32, ldd int, list []int, x []float32, n int, weights []float32, rows int) bool
 	// Scale sets x *= s.
 	Scale func(x []float32, s float32)
 	// Taps sets dst[c] = Σ x[t][c]·w[t·stride+c], from t = 0 on, each product and sum rounded
@@ -77,6 +81,9 @@ type VectorKernels struct {
 
 	// Maximum returns the largest element; -Inf for none. NaN may be lost.
 	Maximum func(x []float32) float32
+	// FirstAtLeast is the place of the first element that is no less than bar, or len(x) where
+	// there is none.
+	FirstAtLeast func(x []float32, bar float32) int
 	// ExpSum sets x = e^(x-shift) and returns the sum.
 	ExpSum func(x []float32, shift float32) float32
 	// ExpSums returns Σ e^(x-shift) and Σ e^(x-shift)·(x-shift).
@@ -143,6 +150,19 @@ type Projector interface {
 	// at a time may use.
 	Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch)
 }
+
+// RowProjector is a Projector whose packed rows lie by themselves.
+type RowProjector interface {
+	Projector
+	// PackColumns lays out columns [from, from+n) of all rows of p, which Prepare has made,
+	// from x [Rows, n]; both are multiples of PackedColumns.
+	PackColumns(p *Packed, x []float32, from, n int)
+	// ProjectRows is Project of the packed rows of a list, in its order.
+	ProjectRows(y []float32, ldy int, p *Packed, list []int, w *Weight, o0, o1 int, s *Scratch)
+}
+
+// PackedColumns are as many columns as a RowProjector lays out at once.
+const PackedColumns = 32
 
 // IntegerProjector is a Projector that rounds activations to int8.
 type IntegerProjector interface {
@@ -279,5 +299,22 @@ func (k *Table) UnitRows(x []float32, n, rows int, scale, eps float64) {
 	for r := range rows {
 		row := x[r*n : (r+1)*n]
 		k.Scale(row, float32(scale/math.Sqrt(float64(k.SumSquares(row))+eps)))
+	}
+}
+
+// AddTo is AddRows in any case. x may be overwritten.
+func (k *Table) AddTo(dst []float32, ldd int, list []int, x []float32, n int, weights []float32, rows int) {
+	if k.AddRows != nil && k.AddRows(dst, ldd, list, x, n, weights, rows) {
+		return
+	}
+	for i := range rows {
+		row, r := x[i*n:(i+1)*n], i
+		if list != nil {
+			r = list[i]
+		}
+		if weights != nil {
+			k.Scale(row, weights[i])
+		}
+		k.Add(dst[r*ldd:][:n], row)
 	}
 }

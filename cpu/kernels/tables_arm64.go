@@ -38,6 +38,7 @@ func neonKernels() *Table {
 		Rotate:       neonRotate,
 		SiluMul:      neonSiluMul,
 		Maximum:      neonMaximum,
+		FirstAtLeast: genericFirstAtLeast,
 		ExpSum:       neonExpSum,
 		ExpSums:      neonExpSums,
 		AttendScores: neonAttendScores,

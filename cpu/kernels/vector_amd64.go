@@ -27,9 +27,13 @@ type vectorCode struct {
 	values1 func(acc, p, v *float32, nk, d int)
 
 	// normRows sets rows of n elements to x·num/√(Σx²/div + eps)·w, w nil for none, with the
-	// bits of the operations one by one; n is a multiple of normLanes. nil: there is none.
-	normRows  func(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
-	normLanes int
+	// bits of the operations one by one, and addRows adds rows of n, times weights, to those
+	// of a list; list and weights may be nil. n is a multiple of rowLanes. nil: there is none.
+	normRows func(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
+	addRows  func(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
+	rowLanes int
+
+	firstAtLeast func(x *float32, n int, bar float32) int // nil: there is none
 
 	delta *deltaCode
 }
@@ -117,7 +121,16 @@ func (c *vectorCode) table() VectorKernels {
 		AttendValues: c.attendValues,
 	}
 	if c.normRows != nil {
-		k.NormRows = c.normAll
+		k.NormRows, k.AddRows = c.normAll, c.addAll
+	}
+	k.FirstAtLeast = genericFirstAtLeast
+	if c.firstAtLeast != nil {
+		k.FirstAtLeast = func(x []float32, bar float32) int {
+			if len(x) == 0 {
+				return 0
+			}
+			return c.firstAtLeast(&x[0], len(x), bar)
+		}
 	}
 	c.delta.of(&k)
 	return k
@@ -125,7 +138,7 @@ func (c *vectorCode) table() VectorKernels {
 
 // normAll leaves rows of other lengths than the assembly takes to the operations one by one.
 func (c *vectorCode) normAll(dst []float32, ldd int, x []float32, ldx int, w []float32, n, rows int, div, eps, num float64) bool {
-	if n <= 0 || n%c.normLanes != 0 || rows <= 0 {
+	if n <= 0 || n%c.rowLanes != 0 || rows <= 0 {
 		return false
 	}
 	_, _ = dst[(rows-1)*ldd+n-1], x[(rows-1)*ldx+n-1]
@@ -173,4 +186,28 @@ func (c *vectorCode) attendValues(acc, p []float32, ldp int, v []float32, nq, nk
 	for ; i < nq; i++ {
 		c.values1(&acc[i*d], &p[i*ldp], &v[0], nk, d)
 	}
+}
+
+// addAll is to addRows what normAll is to normRows.
+func (c *vectorCode) addAll(dst []float32, ldd int, list []int, x []float32, n int, weights []float32, rows int) bool {
+	if n <= 0 || n%c.rowLanes != 0 || rows <= 0 {
+		return false
+	}
+	_ = x[rows*n-1]
+	var places *int
+	if list != nil {
+		for _, r := range list[:rows] {
+			_ = dst[r*ldd : r*ldd+n]
+		}
+		places = &list[0]
+	} else {
+		_ = dst[(rows-1)*ldd+n-1]
+	}
+	var by *float32
+	if weights != nil {
+		_ = weights[rows-1]
+		by = &weights[0]
+	}
+	c.addRows(&dst[0], ldd, places, &x[0], n, by, rows)
+	return true
 }

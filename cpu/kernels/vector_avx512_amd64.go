@@ -28,7 +28,9 @@ var avx512Vector = &vectorCode{
 	values:  avx512Values4,
 	values1: avx512Values1,
 
-	normRows: avx512NormRows, normLanes: 16,
+	normRows: avx512NormRows, addRows: avx512AddRows, rowLanes: 16,
+
+	firstAtLeast: avx512FirstAtLeast,
 
 	delta: avx512Delta,
 }
@@ -86,3 +88,9 @@ func avx512Values1(acc, p, v *float32, nk, d int)
 
 //go:noescape
 func avx512NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
+
+//go:noescape
+func avx512AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
+
+//go:noescape
+func avx512FirstAtLeast(x *float32, n int, bar float32) int

@@ -513,3 +513,120 @@ next:
 	JNZ  row
 	VZEROUPPER
 	RET
+
+// func avx512AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
+//
+// n is a multiple of 16; list and weights may be nil.
+TEXT ·avx512AddRows(SB), NOSPLIT, $0-56
+	MOVQ         dst+0(FP), DI
+	MOVQ         ldd+8(FP), R8
+	SHLQ         $2, R8
+	MOVQ         list+16(FP), R9
+	MOVQ         x+24(FP), SI
+	MOVQ         n+32(FP), R10
+	MOVQ         weights+40(FP), R11
+	MOVQ         rows+48(FP), R12
+	XORQ         R13, R13
+	MOVL         $0x3f800000, AX
+	VPBROADCASTD AX, Z1
+
+row:
+	MOVQ  R13, BX
+	TESTQ R9, R9
+	JZ    placed
+	MOVQ  (R9)(R13*8), BX
+
+placed:
+	IMULQ        R8, BX
+	ADDQ         DI, BX
+	MOVQ         R10, CX
+	TESTQ        R11, R11
+	JZ           add
+	VBROADCASTSS (R11)(R13*4), Z1
+
+add:
+	VMULPS  (SI), Z1, Z0
+	VADDPS  (BX), Z0, Z0
+	VMOVUPS Z0, (BX)
+	ADDQ    $64, SI
+	ADDQ    $64, BX
+	SUBQ    $16, CX
+	JG      add
+	INCQ    R13
+	CMPQ    R13, R12
+	JLT     row
+	VZEROUPPER
+	RET
+
+// func avx512FirstAtLeast(x *float32, n int, bar float32) int
+TEXT ·avx512FirstAtLeast(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS bar+16(FP), Z16
+	XORQ         BX, BX
+	SUBQ         $64, CX
+	JL           rest
+
+loop64:
+	VMOVUPS   (SI)(BX*4), Z0
+	VMOVUPS   64(SI)(BX*4), Z1
+	VMOVUPS   128(SI)(BX*4), Z2
+	VMOVUPS   192(SI)(BX*4), Z3
+	VCMPPS    $13, Z16, Z0, K1
+	VCMPPS    $13, Z16, Z1, K2
+	VCMPPS    $13, Z16, Z2, K3
+	VCMPPS    $13, Z16, Z3, K4
+	KORW      K1, K2, K5
+	KORW      K3, K4, K6
+	KORTESTW  K5, K6
+	JNZ       found
+	ADDQ      $64, BX
+	SUBQ      $64, CX
+	JGE       loop64
+
+rest:
+	ADDQ $64, CX
+	JZ   none
+
+loop:
+	MOVL      $0xffff, AX
+	CMPQ      CX, $16
+	JGE       body
+	BZHIL     CX, AX, AX
+
+body:
+	KMOVW     AX, K1
+	VMOVUPS.Z (SI)(BX*4), K1, Z0
+	VCMPPS    $13, Z16, Z0, K1, K2
+	KMOVW     K2, AX
+	TESTL     AX, AX
+	JNZ       here
+	ADDQ      $16, BX
+	SUBQ      $16, CX
+	JG        loop
+
+none:
+	MOVQ n+8(FP), BX
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+found:
+	// One of the 64 it is: the masks follow each other.
+	KMOVW K1, AX
+	KMOVW K2, CX
+	SHLQ  $16, CX
+	ORQ   CX, AX
+	KMOVW K3, CX
+	SHLQ  $32, CX
+	ORQ   CX, AX
+	KMOVW K4, CX
+	SHLQ  $48, CX
+	ORQ   CX, AX
+
+here:
+	BSFQ AX, AX
+	ADDQ AX, BX
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET

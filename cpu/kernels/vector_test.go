@@ -236,6 +236,67 @@ func TestNormRows(t *testing.T) {
 	})
 }
 
+// TestFirstAtLeast looks for one place after the other.
+func TestFirstAtLeast(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		for _, n := range vectorLengths() {
+			x, _ := misaligned(n)
+			for i := range x {
+				x[i] = -1
+			}
+			if n > 3 {
+				x[1] = nan32
+			}
+			if got := k.FirstAtLeast(x, 0); got != n {
+				t.Fatalf("n=%d: %d, want none", n, got)
+			}
+			for i := n - 1; i >= 0; i-- { // larger ones behind it do not matter
+				x[i] = float32(n - i)
+				if got := k.FirstAtLeast(x, 1); got != i {
+					t.Fatalf("n=%d: %d, want %d", n, got, i)
+				}
+			}
+			if got := k.FirstAtLeast(x, float32(n)); n > 0 && got != 0 {
+				t.Fatalf("n=%d: %d, want the first", n, got)
+			}
+		}
+	})
+}
+
+// TestAddRows demands the bits of one row after the other.
+func TestAddRows(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		alone := *k
+		alone.AddRows = nil
+		r := rand.New(rand.NewPCG(9, 5))
+		for _, n := range []int{1, 15, 16, 32, 33, 128} {
+			for _, rows := range []int{0, 1, 2, 5} {
+				for kind := range 4 {
+					ldd := n + 3
+					y, check := misaligned((rows+2)*ldd + n)
+					x, _ := misaligned(rows * n)
+					weights, _ := misaligned(rows)
+					for _, v := range [][]float32{x, weights, y} {
+						kernelstest.Gaussian(r, v, 1)
+					}
+					list := r.Perm(rows + 2)[:rows]
+					if kind&1 != 0 {
+						list = nil
+					}
+					if kind&2 != 0 {
+						weights = nil
+					}
+					want := append([]float32(nil), y...)
+					alone.AddTo(want, ldd, list, append([]float32(nil), x...), n, weights, rows)
+					k.AddTo(y, ldd, list, x, n, weights, rows)
+					kernelstest.Compare(t, fmt.Sprintf("%d rows of %d, kind %d", rows, n, kind), y, want, 0, 0)
+					check(t)
+				}
+			}
+		}
+	})
+}
+
 func TestSiluMulExtremes(t *testing.T) {
 	gate := []float32{0, float32(math.Copysign(0, -1)), 1e-38, 88, 89, 104, 1e4, 3e38, -80, -86, -87.5, -88, -88.9, -104, -1e4, -3e38, inf32, nan32}
 	up := make([]float32, len(gate))
