@@ -64,11 +64,16 @@ func (f *forward) attendGate(s *scratch, dst, q *buffer, r0, r1, head int) {
 	e := kernels.Grown(&s.scores, d)
 	for r := r0; r < r1; r++ {
 		for i := head * group; i < (head+1)*group; i++ {
-			for j, x := range q.data[r*q.width+i*2*d+d : r*q.width+(i+1)*2*d] {
+			gate := q.data[r*q.width+i*2*d+d : r*q.width+(i+1)*2*d]
+			out := dst.data[r*dst.width+i*d : r*dst.width+(i+1)*d]
+			if f.b.k.GateDiv != nil {
+				f.b.k.GateDiv(out, gate)
+				continue
+			}
+			for j, x := range gate {
 				e[j] = -x
 			}
 			f.b.k.ExpSum(e, 0)
-			out := dst.data[r*dst.width+i*d : r*dst.width+(i+1)*d]
 			for j := range out {
 				out[j] /= 1 + e[j]
 			}

@@ -256,6 +256,13 @@ func (f *forward) deltaBlock(s *scratch, d *backend.Delta, span *backend.Span, l
 	folded := step.Folded(layer)
 	for index := folded; index < span.Base; index++ {
 		at := index % log
+		if k.FoldRows != nil && columns%kernels.DeltaColumns == 0 {
+			// As far as the log has them in a row.
+			n := min(span.Base-index, log-at)
+			k.FoldRows(local, now, columns, d.KeyDim, n, source.keys[at*d.Keys()+g*d.KeyDim:], d.Keys(), source.deltas[at*d.Values()+first:], d.Values(), source.decays[at*d.ValueHeads+head:], d.ValueHeads)
+			now, index = local, index+n-1
+			continue
+		}
 		k.DeltaFold(local, now, source.keys[at*d.Keys()+g*d.KeyDim:][:d.KeyDim], source.deltas[at*d.Values()+first:][:columns], source.decays[at*d.ValueHeads+head])
 		now = local
 	}

@@ -241,7 +241,7 @@ func TestHybridFaults(t *testing.T) {
 		if f.kernel != nil {
 			cpu.Spoil(b, func(k *kernels.Table) {
 				// What takes several rows at once would go on without the fault.
-				k.NormRows, k.AddRows, k.TapsRows, k.DeltaRows = nil, nil, nil, nil
+				k.NormRows, k.AddRows, k.TapsRows, k.FoldRows, k.DeltaRows, k.GateDiv = nil, nil, nil, nil, nil, nil
 				f.kernel(k)
 			})
 		}

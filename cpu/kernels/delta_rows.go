@@ -80,3 +80,14 @@ func (c *deltaCode) tapsRowsAll(dst []float32, n, rows int, x []float32, ldx int
 		}
 	}
 }
+
+// foldRowsAll checks what the assembly of FoldRows reads and writes.
+func (c *deltaCode) foldRowsAll(dst, src []float32, columns, keys, rows int, k []float32, ldk int, d []float32, ldd int, alpha []float32, ldh int) {
+	if columns <= 0 || keys <= 0 || rows <= 0 {
+		return
+	}
+	_, _, _, _, _ = dst[keys*columns-1], src[keys*columns-1], k[(rows-1)*ldk+keys-1], d[(rows-1)*ldd+columns-1], alpha[(rows-1)*ldh]
+	for at := 0; at+DeltaColumns <= columns; at += DeltaColumns {
+		c.foldRows(&dst[at], &src[at], 4*columns, &k[0], 4*ldk, &d[at], 4*ldd, &alpha[0], 4*ldh, keys, rows)
+	}
+}

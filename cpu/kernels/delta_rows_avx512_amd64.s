@@ -209,3 +209,46 @@ tap:
 	JNZ     block
 	VZEROUPPER
 	RET
+
+// func avx512FoldRows(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
+// Strides are in bytes. Two registers of columns of a row of the state at a time take all
+// rows that are folded in.
+TEXT ·avx512FoldRows(SB), NOSPLIT, $0-88
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ lds+16(FP), R8
+	MOVQ k+24(FP), DX
+	MOVQ ldk+32(FP), R9
+	MOVQ ldd+48(FP), R10
+	MOVQ ldh+64(FP), R11
+	MOVQ keys+72(FP), CX
+
+key:
+	VMOVUPS (SI), Z0
+	VMOVUPS 64(SI), Z1
+	MOVQ    DX, AX
+	MOVQ    d+40(FP), BX
+	MOVQ    alpha+56(FP), R12
+	MOVQ    rows+80(FP), R13
+
+fold:
+	VBROADCASTSS (AX), Z8
+	VBROADCASTSS (R12), Z12
+	VMULPS       Z12, Z0, Z0
+	VMULPS       Z12, Z1, Z1
+	VFMADD231PS  (BX), Z8, Z0
+	VFMADD231PS  64(BX), Z8, Z1
+	ADDQ         R9, AX
+	ADDQ         R10, BX
+	ADDQ         R11, R12
+	DECQ         R13
+	JNZ          fold
+	VMOVUPS      Z0, (DI)
+	VMOVUPS      Z1, 64(DI)
+	ADDQ         R8, SI
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	DECQ         CX
+	JNZ          key
+	VZEROUPPER
+	RET

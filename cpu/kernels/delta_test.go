@@ -170,6 +170,26 @@ func TestDeltaRows(t *testing.T) {
 				}
 			}
 		}
+		for _, n := range []int{DeltaColumns, 2 * DeltaColumns} {
+			for _, keys := range []int{1, 2, 17, 32, 128} {
+				for _, rows := range []int{1, 2, 3, 24} {
+					src, _ := vector(keys * n)
+					dst, check := vector(keys * n)
+					key, _ := vector(rows * (keys + 3))
+					d, _ := vector(rows * (n + 5))
+					alpha, _ := vector(rows * 3)
+					want := slices.Clone(src)
+					for row := range rows {
+						ref.DeltaFold(want, want, key[row*(keys+3):][:keys], d[row*(n+5):][:n], alpha[row*3])
+					}
+					k.FoldRows(dst, src, n, keys, rows, key, keys+3, d, n+5, alpha, 3)
+					kernelstest.Compare(t, fmt.Sprintf("%d rows folded, %d keys", rows, keys), dst, want, 0, 0)
+					k.FoldRows(src, src, n, keys, rows, key, keys+3, d, n+5, alpha, 3)
+					kernelstest.Compare(t, fmt.Sprintf("%d rows folded in place, %d keys", rows, keys), src, want, 0, 0)
+					check(t)
+				}
+			}
+		}
 		for _, n := range []int{0, 1, 15, 16, 32, 50, 128} {
 			for _, taps := range []int{1, 2, 4, 8} {
 				for _, rows := range []int{0, 1, 2, 24} {

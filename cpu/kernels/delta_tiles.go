@@ -15,8 +15,10 @@ type deltaCode struct {
 	// taps is Taps of n > 0 channels and taps > 0 rows.
 	taps func(dst *float32, x *[]float32, taps int, w *float32, stride, n int)
 	// rows is DeltaRows of rows and keys > 0, tapsRows TapsRows of n > 0 channels, a multiple
-	// of the lanes, and rows > 0; nil: there is none.
+	// of the lanes, and rows > 0, foldRows FoldRows of DeltaColumns columns with strides in
+	// bytes; nil: there is none.
 	rows     func(c *deltaCall)
+	foldRows func(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
 	tapsRows func(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, taps, ldw, n int)
 }
 
@@ -25,7 +27,7 @@ type deltaCode struct {
 func (c *deltaCode) of(k *VectorKernels) {
 	k.Taps, k.DeltaFold, k.DeltaStep = c.tapsAll, c.foldAll, c.stepAll
 	if c.rows != nil {
-		k.DeltaRows, k.TapsRows = c.rowsAll, c.tapsRowsAll
+		k.DeltaRows, k.TapsRows, k.FoldRows = c.rowsAll, c.tapsRowsAll, c.foldRowsAll
 	}
 }
 

@@ -78,6 +78,8 @@ type VectorKernels struct {
 	Rotate func(x, cos, sin []float32)
 	// SiluMul sets dst = gate/(1+e^-gate)·up.
 	SiluMul func(dst, gate, up []float32)
+	// GateDiv sets x = x/(1+e^-gate), with the bits of ExpSum; nil: none.
+	GateDiv func(x, gate []float32)
 
 	// Maximum returns the largest element; -Inf for none. NaN may be lost.
 	Maximum func(x []float32) float32
@@ -107,6 +109,10 @@ type VectorKernels struct {
 	DeltaStep func(s, q, k, v, d, o []float32, alpha, beta float32)
 	// DeltaRows is DeltaStep of several rows, with its bits; nil: none.
 	DeltaRows func(y *DeltaRows)
+	// FoldRows is DeltaFold of rows that follow each other, with its bits, the first one on
+	// src and the others on what the one before made; columns is a multiple of DeltaColumns.
+	// Keys, deltas and alphas of row r begin at r·ldk, r·ldd and r·ldh. nil: none.
+	FoldRows func(dst, src []float32, columns, keys, rows int, k []float32, ldk int, d []float32, ldd int, alpha []float32, ldh int)
 	// TapsRows is Taps of rows x[r·ldx:], of n channels each, with its bits: row r of dst
 	// [rows, n] is that of rows r to r+taps-1 of x; nil: none.
 	TapsRows func(dst []float32, n, rows int, x []float32, ldx int, w []float32, taps, ldw int)

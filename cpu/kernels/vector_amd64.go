@@ -34,6 +34,7 @@ type vectorCode struct {
 	rowLanes int
 
 	firstAtLeast func(x *float32, n int, bar float32) int // nil: there is none
+	gateDiv      func(x, gate *float32, n int)            // nil: there is none
 
 	delta *deltaCode
 }
@@ -130,6 +131,14 @@ func (c *vectorCode) table() VectorKernels {
 				return 0
 			}
 			return c.firstAtLeast(&x[0], len(x), bar)
+		}
+	}
+	if c.gateDiv != nil {
+		k.GateDiv = func(x, gate []float32) {
+			if n := len(x); n > 0 {
+				_ = gate[n-1]
+				c.gateDiv(&x[0], &gate[0], n)
+			}
 		}
 	}
 	c.delta.of(&k)

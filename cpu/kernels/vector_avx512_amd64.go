@@ -30,7 +30,7 @@ var avx512Vector = &vectorCode{
 
 	normRows: avx512NormRows, addRows: avx512AddRows, rowLanes: 16,
 
-	firstAtLeast: avx512FirstAtLeast,
+	firstAtLeast: avx512FirstAtLeast, gateDiv: avx512GateDiv,
 
 	delta: avx512Delta,
 }
@@ -94,3 +94,6 @@ func avx512AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights 
 
 //go:noescape
 func avx512FirstAtLeast(x *float32, n int, bar float32) int
+
+//go:noescape
+func avx512GateDiv(x, gate *float32, n int)

@@ -630,3 +630,34 @@ here:
 	MOVQ BX, ret+24(FP)
 	VZEROUPPER
 	RET
+
+// func avx512GateDiv(x, gate *float32, n int)
+//
+// -gate - 0 is what ExpSum takes, signs of zeros and all.
+TEXT ·avx512GateDiv(SB), NOSPLIT, $0-24
+	MOVQ   x+0(FP), DI
+	MOVQ   gate+8(FP), SI
+	MOVQ   n+16(FP), CX
+	VXORPS       Z7, Z7, Z7
+	MOVL         $0x80000000, AX
+	VPBROADCASTD AX, Z6
+	EXPCONSTANTS
+	FULLMASK
+loop:
+	TAILMASK(body)
+body:
+	VMOVUPS.Z (SI), K1, Z1
+	VMOVUPS.Z (DI), K1, Z0
+	VPXORD    Z6, Z1, Z1
+	VSUBPS    Z7, Z1, Z1
+	CLAMP(Z1)
+	EXP(Z1, Z2, Z3)
+	VADDPS    Z27, Z3, Z3
+	VDIVPS    Z3, Z0, Z0
+	VMOVUPS   Z0, K1, (DI)
+	ADDQ      $64, SI
+	ADDQ      $64, DI
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET

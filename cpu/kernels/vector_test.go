@@ -236,6 +236,38 @@ func TestNormRows(t *testing.T) {
 	})
 }
 
+// TestGateDiv demands the bits that the table's own exponentials give.
+func TestGateDiv(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		if k.GateDiv == nil {
+			t.Skip("has none")
+		}
+		r := rand.New(rand.NewPCG(9, 6))
+		for _, n := range vectorLengths() {
+			x, check := misaligned(n)
+			gate, _ := misaligned(n)
+			kernelstest.Gaussian(r, x, 1)
+			kernelstest.Gaussian(r, gate, 5)
+			for i, v := range []float32{inf32, -inf32, nan32, 0, 200, -200} {
+				if 2*i < n {
+					gate[2*i] = v
+				}
+			}
+			e, want := make([]float32, n), make([]float32, n)
+			for i, v := range gate {
+				e[i] = -v
+			}
+			k.ExpSum(e, 0)
+			for i, v := range x {
+				want[i] = v / (1 + e[i])
+			}
+			k.GateDiv(x, gate)
+			kernelstest.Compare(t, fmt.Sprintf("n=%d", n), x, want, 0, 0)
+			check(t)
+		}
+	})
+}
+
 // TestFirstAtLeast looks for one place after the other.
 func TestFirstAtLeast(t *testing.T) {
 	fastTables(t, func(t *testing.T, k *Table) {
