@@ -200,7 +200,7 @@ func (f *forward) expertsGated(h *buffer) {
 // takesRows reports whether all experts take their rows from one packing of all, and what
 // gate and up make of them is packed for down as it is made.
 func (m *mixture) takesRows(inner int) bool {
-	if inner%kernels.PackedColumns != 0 {
+	if inner%kernels.PackedColumns != 0 || len(m.active) == 0 {
 		return false
 	}
 	name := m.active[0].gate.proj.Name()

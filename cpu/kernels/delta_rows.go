@@ -5,6 +5,7 @@ const DeltaColumns = 32
 
 // DeltaRows are rows of gated DeltaNet that follow each other, on two parts of states of
 // DeltaColumns columns that share queries and keys: two value heads, or two halves of one.
+// A call lets go of all slices.
 type DeltaRows struct {
 	Rows, Keys int
 	Q, K       []float32 // [Rows, Keys]
@@ -54,10 +55,8 @@ func (c *deltaCode) rowsAll(y *DeltaRows) {
 		call.s[i], call.v[i], call.d[i], call.o[i], call.decay[i], call.beta[i] = &p.S[0], &p.V[0], &p.D[0], &p.O[0], &p.Decay[0], &p.Beta[0]
 	}
 	c.rows(call)
-	// Nothing is held of a sequence that may be closed next.
-	for i := range y.Parts {
-		y.Parts[i].D, call.d[i] = nil, nil
-	}
+	// Nothing is held of a forward or a sequence that may be closed next.
+	y.Q, y.K, y.Parts, y.call = nil, nil, [2]DeltaPart{}, deltaCall{}
 }
 
 // tapsRowsAll checks what the assembly of TapsRows reads and writes.

@@ -206,7 +206,7 @@ func (c *vectorCode) addAll(dst []float32, ldd int, list []int, x []float32, n i
 	var places *int
 	if list != nil {
 		for _, r := range list[:rows] {
-			_ = dst[r*ldd : r*ldd+n]
+			_ = dst[r*ldd+n-1]
 		}
 		places = &list[0]
 	} else {
