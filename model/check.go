@@ -9,7 +9,7 @@ import (
 
 // Check says why Load, with a head for drafts where there is one, would refuse a source,
 // as far as that shows without a backend and without reading weights: what is missing,
-// or has another shape than the config says.
+// has another shape than the config says, or is no part of the model.
 func Check(src checkpoint.Source) error {
 	c := src.Config()
 	table, err := architecture.Lookup(c.Architecture)
@@ -22,12 +22,19 @@ func Check(src checkpoint.Source) error {
 	m := &Model{config: c, blocks: make([]block, c.Layers)}
 	l := &loader{src: src, config: c, table: table, layer: architecture.Model}
 	l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	if err := m.loadLayers(l, 0, c.Layers); err != nil {
+	early := layersOfAllKinds(c, 0)
+	if err := m.loadLayers(l, 0, early); err != nil {
 		return err
 	}
 	l.vector(architecture.FinalNorm, architecture.ClassNorm)
 	if !c.TieEmbeddings {
 		l.matrix(architecture.Head, architecture.ClassHead)
+	}
+	if l.err == nil {
+		l.err = checkUnused(src)
+	}
+	if err := m.loadLayers(l, early, c.Layers); err != nil {
+		return err
 	}
 	if c.MTPLayers > 0 && l.err == nil {
 		l.draftsOf(0)
