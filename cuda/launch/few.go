@@ -8,14 +8,16 @@ import (
 
 // Sizes that kernels/few.cuh has, too.
 const (
-	fewRowsAtMost  = 16
-	fewWorkers     = 16
-	fewFinishers   = 4
-	fewPlaces      = 2
-	fewStrips      = 2 // of a warp at a time
-	fewMostStages  = 8
-	fewStages      = 2 // as measured: docs/adr/0049-rings-are-short.md
-	fewMostCluster = 4 // blocks of a cluster, at most
+	fewRowsAtMost   = 16
+	fewWorkers      = 16
+	fewFinishers    = 4
+	fewPlaces       = 2
+	fewMostStages   = 8
+	fewStages       = 2       // as measured: docs/adr/0049-rings-are-short.md
+	fewChunk        = 3       // granules of a copy: docs/adr/0054-what-is-there-says-so.md
+	fewLongInputs   = 8 << 10 // inputs up to which a block takes all that it has room for
+	fewLeastCluster = 2       // blocks of a cluster, at least, of more
+	fewMostCluster  = 8       // at most
 )
 
 // fewLines is how a launch of kernels/few.cuh is cut.
@@ -25,7 +27,8 @@ type fewLines struct {
 	clusters int
 	strips   int // of a cluster
 	more     int // clusters, the first ones, that have a strip more, or a gate's and an up's
-	stages   int // of a warp's ring, granules of two strips each
+	chunk    int // granules of a strip that a warp copies at a time
+	stages   int // of its ring, as many granules each
 	shared   int
 }
 
@@ -36,20 +39,10 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 		return s, false
 	}
 	s.tiles = Ceil(rows, 8)
-	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
-	for s.cluster = max(1, d.Tuning.cluster); s.cluster <= fewMostCluster; s.cluster *= 2 {
-		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
-		if s.cluster > 1 {
-			part += 128 // blocks have not all as many
-		}
-		fixed := fewPlaces*fewWorkers*s.tiles*32*4*4 + rows*(part+16) + 8*(fewPlaces+s.cluster*fewPlaces+fewWorkers+fewWorkers*fewMostStages)
-		s.stages = min((limit-fixed)/(fewWorkers*fewStrips*f.granule), cmp.Or(d.Tuning.stages, fewStages))
-		s.shared = s.stages*fewWorkers*fewStrips*f.granule + fixed
-		if s.stages >= 2 {
-			break
-		}
+	most := cmp.Or(d.Tuning.chunk, fewChunk)
+	for s.chunk = most; s.chunk > 0 && !d.fewFits(&s, f, rows, in); s.chunk-- {
 	}
-	if s.cluster > fewMostCluster {
+	if s.chunk == 0 {
 		return s, false
 	}
 	each := 1
@@ -57,12 +50,35 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 		each = 2
 	}
 	s.clusters = min(total/each, cmp.Or(d.Tuning.blocks, d.mostClusters(fewRowsKernel(f, s), s.cluster, 32*(fewWorkers+fewFinishers))))
-	if s.clusters == 0 {
+	if s.clusters == 0 || s.cluster > 4 && d.activeClusters(fewRowsKernel(f, s), s.cluster, 32*(fewWorkers+fewFinishers)) == 0 { // not every device has room for them
 		return s, false
 	}
 	s.clusters = asFew(total/each, s.clusters)
 	s.strips, s.more = dealt(total, each, s.clusters)
 	return s, true
+}
+
+// fewFits chooses the smallest clusters whose blocks have room for the rows, and two stages of so many granules.
+func (d *Device) fewFits(s *fewLines, f format, rows, in int) bool {
+	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
+	least := cmp.Or(d.Tuning.cluster, fewLeastCluster)
+	if in <= fewLongInputs {
+		least = max(1, d.Tuning.cluster)
+	}
+	for s.cluster = least; s.cluster <= fewMostCluster; s.cluster *= 2 {
+		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
+		if s.cluster > 1 {
+			part += 128 // blocks have not all as many
+		}
+		fixed := fewPlaces*fewWorkers*s.tiles*32*4*4 + rows*(part+16) + 8*(fewPlaces+s.cluster*fewPlaces+fewWorkers+fewWorkers*fewMostStages)
+		stage := fewWorkers * s.chunk * f.granule
+		s.stages = min((limit-fixed)/stage, cmp.Or(d.Tuning.stages, fewStages), fewMostStages)
+		s.shared = s.stages*stage + fixed
+		if s.stages >= 2 {
+			return true
+		}
+	}
+	return false
 }
 
 // takesFew reports whether kernels/few.cuh and held.cuh are for so many rows by such weights.
@@ -83,7 +99,7 @@ func asFew(items, blocks int) int { return Ceil(items, Ceil(items, blocks)) }
 func (d *Device) fewPays(total, rows, in int) bool {
 	each := float64(total) / float64(d.Info.SMs) // strips of a block
 	if rows > 8 {
-		return total < 1200 && (each <= 1 || in <= 2048 || in > 4096 && each >= 3)
+		return total < 1200 && (each <= 1 || in <= 2048 || in > 4096 && each >= 3 || in > fewLongInputs && each >= 2.25)
 	}
 	return each <= 1 || each >= 3.5 || in <= 2048 || in > 4096 && each >= 2.25
 }

@@ -20,7 +20,7 @@ func checkFew(d *Device, dt backend.DType, group int) error {
 	}
 	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
-		c.stages = 2 + i%2
+		c.stages, c.chunk = 2+i%2, 1+i%3
 		for j, rows := range []int{2, 3, 4, 7, 8, 11, fewRowsAtMost} {
 			c.blocks = []int{0, 5, 1}[(i+j)%3] // of one strip, of some but not all alike, of all
 			for c.cluster = 1; c.cluster <= fewMostCluster; c.cluster *= 2 {

@@ -63,6 +63,8 @@ var faults = []fault{
 	{"weights of strips are not waited for", "strip_copies.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byLines},
 	{"a stage of strips is filled while it is read", "strip_copies.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byLines},
 	{"a half of a granule is another warp's", "strip_copies.cuh", "const u32 block = unit < begin; // one half is another warp's", "const u32 block = unit >= begin;", byLines},
+	{"weights of lines are not waited for", "few.cuh", "wait_phase(barriers + at.stage * 8, at.phase);", "", byLines},
+	{"a stage of lines is filled while it is read", "few.cuh", "sync_warp();\ncopy(at.stage);", "copy(at.stage);", byLines},
 	{"lines of few rows are not waited for", "few.cuh", "wait_phase(mine, 0);", "", byLines},
 	{"a place of sums is written while it is read", "few.cuh", "wait_phase(empty + (owner * fewPlaces + turn) * 8, phase);", "", byLines},
 	{"a place of sums is read before it is there", "finish.cuh", "if constexpr (C == 1) wait_phase(full + turn * 8, phase);\nelse wait_with(full + turn * 8, phase);", "", byLines},

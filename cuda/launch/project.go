@@ -40,6 +40,7 @@ type Tuning struct {
 	stages  int       // of the rings of all of them, at most, if not 0
 	noFew   bool      // few rows as without kernels/few.cuh and held.cuh
 	cluster int       // blocks of a cluster of that, at least
+	chunk   int       // granules of a copy of that, if not 0
 	held    use       // of kernels/held.cuh
 
 	deltaRun     int  // rows that a warp of delta_rows takes in turn, if not 0
@@ -261,7 +262,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	if s, ok := d.few(f, total, rows, p.in, gated); ok {
-		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more)...)
+		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more, s.chunk)...)
 		return
 	}
 	if s, ok := d.tiled(f, total, rows); ok {

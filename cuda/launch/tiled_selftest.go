@@ -85,6 +85,7 @@ type tiledCase struct {
 	stages  int       // of the rings, at most, if not 0
 	blocks  int       // of kernels/one.cuh, or clusters of few.cuh, if not 0
 	cluster int       // of few.cuh, at least
+	chunk   int       // of its copies, at most, if not 0
 	held    use       // of held.cuh
 }
 
@@ -137,7 +138,7 @@ func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Targ
 	for _, n := range n {
 		noise = append(noise, c.normals(n))
 	}
-	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks, cluster: c.cluster, held: c.held}} {
+	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks, cluster: c.cluster, chunk: c.chunk, held: c.held}} {
 		var dst []Target
 		for j := range n {
 			dst = append(dst, Target{F32: c.uploadF32(noise[j])})

@@ -307,7 +307,7 @@ API cuOccupancyMaxActiveClusters(int *clusters, const Function *f, const LaunchC
   ENTER;
   u64 bytes = u64(c->shared) + 1024, each = std::min<u64>(2048 / std::max(c->block[0], 32u), (shared_limit() + 1024) / bytes);
   const u64 waves = (c->block[0] + wave_lanes - 1) / wave_lanes * f->cluster;
-  *clusters = int(std::min<u64>(setting("WINDROW_EMULATED_SMS", 6) / f->cluster * each, std::max<u64>(1, max_waves / waves)));
+  *clusters = int(std::min<u64>(setting("WINDROW_EMULATED_SMS", 6) / f->cluster * each, max_waves / waves));
   return SUCCESS;
 }
 
