@@ -21,19 +21,7 @@ func Check(src checkpoint.Source) error {
 	}
 	m := &Model{config: c, blocks: make([]block, c.Layers)}
 	l := &loader{src: src, config: c, table: table, layer: architecture.Model}
-	l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	early := layersOfAllKinds(c, 0)
-	if err := m.loadLayers(l, 0, early); err != nil {
-		return err
-	}
-	l.vector(architecture.FinalNorm, architecture.ClassNorm)
-	if !c.TieEmbeddings {
-		l.matrix(architecture.Head, architecture.ClassHead)
-	}
-	if l.err == nil {
-		l.err = checkUnused(src)
-	}
-	if err := m.loadLayers(l, early, c.Layers); err != nil {
+	if err := m.loadAll(l, func(int) {}, func() {}); err != nil {
 		return err
 	}
 	if c.MTPLayers > 0 && l.err == nil {

@@ -81,23 +81,8 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if h, ok := b.(backend.ExpertsOnHost); ok {
 		l.host, l.hosted = h.HostExperts()
 	}
-	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
-	early := layersOfAllKinds(c, l.hosted)
-	if err := m.loadLayers(l, 0, early); err != nil {
-		return nil, err
-	}
-	m.previewLayers(rotation, early)
-	m.norm = l.vector(architecture.FinalNorm, architecture.ClassNorm)
-	if m.head = m.embed; !c.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
-		m.head = l.matrix(architecture.Head, architecture.ClassHead)
-	}
-	if l.err == nil {
-		m.previewHead(chosen.bars)
-	}
-	if l.err == nil { // what is missing says more, of which the first layers tell
-		l.err = checkUnused(src)
-	}
-	if err := m.loadLayers(l, early, c.Layers); err != nil {
+	err = m.loadAll(l, func(layers int) { m.previewLayers(rotation, layers) }, func() { m.previewHead(chosen.bars) })
+	if err != nil {
 		return nil, err
 	}
 	if chosen.drafts && c.MTPLayers > 0 && l.err == nil {
@@ -114,6 +99,28 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 		return nil, err
 	}
 	return m, nil
+}
+
+// loadAll fetches all weights but a head for drafts. It says when the first layers are there,
+// of all kinds, and when the model's head is.
+func (m *Model) loadAll(l *loader, layers func(n int), head func()) error {
+	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
+	early := layersOfAllKinds(m.config, l.hosted)
+	if err := m.loadLayers(l, 0, early); err != nil {
+		return err
+	}
+	layers(early)
+	m.norm = l.vector(architecture.FinalNorm, architecture.ClassNorm)
+	if m.head = m.embed; !m.config.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
+		m.head = l.matrix(architecture.Head, architecture.ClassHead)
+	}
+	if l.err == nil {
+		head()
+	}
+	if l.err == nil { // what is missing says more, of which the first layers tell
+		l.err = checkUnused(l.src)
+	}
+	return m.loadLayers(l, early, m.config.Layers)
 }
 
 // Close frees what the model holds besides its weights, which are the backend's.

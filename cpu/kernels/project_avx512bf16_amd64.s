@@ -29,12 +29,16 @@
 	VDPBF16PS(28, 26, a2); \
 	VDPBF16PS(28, 27, a3)
 
-// A step: 32 elements of four rows of weights, and a line of each DX bytes from them.
-#define STEPWEIGHTS \
+// A step: 32 elements of four rows of weights.
+#define STEPROWS4 \
 	VMOVUPS (BX)(AX*1), Z24; \
 	VMOVUPS (CX)(AX*1), Z25; \
 	VMOVUPS (SI)(AX*1), Z26; \
-	VMOVUPS (DI)(AX*1), Z27; \
+	VMOVUPS (DI)(AX*1), Z27
+
+// STEPWEIGHTS asks for a line of each DX bytes from them, too.
+#define STEPWEIGHTS \
+	STEPROWS4; \
 	PREFETCHT0 (BX)(DX*1); \
 	PREFETCHT0 (CX)(DX*1); \
 	PREFETCHT0 (SI)(DX*1); \
@@ -59,10 +63,9 @@
 	VMOVUPS c, (256*r+128)(R14); \
 	VMOVUPS d, (256*r+192)(R14)
 
-// SUM4 adds the 16 lanes of four accumulators, in one fixed tree for each, and
-// stores the four sums from BX on, SI bytes apart, DI being three times that. Rows are CX
-// bytes apart.
-#define SUM4(a, b, c, d) \
+// QUAD begins the trees of the sums of four accumulators' lanes, as far as they go within
+// 128 bits: each four lanes of to then have one sum of each of the four.
+#define QUAD(a, b, c, d, to) \
 	VUNPCKLPS b, a, Z24; \
 	VUNPCKHPS b, a, Z25; \
 	VADDPS Z25, Z24, Z24; \
@@ -71,7 +74,13 @@
 	VADDPS Z27, Z26, Z26; \
 	VUNPCKLPD Z26, Z24, Z25; \
 	VUNPCKHPD Z26, Z24, Z27; \
-	VADDPS Z27, Z25, Z24; \
+	VADDPS Z27, Z25, to
+
+// SUM4 adds the 16 lanes of four accumulators, in one fixed tree for each, and
+// stores the four sums from BX on, SI bytes apart, DI being three times that. Rows are CX
+// bytes apart.
+#define SUM4(a, b, c, d) \
+	QUAD(a, b, c, d, Z24); \
 	VEXTRACTF64X4 $1, Z24, Y25; \
 	VADDPS Y25, Y24, Y24; \
 	VEXTRACTF32X4 $1, Y24, X25; \
@@ -462,26 +471,6 @@ next6:
 #define NEARPARTS  64
 #define NEARX      104
 
-// NEARSTEP takes a step's 32 elements of four rows of weights.
-#define NEARSTEP \
-	VMOVUPS (BX)(AX*1), Z24; \
-	VMOVUPS (CX)(AX*1), Z25; \
-	VMOVUPS (SI)(AX*1), Z26; \
-	VMOVUPS (DI)(AX*1), Z27
-
-// QUAD is SUM4 as far as its tree goes within 128 bits: each four lanes of a then have one
-// sum of each of the four.
-#define QUAD(a, b, c, d) \
-	VUNPCKLPS b, a, Z24; \
-	VUNPCKHPS b, a, Z25; \
-	VADDPS Z25, Z24, Z24; \
-	VUNPCKLPS d, c, Z26; \
-	VUNPCKHPS d, c, Z27; \
-	VADDPS Z27, Z26, Z26; \
-	VUNPCKLPD Z26, Z24, Z25; \
-	VUNPCKHPD Z26, Z24, Z27; \
-	VADDPS Z27, Z25, a
-
 // JOIN4 ends SUM4's trees of four rows at once, and stores each row's four sums at R14, DX
 // bytes apart.
 #define JOIN4(p, q, r, s) \
@@ -603,7 +592,7 @@ near6:
 	XORQ AX, AX
 
 nearStep6:
-	NEARSTEP
+	STEPROWS4
 	STEPROW(R8, 0, 1, 2, 3)
 	STEPROW(R9, 4, 5, 6, 7)
 	STEPROW(R10, 8, 9, 10, 11)
@@ -614,12 +603,12 @@ nearStep6:
 	DECQ DX
 	JNZ  nearStep6
 	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3)
-	QUAD(Z4, Z5, Z6, Z7)
-	QUAD(Z8, Z9, Z10, Z11)
-	QUAD(Z12, Z13, Z14, Z15)
-	QUAD(Z16, Z17, Z18, Z19)
-	QUAD(Z20, Z21, Z22, Z23)
+	QUAD(Z0, Z1, Z2, Z3, Z0)
+	QUAD(Z4, Z5, Z6, Z7, Z4)
+	QUAD(Z8, Z9, Z10, Z11, Z8)
+	QUAD(Z12, Z13, Z14, Z15, Z12)
+	QUAD(Z16, Z17, Z18, Z19, Z16)
+	QUAD(Z20, Z21, Z22, Z23, Z20)
 	JOIN4(Z0, Z4, Z8, Z12)
 	JOIN2(Z16, Z20)
 	JMP  nearPart
@@ -639,7 +628,7 @@ near5:
 	XORQ AX, AX
 
 nearStep5:
-	NEARSTEP
+	STEPROWS4
 	STEPROW(R8, 0, 1, 2, 3)
 	STEPROW(R9, 4, 5, 6, 7)
 	STEPROW(R10, 8, 9, 10, 11)
@@ -649,11 +638,11 @@ nearStep5:
 	DECQ DX
 	JNZ  nearStep5
 	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3)
-	QUAD(Z4, Z5, Z6, Z7)
-	QUAD(Z8, Z9, Z10, Z11)
-	QUAD(Z12, Z13, Z14, Z15)
-	QUAD(Z16, Z17, Z18, Z19)
+	QUAD(Z0, Z1, Z2, Z3, Z0)
+	QUAD(Z4, Z5, Z6, Z7, Z4)
+	QUAD(Z8, Z9, Z10, Z11, Z8)
+	QUAD(Z12, Z13, Z14, Z15, Z12)
+	QUAD(Z16, Z17, Z18, Z19, Z16)
 	JOIN4(Z0, Z4, Z8, Z12)
 	JOIN1(Z16, Y16, X16)
 	JMP  nearPart
@@ -671,7 +660,7 @@ near4:
 	XORQ AX, AX
 
 nearStep4:
-	NEARSTEP
+	STEPROWS4
 	STEPROW(R8, 0, 1, 2, 3)
 	STEPROW(R9, 4, 5, 6, 7)
 	STEPROW(R10, 8, 9, 10, 11)
@@ -680,10 +669,10 @@ nearStep4:
 	DECQ DX
 	JNZ  nearStep4
 	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3)
-	QUAD(Z4, Z5, Z6, Z7)
-	QUAD(Z8, Z9, Z10, Z11)
-	QUAD(Z12, Z13, Z14, Z15)
+	QUAD(Z0, Z1, Z2, Z3, Z0)
+	QUAD(Z4, Z5, Z6, Z7, Z4)
+	QUAD(Z8, Z9, Z10, Z11, Z8)
+	QUAD(Z12, Z13, Z14, Z15, Z12)
 	JOIN4(Z0, Z4, Z8, Z12)
 	JMP  nearPart
 
@@ -698,7 +687,7 @@ near3:
 	XORQ AX, AX
 
 nearStep3:
-	NEARSTEP
+	STEPROWS4
 	STEPROW(R8, 0, 1, 2, 3)
 	STEPROW(R9, 4, 5, 6, 7)
 	STEPROW(R10, 8, 9, 10, 11)
@@ -706,9 +695,9 @@ nearStep3:
 	DECQ DX
 	JNZ  nearStep3
 	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3)
-	QUAD(Z4, Z5, Z6, Z7)
-	QUAD(Z8, Z9, Z10, Z11)
+	QUAD(Z0, Z1, Z2, Z3, Z0)
+	QUAD(Z4, Z5, Z6, Z7, Z4)
+	QUAD(Z8, Z9, Z10, Z11, Z8)
 	JOIN2(Z0, Z4)
 	JOIN1(Z8, Y8, X8)
 	JMP  nearPart
@@ -722,14 +711,14 @@ near2:
 	XORQ AX, AX
 
 nearStep2:
-	NEARSTEP
+	STEPROWS4
 	STEPROW(R8, 0, 1, 2, 3)
 	STEPROW(R9, 4, 5, 6, 7)
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep2
 	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3)
-	QUAD(Z4, Z5, Z6, Z7)
+	QUAD(Z0, Z1, Z2, Z3, Z0)
+	QUAD(Z4, Z5, Z6, Z7, Z4)
 	JOIN2(Z0, Z4)
 	JMP  nearPart

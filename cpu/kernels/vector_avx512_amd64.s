@@ -28,6 +28,23 @@
 	VPERMILPS     $0xb1, X0, X1; \
 	VADDPS        X1, X0, X0
 
+// SQUARES64 adds the squares of 64 elements to Z0 to Z3, SUMSQUARES adds these up in X0.
+#define SQUARES64(x) \
+	VMOVUPS     (x), Z4;    \
+	VMOVUPS     64(x), Z5;  \
+	VMOVUPS     128(x), Z6; \
+	VMOVUPS     192(x), Z7; \
+	VFMADD231PS Z4, Z4, Z0; \
+	VFMADD231PS Z5, Z5, Z1; \
+	VFMADD231PS Z6, Z6, Z2; \
+	VFMADD231PS Z7, Z7, Z3
+
+#define SUMSQUARES \
+	VADDPS Z1, Z0, Z0; \
+	VADDPS Z3, Z2, Z2; \
+	VADDPS Z2, Z0, Z0; \
+	SUM16
+
 // func avx512WidenBF16(dst *float32, src *byte, n int)
 TEXT ·avx512WidenBF16(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
@@ -161,17 +178,10 @@ TEXT ·avx512SumSquares(SB), NOSPLIT, $0-20
 	SUBQ   $64, CX
 	JL     rest
 loop64:
-	VMOVUPS     (SI), Z4
-	VMOVUPS     64(SI), Z5
-	VMOVUPS     128(SI), Z6
-	VMOVUPS     192(SI), Z7
-	VFMADD231PS Z4, Z4, Z0
-	VFMADD231PS Z5, Z5, Z1
-	VFMADD231PS Z6, Z6, Z2
-	VFMADD231PS Z7, Z7, Z3
-	ADDQ        $256, SI
-	SUBQ        $64, CX
-	JGE         loop64
+	SQUARES64(SI)
+	ADDQ $256, SI
+	SUBQ $64, CX
+	JGE  loop64
 rest:
 	ADDQ $64, CX
 	JZ   done
@@ -184,10 +194,7 @@ body:
 	SUBQ        $16, CX
 	JG          loop
 done:
-	VADDPS Z1, Z0, Z0
-	VADDPS Z3, Z2, Z2
-	VADDPS Z2, Z0, Z0
-	SUM16
+	SUMSQUARES
 	VMOVSS X0, ret+16(FP)
 	VZEROUPPER
 	RET
@@ -450,17 +457,10 @@ row:
 	JL     rest
 
 loop64:
-	VMOVUPS     (BX), Z4
-	VMOVUPS     64(BX), Z5
-	VMOVUPS     128(BX), Z6
-	VMOVUPS     192(BX), Z7
-	VFMADD231PS Z4, Z4, Z0
-	VFMADD231PS Z5, Z5, Z1
-	VFMADD231PS Z6, Z6, Z2
-	VFMADD231PS Z7, Z7, Z3
-	ADDQ        $256, BX
-	SUBQ        $64, CX
-	JGE         loop64
+	SQUARES64(BX)
+	ADDQ $256, BX
+	SUBQ $64, CX
+	JGE  loop64
 
 rest:
 	ADDQ $64, CX
@@ -474,10 +474,7 @@ loop16:
 	JG          loop16
 
 summed:
-	VADDPS       Z1, Z0, Z0
-	VADDPS       Z3, Z2, Z2
-	VADDPS       Z2, Z0, Z0
-	SUM16
+	SUMSQUARES
 	VCVTSS2SD    X0, X0, X0
 	VDIVSD       X16, X0, X0
 	VADDSD       X17, X0, X0

@@ -5,8 +5,8 @@
 // a granule where a warp's own copies take dozens, as many as its products. Lines of rows are
 // 16 bytes longer than they are, so that eight of them are read without conflicts. Of gate and
 // up a block stays on its multiprocessor, and goes from one strip of an expert to the next
-// without a gap; the rows lie whole in shared memory. Then it goes on with down, once all blocks are
-// there, or leaves that to a launch of its own.
+// without a gap; the rows lie whole in shared memory. Then its warps go on with down, as what all blocks
+// made is there, or leave that to a launch of its own.
 #pragma once
 #include "experts.cuh"
 #include "hopper.cuh"
@@ -391,8 +391,6 @@ template <class W, bool one> DEV void few_join(const Mixture &p, const Sum &j, c
   sync();
   add_up<W>(p, j, l, to);
 }
-
-DEV u32x4 words_of(f32x4 v) { return {__builtin_bit_cast(u32, v.x), __builtin_bit_cast(u32, v.y), __builtin_bit_cast(u32, v.z), __builtin_bit_cast(u32, v.w)}; }
 
 // FewDown is down and the sum behind few_gated in one launch, by blocks that are all at work at once. A warp
 // goes on with down when it is done with its strips of gate and up, and takes of the others' what is there.

@@ -47,8 +47,8 @@ func (d *Device) fewGated(p *expertsPass, f format, parts int, s fewShape) {
 		uint64(p.Gate.Count+p.Gate.More), uint64(p.bucket), uint64(p.slots))
 }
 
-// wholeShape is how a launch of all of a mixture's few rows is cut, blocks that wait for each
-// other: of down the depth of rings, and granules of a stage.
+// wholeShape is how a launch of all of a mixture's few rows is cut, blocks that need what the others
+// make: of down the depth of rings, and granules of a stage.
 type wholeShape struct {
 	fewShape
 	blocks, downStages, chunk int
@@ -70,15 +70,11 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	// little.
 	s.chunk = min(downChunk, Ceil(Ceil(p.Down.Of.In, f.inputs), parts))
 	lists := 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 8*(1+fewWarps*(2*gatedFew/s.chunk)) + 16
-	for s.apart = !d.Tuning.expertsTight; ; s.apart = false {
-		beside := lists
-		if s.apart {
-			beside += made
-		}
-		if s.fewShape, ok = d.fewGatedShape(p, f, beside); ok {
-			break
-		}
-		if !s.apart {
+	if !d.Tuning.expertsTight {
+		s.fewShape, s.apart = d.fewGatedShape(p, f, lists+made)
+	}
+	if !s.apart {
+		if s.fewShape, ok = d.fewGatedShape(p, f, lists); !ok {
 			return s, false
 		}
 	}
@@ -117,7 +113,7 @@ func (d *Device) growFlow(e *Experts) (changed bool, err error) {
 
 // fewWhole adds to dst what the experts make of few rows.
 func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
-	place := (d.mixtures.flow.size - flowHead) / 2 / 16 * 16
+	place := (d.mixtures.flow.size - flowHead) / 2
 	if d.err == nil && place < p.flowPlace() {
 		d.err = errors.New("cuda: no room was made for what blocks of experts make for each other")
 	}

@@ -39,8 +39,7 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 		return s, false
 	}
 	s.tiles = Ceil(rows, 8)
-	most := cmp.Or(d.Tuning.chunk, fewChunk)
-	for s.chunk = most; s.chunk > 0 && !d.fewFits(&s, f, rows, in); s.chunk-- {
+	for s.chunk = cmp.Or(d.Tuning.chunk, fewChunk); s.chunk > 0 && !d.fewFits(&s, f, rows, in); s.chunk-- {
 	}
 	if s.chunk == 0 {
 		return s, false
@@ -61,11 +60,11 @@ func (d *Device) few(f format, total, rows, in int, gated bool) (s fewLines, ok 
 // fewFits chooses the smallest clusters whose blocks have room for the rows, and two stages of so many granules.
 func (d *Device) fewFits(s *fewLines, f format, rows, in int) bool {
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
-	least := cmp.Or(d.Tuning.cluster, fewLeastCluster)
-	if in <= fewLongInputs {
-		least = max(1, d.Tuning.cluster)
+	least := 1
+	if in > fewLongInputs {
+		least = fewLeastCluster
 	}
-	for s.cluster = least; s.cluster <= fewMostCluster; s.cluster *= 2 {
+	for s.cluster = cmp.Or(d.Tuning.cluster, least); s.cluster <= fewMostCluster; s.cluster *= 2 {
 		part := Ceil(in/64, s.cluster) * 128 // bytes of a row
 		if s.cluster > 1 {
 			part += 128 // blocks have not all as many
