@@ -30,8 +30,8 @@ type Options struct {
 	Marks int
 	// Preload loads kernels in the background while weights arrive (Preview).
 	Preload bool
-	// Code is a folder where kernels are kept as the driver has translated them; "": they
-	// are translated in every process.
+	// Code is a folder where the driver is to keep what it has translated; see
+	// [driver.Options].
 	Code string
 	// Timeline has kernels tell when they run, for [Backend.Timeline].
 	Timeline bool
@@ -86,7 +86,7 @@ type Backend struct {
 // New opens a GPU. Its error is one line that says what is missing: a driver,
 // a device, its compute capability, memory.
 func New(o Options) (*Backend, error) {
-	drv, err := driver.Open(driver.Options{Library: o.Library})
+	drv, err := driver.Open(driver.Options{Library: o.Library, Code: o.Code})
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,6 @@ func New(o Options) (*Backend, error) {
 	if o.Marks != 0 {
 		b.marks.Limit(o.Marks)
 	}
-	dev.Code = launch.CodeCache(o.Code)
-	go dev.Code.Prune()
 	dev.Context.Enter()
 	defer dev.Context.Leave()
 	if o.Timeline {

@@ -43,7 +43,7 @@ func NewGroup(o Options, devices int) (*Group, error) {
 	if o.Experts != nil {
 		return nil, errors.New("cuda: several GPUs leave no experts to the host: each has a part of every one")
 	}
-	drv, err := driver.Open(driver.Options{Library: o.Library})
+	drv, err := driver.Open(driver.Options{Library: o.Library, Code: o.Code})
 	if err != nil {
 		return nil, err
 	}

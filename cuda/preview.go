@@ -8,10 +8,8 @@ import (
 )
 
 // previewRows are the passes whose kernels are loaded ahead: of prompts, of one row, of
-// windows. The first ones come soon.
+// windows, those first that are needed first.
 var previewRows = []int{512, 1, 16, 64, 128, 32, 256, 8, 4, 2}
-
-const previewSoon = 3
 
 // previewChunks are the contexts, in chunks, for which they are: attention of few rows chooses
 // its kernel by them.
@@ -34,12 +32,12 @@ func (b *Backend) Preview(p *backend.Program) {
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
 	for _, chunks := range previewChunks {
-		for i, rows := range previewRows {
+		for _, rows := range previewRows {
 			if rows > invariantRows && chunks != previewChunks[0] {
 				continue
 			}
 			if w, err := f.kernels(rows, chunks); err == nil {
-				b.device.Preload(w, i < previewSoon && chunks == previewChunks[0])
+				b.device.Preload(w)
 			}
 		}
 	}
@@ -87,6 +85,6 @@ func (b *Backend) previewPack(dt backend.DType, to launch.Packing) {
 	}
 	b.packs[dt] = true
 	if w, err := b.device.Gather(func() { b.device.PackTo(to, 0, 0, 0) }); err == nil {
-		b.device.Preload(w, true)
+		b.device.Preload(w)
 	}
 }

@@ -22,10 +22,10 @@ type api struct {
 
 	retain, release, setCurrent, contextSynchronize proc
 
-	memInfo, alloc, free, upload, download                    proc
-	hostAlloc, hostFree, hostRegister, hostUnregister         proc
-	uploadAsync, downloadAsync, copyAsync, zeroAsync          proc
-	moduleLoad, moduleFunction, moduleUnload, functionSetting proc
+	memInfo, alloc, free, upload, download                                     proc
+	hostAlloc, hostFree, hostRegister, hostUnregister                          proc
+	uploadAsync, downloadAsync, copyAsync, zeroAsync                           proc
+	libraryLoad, libraryKernel, kernelFunction, libraryUnload, functionSetting proc
 
 	streamCreate, streamDestroy, streamSynchronize, launch   proc
 	beginCapture, endCapture                                 proc
@@ -71,9 +71,10 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuMemcpyDtoHAsync_v2":        &a.downloadAsync,
 			"cuMemcpyDtoDAsync_v2":        &a.copyAsync,
 			"cuMemsetD8Async":             &a.zeroAsync,
-			"cuModuleLoadDataEx":          &a.moduleLoad,
-			"cuModuleGetFunction":         &a.moduleFunction,
-			"cuModuleUnload":              &a.moduleUnload,
+			"cuLibraryLoadData":           &a.libraryLoad,
+			"cuLibraryGetKernel":          &a.libraryKernel,
+			"cuKernelGetFunction":         &a.kernelFunction,
+			"cuLibraryUnload":             &a.libraryUnload,
 			"cuFuncSetAttribute":          &a.functionSetting,
 			"cuStreamCreate":              &a.streamCreate,
 			"cuStreamDestroy_v2":          &a.streamDestroy,
@@ -98,11 +99,6 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuCtxEnablePeerAccess": &a.enablePeer,
 
 			"cuOccupancyMaxActiveClusters": &a.activeClusters,
-
-			"cuLinkCreate_v2":  &a.linkCreate,
-			"cuLinkAddData_v2": &a.linkAdd,
-			"cuLinkComplete":   &a.linkComplete,
-			"cuLinkDestroy":    &a.linkDestroy,
 		}
 }
 

@@ -11,6 +11,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"unsafe"
@@ -24,7 +25,13 @@ type Options struct {
 	// Library is the path of the library; empty searches libcuda.so.1 where the
 	// loader looks and in the folders of containers and WSL, or nvcuda.dll.
 	Library string
+	// Code is a folder where the driver is to keep what it has translated, if nobody has
+	// told it one (CUDA_CACHE_PATH) and it has not begun; "": where it does by itself.
+	Code string
 }
+
+// cachePath is the driver's own variable.
+const cachePath = "CUDA_CACHE_PATH"
 
 // ErrNoDriver says that the machine has no NVIDIA driver.
 var ErrNoDriver = errors.New("cuda: no NVIDIA driver on this machine")
@@ -64,6 +71,11 @@ type Driver struct {
 func Open(o Options) (*Driver, error) {
 	if !built {
 		return nil, errNotBuilt
+	}
+	if o.Code != "" && os.Getenv(cachePath) == "" {
+		// The C library's environment follows Go's; on Windows it may not, and the driver keeps
+		// to its own folder.
+		os.Setenv(cachePath, o.Code)
 	}
 	paths := driverPaths
 	if o.Library != "" {

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -39,22 +38,15 @@ const (
 // defaultShared is the dynamic shared memory that every kernel may ask for.
 const defaultShared = 48 << 10
 
-// Load translates PTX for the device, and keeps everybody waiting who uses the context
-// meanwhile: Translate does not. An error carries the translator's log.
-func (c *Context) Load(ptx []byte) (*Module, error) { return c.load(append(bytes.Clone(ptx), 0), ptx) }
-
-// LoadCode loads what Translate made of PTX.
-func (c *Context) LoadCode(code, ptx []byte) (*Module, error) {
-	if len(code) == 0 {
-		return nil, errors.New("cuda: no code to load")
-	}
-	return c.load(bytes.Clone(code), ptx)
-}
-
-func (c *Context) load(image, ptx []byte) (*Module, error) {
+// Load translates PTX for the device, or takes what the driver's own cache has of it. It
+// goes by the driver's libraries, not its modules: those are translated under one lock that
+// copies and allocations take, too, these beside each other and beside whatever else uses
+// the context (ADR 55). An error carries the translator's log.
+func (c *Context) Load(ptx []byte) (*Module, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	image := append(bytes.Clone(ptx), 0)
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	info, failure := make([]byte, 4<<10), make([]byte, 16<<10)
@@ -66,8 +58,8 @@ func (c *Context) load(image, ptx []byte) (*Module, error) {
 		uintptr(unsafe.Pointer(&failure[0])), uintptr(len(failure) - 1),
 	}
 	m := &Module{ctx: c, entries: entries(ptx), functions: map[string]*Function{}}
-	err := c.api.call(&c.api.moduleLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
-		uintptr(len(options)), uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])))
+	err := c.api.call(&c.api.libraryLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
+		uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])), uintptr(len(options)), 0, 0, 0)
 	if err != nil {
 		if log := strings.TrimSpace(cString(&failure[0])); log != "" {
 			return nil, fmt.Errorf("cuda: %w\n%s", err, log)
@@ -120,7 +112,12 @@ func (m *Module) Function(name string) (*Function, error) {
 	}
 	f := &Function{ctx: m.ctx, name: name, entry: m.entries[name], shared: defaultShared}
 	symbol := append([]byte(name), 0)
-	if err := m.ctx.api.call(&m.ctx.api.moduleFunction, uintptr(unsafe.Pointer(&f.handle)), m.handle, uintptr(unsafe.Pointer(&symbol[0]))); err != nil {
+	var kernel uintptr // of all contexts; the function is that of this one
+	err := m.ctx.api.call(&m.ctx.api.libraryKernel, uintptr(unsafe.Pointer(&kernel)), m.handle, uintptr(unsafe.Pointer(&symbol[0])))
+	if err == nil {
+		err = m.ctx.api.call(&m.ctx.api.kernelFunction, uintptr(unsafe.Pointer(&f.handle)), kernel)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s: %w", name, err)
 	}
 	m.functions[name] = f
@@ -152,5 +149,5 @@ func (m *Module) Close() error {
 	defer m.mu.Unlock()
 	handle := m.handle
 	m.handle = 0
-	return m.ctx.wrap(m.ctx.api.call(&m.ctx.api.moduleUnload, handle))
+	return m.ctx.wrap(m.ctx.api.call(&m.ctx.api.libraryUnload, handle))
 }

@@ -19,7 +19,7 @@ func TestBadPTX(t *testing.T) {
 		}
 	}
 	_, err := c.Load([]byte("this is no PTX"))
-	if err == nil || !strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "cuModuleLoadDataEx") {
+	if err == nil || !strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "cuLibraryLoadData") {
 		t.Errorf("want the translator's log behind the error's first line, got: %v", err)
 	}
 	_, f := function(t, c, "intrinsic_mma")

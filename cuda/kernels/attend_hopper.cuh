@@ -58,11 +58,16 @@ template <int TILES> DEV void hide(float (&x)[TILES][4], const View &view, u32 s
       }
     return;
   }
+  // Bits of what is hidden: a loop, as unrolled it was half of the kernel.
+  u32 hidden[2] = {0, 0};
+#pragma unroll 1
+  for (u32 i = 0; i < 2 * TILES; i++) {
+    const Column c = column_of(view, slot + i / 2 * 8 + tid() % 4 * 2 + i % 2);
+    UNROLL for (int h = 0; h < 2; h++) hidden[h] |= (sees(index[h], c) ? 0u : 1u) << i;
+  }
   UNROLL for (int n = 0; n < TILES; n++)
-    UNROLL for (int j = 0; j < 2; j++) {
-      const Column c = column_of(view, slot + n * 8 + tid() % 4 * 2 + j);
-      if (!sees(index[0], c)) x[n][j] = NONE;
-      if (!sees(index[1], c)) x[n][2 + j] = NONE;
-    }
+    UNROLL for (int j = 0; j < 2; j++)
+      UNROLL for (int h = 0; h < 2; h++)
+        if (hidden[h] >> (2 * n + j) & 1) x[n][2 * h + j] = NONE;
   sync_warp();
 }

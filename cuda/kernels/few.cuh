@@ -181,7 +181,7 @@ template <class W, u32 NT, u32 C> DEV void few(const Projection &p, u32 more, u3
             const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 more, u32 chunk) {        \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
-                 x, in, rows, granule, shift, stages, strips, 1, 0, nullptr, 0};                                          \
+                 x, in, rows, granule, shift, stages, strips, 1, nullptr, 0};                                             \
     few<W, NT, C>(p, more, chunk, shared);                                                                                 \
   }                                                                                                                       \
   REGISTER(name)

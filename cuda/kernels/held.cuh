@@ -212,7 +212,7 @@ template <class W, u32 NT, u32 U, bool normed> DEV void held(const Projection &p
             const float *norm, float eps) {                                                                               \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
-                 x, in, rows, granule, shift, stages, strips, 1, 0, norm, eps};                                           \
+                 x, in, rows, granule, shift, stages, strips, 1, norm, eps};                                              \
     held<W, NT, U, normed>(p, more, slot, shared);                                                                        \
   }                                                                                                                       \
   REGISTER(name)

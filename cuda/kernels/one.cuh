@@ -202,7 +202,7 @@ template <class W> DEV void one(const Projection &p, u32 pass, u32 more, u8 *sha
             const float *norm, float eps) {                                                                               \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
-                 x, in, rows, granule, shift, stages, strips, 1, 1, norm, eps};                                           \
+                 x, in, rows, granule, shift, stages, strips, 1, norm, eps};                                              \
     one<W>(p, pass, more, shared);                                                                                        \
   }                                                                                                                       \
   REGISTER(name)

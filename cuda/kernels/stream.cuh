@@ -11,12 +11,15 @@
 // added in the order of the inputs.
 //
 // The inputs of a launch of one row can lie whole in shared memory, as bf16 in
-// units of 64; a block that has to norm them does so on the way there.
+// units of 64; a block that has to norm them does so on the way there. Those are
+// kernels of their own, of a third of the code: what a block goes through once
+// comes from L2 (docs/adr/0055-kernels-are-translated-whole.md).
 #pragma once
 #include "norm.cuh"
 #include "strips.cuh"
 
-template <class W, u32 NT, u32 G> struct Streamer {
+// alone: there is one row, and it lies whole in shared memory.
+template <class W, u32 NT, u32 G, bool alone> struct Streamer {
   static constexpr bool packed = W::bytes != Rows::bytes;
   static constexpr u32 mostThreads = packed ? 512 : 256;
   // A unit is 64 inputs: of G strips, and of the rows.
@@ -124,11 +127,10 @@ template <class W, u32 NT, u32 G> struct Streamer {
     // Two B operands of 32 inputs by 8 rows each.
     u32 b[NT][2][4];
     // The eight rows of a tile are one and the same where there is one.
-    const bool one = NT == 1 && p.whole;
-    const Shared x = one ? rowAt + (begin + unitOf) * 128 : at + G * unitBytes + lane % 8 * 128;
+    const Shared x = alone ? rowAt + (begin + unitOf) * 128 : at + G * unitBytes + lane % 8 * 128;
     UNROLL for (u32 nt = 0; nt < NT; nt++)
       UNROLL for (u32 half = 0; half < 2; half++)
-        load_matrix_at(b[nt][half], x + nt * 8 * 128 + (one ? half * 4 + lane / 8 : (half * 4 + lane / 8) ^ lane % 8) * 16);
+        load_matrix_at(b[nt][half], x + nt * 8 * 128 + (alone ? half * 4 + lane / 8 : (half * 4 + lane / 8) ^ lane % 8) * 16);
     if constexpr (!packed) {
       UNROLL for (u32 j = 0; j < G; j++)
         UNROLL for (u32 k = 0; k < 4; k++) {
@@ -214,8 +216,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
 
   // finishOf is that of so many warps.
   template <u32 warps> METHOD void finishOf(float (&total)[G][NT][4], u32 pass) const {
-    if constexpr (NT == 1)
-      if (p.whole) return finishOne<warps>(total, pass);
+    if constexpr (alone) return finishOne<warps>(total, pass);
     constexpr u32 strip = 16 * rowsTile; // floats: [rowsTile][16]
     UNROLL for (u32 pair = 0; pair < G; pair += 2) {
       if (pass * G + pair >= end - first) break;
@@ -322,15 +323,14 @@ template <class W, u32 NT, u32 G> struct Streamer {
   // fill starts the first copies, and waits for the kernel before. Weights never
   // change: their copies need not wait.
   METHOD void fill(u32 all) {
-    const bool one = NT == 1 && p.whole;
     _Pragma("nounroll") for (u32 s = 0; s + 1 < p.stages; s++) {
       if (s < all) {
         loadWeights(s);
         next();
       }
-      if (one) copy_commit();
+      if (alone) copy_commit();
     }
-    if (one) {
+    if constexpr (alone) {
       takeRow();
       return;
     }
@@ -371,7 +371,7 @@ template <class W, u32 NT, u32 G> struct Streamer {
         if (loaded < all) {
           u32 free = slot == 0 ? stages - 1 : slot - 1;
           loadWeights(free);
-          if (NT != 1 || !p.whole) loadRows(free);
+          if constexpr (!alone) loadRows(free);
           next();
           loaded++;
         }
@@ -384,23 +384,23 @@ template <class W, u32 NT, u32 G> struct Streamer {
   }
 };
 
-#define STREAM(name, W, NT, G)                                                                                            \
-  KERNEL((Streamer<W, NT, G>::mostThreads))                                                                               \
+#define STREAM(name, W, NT, G, alone)                                                                                     \
+  KERNEL((Streamer<W, NT, G, alone>::mostThreads))                                                                        \
   void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,         \
             const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated, \
             const u16 *x, u32 in, u32 rows, u32 granule, u32 shift, u32 stages, u32 strips, u32 slices,                   \
-            u32 whole, const float *norm, float eps) {                                                                    \
+            const float *norm, float eps) {                                                                               \
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
-                 x, in, rows, granule, shift, stages, strips, slices, whole, norm, eps};                                  \
-    stream<W, NT, G>(p, shared);                                                                                          \
+                 x, in, rows, granule, shift, stages, strips, slices, norm, eps};                                         \
+    stream<W, NT, G, alone>(p, shared);                                                                                   \
   }                                                                                                                       \
   REGISTER(name)
 
-template <class W, u32 NT, u32 G> DEV void stream(const Projection &p, u8 *shared) {
-  using S = Streamer<W, NT, G>;
+template <class W, u32 NT, u32 G, bool alone> DEV void stream(const Projection &p, u8 *shared) {
+  using S = Streamer<W, NT, G, alone>;
   u32 lane = tid() % 32, warp = tid() / 32, warps = bdim() / 32;
-  u32 scales = p.granule - W::bytes, unit = S::numberBytes + scales, stage = G * unit + (NT == 1 && p.whole ? 0 : S::xBytes);
+  u32 scales = p.granule - W::bytes, unit = S::numberBytes + scales, stage = G * unit + (alone ? 0 : S::xBytes);
   S s{p, warp, lane, lane / 4, lane % 4};
   s.scaleBytes = scales;
   s.unitBytes = unit;
@@ -413,16 +413,19 @@ template <class W, u32 NT, u32 G> DEV void stream(const Projection &p, u8 *share
   s.run();
 }
 
-#define STREAM_ALL(name, W)   \
-  STREAM(name##_1_2, W, 1, 2) \
-  STREAM(name##_1_3, W, 1, 3) \
-  STREAM(name##_1_6, W, 1, 6) \
-  STREAM(name##_2_2, W, 2, 2) \
-  STREAM(name##_2_3, W, 2, 3) \
-  STREAM(name##_2_6, W, 2, 6)
+#define STREAM_ALL(name, W)                \
+  STREAM(name##_alone_2, W, 1, 2, true)    \
+  STREAM(name##_alone_3, W, 1, 3, true)    \
+  STREAM(name##_alone_6, W, 1, 6, true)    \
+  STREAM(name##_1_2, W, 1, 2, false)       \
+  STREAM(name##_1_3, W, 1, 3, false)       \
+  STREAM(name##_1_6, W, 1, 6, false)       \
+  STREAM(name##_2_2, W, 2, 2, false)       \
+  STREAM(name##_2_3, W, 2, 3, false)       \
+  STREAM(name##_2_6, W, 2, 6, false)
 
 // Few warps have registers for more rows.
-#define STREAM_FOUR(name, W)  \
-  STREAM(name##_4_2, W, 4, 2) \
-  STREAM(name##_4_3, W, 4, 3) \
-  STREAM(name##_4_6, W, 4, 6)
+#define STREAM_FOUR(name, W)               \
+  STREAM(name##_4_2, W, 4, 2, false)       \
+  STREAM(name##_4_3, W, 4, 3, false)       \
+  STREAM(name##_4_6, W, 4, 6, false)

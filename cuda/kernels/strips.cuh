@@ -23,7 +23,6 @@ struct Projection {
   u32 in, rows, granule, shift, stages;
   u32 strips; // of a block
   u32 slices; // of rows: NT·8 each
-  u32 whole;  // the only row lies whole in shared memory
   const float *norm; // where not null, x is f32 and is normed by these weights
   float eps;
 };

@@ -19,10 +19,9 @@ type Device struct {
 	blas      *cublas // nil where cuBLASLt is not found
 	functions map[entry]*function
 	loading   map[entry]*loading // in the background (Preload),
-	loaders   chan struct{}      // so many at a time
+	loaders   *loaders           // who does that
 	gathered  map[kernel]bool    // while launches are gathered, what they would load
 	err       error
-	Code      CodeCache
 	Tuning    Tuning  // of decode projections
 	common    bool    // for tests: kernels for compute capability 9.0 alone are left out
 	brief     bool    // self-tests take few shapes: an emulated device is slow
@@ -117,7 +116,7 @@ func (d *Device) translate(k kernel) (*function, error) {
 			return nil, err
 		}
 	}
-	m, err := d.Code.load(d.Context, k.file, image)
+	m, err := d.Context.Load(image)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}

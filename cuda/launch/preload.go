@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"windrow/cuda/kernels"
@@ -45,34 +46,59 @@ type loading struct {
 // maxLoaders bounds the kernels that are loaded in the background at the same time.
 const maxLoaders = 16
 
+// loaders load kernels in the background, those first that were asked for first.
+type loaders struct {
+	mu      sync.Mutex
+	queue   []func()
+	running int
+}
+
+func (l *loaders) add(load func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, load)
+	if l.running < min(runtime.GOMAXPROCS(0), maxLoaders) {
+		l.running++
+		go l.run()
+	}
+}
+
+func (l *loaders) run() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 {
+		load := l.queue[0]
+		l.queue = l.queue[1:]
+		l.mu.Unlock()
+		load()
+		l.mu.Lock()
+	}
+	l.running--
+}
+
 // Preload begins to load kernels in the background: to translate one takes a driver up to
 // half a second. Who launches one waits for it; what cannot be loaded is tried again, and
 // reported, then.
-//
-// Of kernels that the driver translates whole, which keeps uploads waiting, those that are
-// not needed soon are left to who launches them.
-func (d *Device) Preload(w Wanted, soon bool) {
+func (d *Device) Preload(w Wanted) {
 	if d.loading == nil {
-		d.loading, d.loaders = map[entry]*loading{}, make(chan struct{}, min(runtime.GOMAXPROCS(0), maxLoaders))
+		d.loading, d.loaders = map[entry]*loading{}, new(loaders)
 	}
 	for _, k := range w {
 		e := entry{k.file, k.name}
-		if d.functions[e] != nil || d.loading[e] != nil || !soon && whole(k.file) {
+		if d.functions[e] != nil || d.loading[e] != nil {
 			continue
 		}
 		l := &loading{done: make(chan struct{})}
 		d.loading[e] = l
-		by := &Device{Context: d.Context, Info: d.Info, Code: d.Code, timeline: d.timeline}
-		go func() {
+		by := &Device{Context: d.Context, Info: d.Info, timeline: d.timeline}
+		d.loaders.add(func() {
 			defer close(l.done)
-			d.loaders <- struct{}{}
-			defer func() { <-d.loaders }()
 			by.Context.Enter()
 			defer by.Context.Leave()
 			start := time.Now()
 			l.f, l.err = by.translate(k)
 			l.took = time.Since(start)
-		}()
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	"windrow/cuda/driver"
 )
@@ -157,6 +158,15 @@ func (d *Device) streamShapeOf(f format, total, rows, in int, gated bool) stream
 	}
 }
 
+// streamKernel is the kernel of a shape.
+func streamKernel(f format, s streamShape) kernel {
+	tiles := strconv.Itoa(s.tiles)
+	if s.whole > 0 {
+		tiles = "alone"
+	}
+	return kernel{f.file, fmt.Sprintf("%s_%s_%d", f.file, tiles, s.group), s.shared}
+}
+
 // streamLimit is the shared memory of a block, by what measured fastest in a step
 // of an H100: all for several rows by bf16, and where a block has many strips; else less, for one
 // row 100 KiB by 4-bit weights and in proportion by others. Of one row by bf16 it is an H200's.
@@ -278,8 +288,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, p.in)
 		return
 	}
-	k := kernel{f.file, fmt.Sprintf("%s_%d_%d", f.file, s.tiles, s.group), s.shared}
-	d.launch(k, dim{x: s.blocks}, 32*s.warps, append(p.args(x.X, rows, s.stages, s.strips, s.slices, s.whole), uint64(x.Norm), f32(x.Eps))...)
+	d.launch(streamKernel(f, s), dim{x: s.blocks}, 32*s.warps, append(p.args(x.X, rows, s.stages, s.strips, s.slices), uint64(x.Norm), f32(x.Eps))...)
 }
 
 // format is how the tensor-core kernels take the weight.

@@ -237,7 +237,7 @@ func tiledTunings(rows int) []Tuning {
 		list = append(list, Tuning{held: never}, Tuning{held: always, stages: 2}, Tuning{held: always, stages: 3})
 	}
 	if rows > 1 && rows <= fewRowsAtMost {
-		list = append(list, Tuning{noFew: true}, Tuning{cluster: 1}, Tuning{cluster: 2}, Tuning{cluster: 4})
+		list = append(list, Tuning{noFew: true}, Tuning{cluster: 1}, Tuning{cluster: 2}, Tuning{cluster: 4}, Tuning{cluster: 8})
 	}
 	for _, t := range []TiledForm{
 		{1, 1, 5, 1}, {1, 1, 4, 1}, {1, 1, 3, 1}, {1, 1, 2, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {2, 1, 2, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},

@@ -33,14 +33,14 @@ const (
 )
 
 // WatchKernels has all kernels tell when they run (Timeline). It comes before the first is
-// loaded. Kernels so changed are kept nowhere.
+// loaded.
 func (d *Device) WatchKernels() error {
 	t := &timeline{count: d.Info.SMs}
 	var err error
 	if t.lists, err = d.Context.Alloc(t.count * timelineList); err != nil {
 		return err
 	}
-	d.timeline, d.Code = t, ""
+	d.timeline = t
 	return nil
 }
 

@@ -135,7 +135,7 @@ func TestTimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Preload(ahead, true)
+	d.Preload(ahead)
 	if _, err := d.Await(ahead); err != nil {
 		t.Fatal(err)
 	}

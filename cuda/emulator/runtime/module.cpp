@@ -107,7 +107,7 @@ int needs(int major, int minor) { return major == 8 ? 12000 + minor * 10 : major
 
 } // namespace
 
-API cuModuleLoadDataEx(Module **module, const char *image, unsigned options, const int *keys, void **values) {
+API cuLibraryLoadData(Module **module, const char *image, const int *keys, void **values, unsigned options, const int *, void **, unsigned) {
   ENTER;
   std::string ptx = image, complaint;
   Module m;
@@ -146,43 +146,8 @@ API cuModuleLoadDataEx(Module **module, const char *image, unsigned options, con
   return SUCCESS;
 }
 
-// The linker: what it makes of PTX is the PTX behind a mark, which loads as such. What is
-// wrong is told when it is added, as ptxas does.
-struct Link {
-  std::string code;
-};
-
-static const char translated[] = "// translated\n";
-
-API cuLinkCreate_v2(unsigned, const int *, void **, Link **state) {
-  ENTER;
-  *state = new Link;
-  return SUCCESS;
-}
-
-API cuLinkAddData_v2(Link *state, int type, const char *data, size_t size, const char *, unsigned, const int *, void **) {
-  ENTER;
-  if (type != 1 || !size || data[size - 1]) return refuse(INVALID_VALUE, "the linker takes PTX that ends with 0");
-  Module m;
-  if (std::string complaint = parse(data, m); !complaint.empty()) return refuse(INVALID_PTX, "%s", complaint.c_str());
-  state->code = translated + std::string(data);
-  return SUCCESS;
-}
-
-API cuLinkComplete(Link *state, void **code, size_t *size) {
-  ENTER;
-  *code = state->code.data();
-  *size = state->code.size() + 1;
-  return SUCCESS;
-}
-
-API cuLinkDestroy(Link *state) {
-  ENTER;
-  delete state;
-  return SUCCESS;
-}
-
-API cuModuleGetFunction(const Function **function, Module *m, const char *name) {
+// A kernel of a library is its function: there is one context.
+API cuLibraryGetKernel(const Function **function, Module *m, const char *name) {
   ENTER;
   auto e = m->entries.find(name);
   if (e == m->entries.end()) return refuse(NOT_FOUND, "the module has no kernel %s", name);
@@ -196,7 +161,13 @@ API cuModuleGetFunction(const Function **function, Module *m, const char *name) 
   return SUCCESS;
 }
 
-API cuModuleUnload(Module *m) {
+API cuKernelGetFunction(const Function **function, const Function *kernel) {
+  ENTER;
+  *function = kernel;
+  return SUCCESS;
+}
+
+API cuLibraryUnload(Module *m) {
   ENTER;
   int r = finish_all();
   delete m;
