@@ -133,7 +133,7 @@ func (e *examination) load(d *launch.Device, info driver.DeviceInfo) {
 	for _, file := range kernels.Files(info.Major, info.Minor) {
 		if e.Wanted("load " + file) {
 			w, err := d.KernelsOf(file)
-			d.Preload(w)
+			d.Preload(w, 0)
 			list = append(list, all{file, w, err})
 		}
 	}

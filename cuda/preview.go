@@ -31,13 +31,13 @@ func (b *Backend) Preview(p *backend.Program) {
 	defer f.Close()
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
-	for _, chunks := range previewChunks {
-		for _, rows := range previewRows {
+	for j, chunks := range previewChunks {
+		for i, rows := range previewRows {
 			if rows > invariantRows && chunks != previewChunks[0] {
 				continue
 			}
 			if w, err := f.kernels(rows, chunks); err == nil {
-				b.device.Preload(w)
+				b.device.Preload(w, i+j*len(previewRows))
 			}
 		}
 	}
@@ -85,6 +85,6 @@ func (b *Backend) previewPack(dt backend.DType, to launch.Packing) {
 	}
 	b.packs[dt] = true
 	if w, err := b.device.Gather(func() { b.device.PackTo(to, 0, 0, 0) }); err == nil {
-		b.device.Preload(w)
+		b.device.Preload(w, 0)
 	}
 }

@@ -1,9 +1,13 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,9 +23,9 @@ func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	flash := d.flash // what is said of a kernel that was not loaded is no answer
 	d.gathered = map[kernel]bool{}
 	err = d.Rehearse(launches)
-	for k := range d.gathered {
-		w = append(w, k)
-	}
+	w = slices.SortedFunc(maps.Keys(d.gathered), func(a, b kernel) int {
+		return cmp.Or(strings.Compare(a.file, b.file), strings.Compare(a.name, b.name), cmp.Compare(a.shared, b.shared))
+	})
 	d.gathered, d.flash = nil, flash
 	return w, err
 }
@@ -43,21 +47,31 @@ type loading struct {
 	took time.Duration
 }
 
-// maxLoaders bounds the kernels that are loaded in the background at the same time.
-const maxLoaders = 16
+// maxLoaders bounds the kernels that are loaded in the background at the same time, as half of
+// the processors does: weights need some to arrive, too.
+const maxLoaders = 8
 
-// loaders load kernels in the background, those first that were asked for first.
+// loaders load kernels in the background, those first that are needed first.
 type loaders struct {
 	mu      sync.Mutex
-	queue   []func()
+	queue   []load // by rank, then as they came
 	running int
 }
 
-func (l *loaders) add(load func()) {
+type load struct {
+	rank int
+	run  func()
+}
+
+func (l *loaders) add(rank int, run func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue = append(l.queue, load)
-	if l.running < min(runtime.GOMAXPROCS(0), maxLoaders) {
+	at := len(l.queue)
+	for at > 0 && l.queue[at-1].rank > rank {
+		at--
+	}
+	l.queue = slices.Insert(l.queue, at, load{rank, run})
+	if l.running < max(1, min(runtime.GOMAXPROCS(0)/2, maxLoaders)) {
 		l.running++
 		go l.run()
 	}
@@ -67,10 +81,10 @@ func (l *loaders) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) > 0 {
-		load := l.queue[0]
+		next := l.queue[0]
 		l.queue = l.queue[1:]
 		l.mu.Unlock()
-		load()
+		next.run()
 		l.mu.Lock()
 	}
 	l.running--
@@ -78,8 +92,8 @@ func (l *loaders) run() {
 
 // Preload begins to load kernels in the background: to translate one takes a driver up to
 // half a second. Who launches one waits for it; what cannot be loaded is tried again, and
-// reported, then.
-func (d *Device) Preload(w Wanted) {
+// reported, then. Those of a lower rank are loaded before the others that have not begun.
+func (d *Device) Preload(w Wanted, rank int) {
 	if d.loading == nil {
 		d.loading, d.loaders = map[entry]*loading{}, new(loaders)
 	}
@@ -91,7 +105,7 @@ func (d *Device) Preload(w Wanted) {
 		l := &loading{done: make(chan struct{})}
 		d.loading[e] = l
 		by := &Device{Context: d.Context, Info: d.Info, timeline: d.timeline}
-		d.loaders.add(func() {
+		d.loaders.add(rank, func() {
 			defer close(l.done)
 			by.Context.Enter()
 			defer by.Context.Leave()

@@ -135,7 +135,7 @@ func TestTimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Preload(ahead)
+	d.Preload(ahead, 0)
 	if _, err := d.Await(ahead); err != nil {
 		t.Fatal(err)
 	}
