@@ -133,16 +133,16 @@ type Program struct {
 	err       error
 }
 
-// Err is the first error of what was listed.
+// Err is the first error of what was listed, which is to be whole.
 func (p *Program) Err() error {
-	switch {
-	case p.err != nil:
-		return p.err
-	case len(p.Ops) == 0 || p.Ops[0].Kind != OpEmbed:
+	if p.err == nil && (len(p.Ops) == 0 || p.Ops[0].Kind != OpEmbed) {
 		return fmt.Errorf("program: the first operation must be an embedding")
 	}
-	return nil
+	return p.err
 }
+
+// PartErr is the first error of what was listed, which may be a part of a program.
+func (p *Program) PartErr() error { return p.err }
 
 func (p *Program) fail(format string, args ...any) {
 	if p.err == nil {

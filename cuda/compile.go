@@ -25,6 +25,14 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
+	return b.compilePart(p)
+}
+
+// compilePart makes a forward of a part of a program, to plan with: it is not to be run.
+func (b *Backend) compilePart(p *backend.Program) (*forward, error) {
+	if err := p.PartErr(); err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
+	}
 	c := compiler{b: b, f: &forward{b: b, program: p, widths: p.Widths, states: recurrent(p)}}
 	if err := c.joinGates(&p); err != nil {
 		return nil, err

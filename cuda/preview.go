@@ -24,7 +24,7 @@ func (b *Backend) Preview(p *backend.Program) {
 	if !b.preload || b.device == nil || b.device.Grouped() {
 		return
 	}
-	f, err := b.compile(p)
+	f, err := b.compilePart(p)
 	if err != nil {
 		return // Compile tells
 	}

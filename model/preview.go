@@ -47,11 +47,15 @@ func (m *Model) previewHead(bars backend.Bars) {
 	})
 }
 
-// preview tells a backend that can use it of a program of embedded rows and what list adds.
+// previewEmbedding tells a backend of the embedding.
+func (m *Model) previewEmbedding() {
+	m.preview(nil, func(p *backend.Program, s *stream) { p.Embed(s.x, m.embed) })
+}
+
+// preview tells a backend that can use it of a part of a program, of rows that are there.
 func (m *Model) preview(rotation backend.Rotation, list func(*backend.Program, *stream)) {
 	if b, ok := m.backend.(backend.Previewer); ok {
 		p, s := m.begin(rotation)
-		p.Embed(s.x, m.embed)
 		list(p, s)
 		b.Preview(p)
 	}

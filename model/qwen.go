@@ -81,7 +81,7 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if h, ok := b.(backend.ExpertsOnHost); ok {
 		l.host, l.hosted = h.HostExperts()
 	}
-	err = m.loadAll(l, func(layers int) { m.previewLayers(rotation, layers) }, func() { m.previewHead(chosen.bars) })
+	err = m.loadAll(l, func(layers int) { m.previewLayers(rotation, layers) }, func() { m.previewHead(chosen.bars) }, m.previewEmbedding)
 	if err != nil {
 		return nil, err
 	}
@@ -102,20 +102,26 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 }
 
 // loadAll fetches all weights but a head for drafts. It says when the first layers are there,
-// of all kinds, and when the model's head is.
-func (m *Model) loadAll(l *loader, layers func(n int), head func()) error {
-	m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding)
+// of all kinds, when the model's head is, and when its embedding is: of these a backend learns
+// what takes it long to prepare, so layers, which are small and have most of it, come first.
+func (m *Model) loadAll(l *loader, layers func(n int), head, embedding func()) error {
 	early := layersOfAllKinds(m.config, l.hosted)
 	if err := m.loadLayers(l, 0, early); err != nil {
 		return err
 	}
 	layers(early)
 	m.norm = l.vector(architecture.FinalNorm, architecture.ClassNorm)
-	if m.head = m.embed; !m.config.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
-		m.head = l.matrix(architecture.Head, architecture.ClassHead)
+	if !m.config.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
+		if m.head = l.matrix(architecture.Head, architecture.ClassHead); l.err == nil {
+			head()
+		}
 	}
-	if l.err == nil {
-		head()
+	if m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding); l.err == nil {
+		if m.config.TieEmbeddings {
+			m.head = m.embed
+			head()
+		}
+		embedding()
 	}
 	if l.err == nil { // what is missing says more, of which the first layers tell
 		l.err = checkUnused(l.src)
