@@ -90,6 +90,9 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Preload {
+		drv.Warm()
+	}
 	dev, err := launch.NewDevice(drv, o.Device)
 	if err != nil {
 		return nil, err
@@ -107,6 +110,9 @@ func New(o Options) (*Backend, error) {
 		if err := dev.WatchKernels(); err != nil {
 			return nil, errors.Join(err, dev.Close())
 		}
+	}
+	if o.Preload {
+		dev.Preload(dev.Likely(), 0)
 	}
 	b.setPromptRows()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {

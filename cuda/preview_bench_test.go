@@ -13,20 +13,17 @@ import (
 )
 
 // BenchmarkFirst measures the first prompt of 512 rows and the first step on a GPU, and the
-// second ones. Without a preview kernels are translated when they are asked for; "cold"
-// is a process on a machine that has never run them, "warm" the next one there.
+// second ones: "cold" is a machine that has never run the kernels (of the second type of
+// weights those that only it has), "warm" the next start there.
 func BenchmarkFirst(b *testing.B) {
 	needsGPU(b)
 	config, _ := synthetic.ShapeConfig("qwen3-8b")
+	o := Options{Preload: true, Code: b.TempDir()} // a process has one such folder
 	for _, dt := range []backend.DType{backend.Affine4, backend.BF16} {
-		code := b.TempDir()
-		for _, c := range []struct {
-			name string
-			o    Options
-		}{{"no preview", Options{}}, {"cold", Options{Preload: true, Code: code}}, {"warm", Options{Preload: true, Code: code}}} {
-			b.Run(fmt.Sprintf("dtype=%v/machine=%s", dt, c.name), func(b *testing.B) {
+		for _, machine := range []string{"cold", "warm"} {
+			b.Run(fmt.Sprintf("dtype=%v/machine=%s", dt, machine), func(b *testing.B) {
 				for b.Loop() {
-					firsts(b, synthetic.RandomSource(config, dt, 1), c.o)
+					firsts(b, synthetic.RandomSource(config, dt, 1), o)
 				}
 			})
 		}

@@ -70,6 +70,22 @@ func (c *Context) Load(ptx []byte) (*Module, error) {
 	return m, nil
 }
 
+// warming is a kernel that nobody runs.
+const warming = ".version 7.4\n.target sm_80\n.address_size 64\n.visible .entry windrow_warming()\n{\n\tret;\n}\n\x00"
+
+// Warm reads the driver's translator, in the background: on a machine that has just started
+// that takes as long as a small kernel. It needs no context, so it may go on while one is made.
+func (d *Driver) Warm() { go d.warm() }
+
+func (d *Driver) warm() error {
+	image := []byte(warming)
+	var library uintptr
+	if err := d.api.call(&d.api.libraryLoad, uintptr(unsafe.Pointer(&library)), uintptr(unsafe.Pointer(&image[0])), 0, 0, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	return d.api.call(&d.api.libraryUnload, library)
+}
+
 // entry is what the PTX says of a kernel.
 type entry struct {
 	parameters int

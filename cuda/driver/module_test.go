@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"windrow/cuda/emulator"
 )
 
 func TestBadPTX(t *testing.T) {
@@ -56,5 +58,18 @@ func TestEntries(t *testing.T) {
 	}
 	if got := entries([]byte(".entry ")); len(got) != 0 {
 		t.Errorf("an entry without a name: %v", got)
+	}
+}
+
+// TestWarm: the translator takes what warms it, without a context, and again.
+func TestWarm(t *testing.T) {
+	d, err := Open(Options{Library: emulator.Library(t, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.warm(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

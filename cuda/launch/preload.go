@@ -30,6 +30,14 @@ func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	return w, err
 }
 
+// Likely are kernels that most models want, and that take the longest to translate.
+func (d *Device) Likely() Wanted {
+	if d.openHopper() == nil {
+		return nil
+	}
+	return Wanted{flashHopper().kernel}
+}
+
 // KernelsOf are all kernels of a file.
 func (d *Device) KernelsOf(file string) (w Wanted, err error) {
 	names, err := kernels.Names(file, d.Info.Major, d.Info.Minor)
@@ -47,9 +55,9 @@ type loading struct {
 	took time.Duration
 }
 
-// maxLoaders bounds the kernels that are loaded in the background at the same time, as half of
-// the processors does: weights need some to arrive, too.
-const maxLoaders = 8
+// maxLoaders bounds the kernels that are loaded in the background at the same time, as three
+// quarters of the processors do: weights need some to arrive, too.
+const maxLoaders = 12
 
 // loaders load kernels in the background, those first that are needed first.
 type loaders struct {
@@ -71,7 +79,7 @@ func (l *loaders) add(rank int, run func()) {
 		at--
 	}
 	l.queue = slices.Insert(l.queue, at, load{rank, run})
-	if l.running < max(1, min(runtime.GOMAXPROCS(0)/2, maxLoaders)) {
+	if l.running < max(1, min(runtime.GOMAXPROCS(0)*3/4, maxLoaders)) {
 		l.running++
 		go l.run()
 	}

@@ -107,8 +107,9 @@ int needs(int major, int minor) { return major == 8 ? 12000 + minor * 10 : major
 
 } // namespace
 
+// Libraries are loaded and unloaded without a context, and translated when they are loaded.
 API cuLibraryLoadData(Module **module, const char *image, const int *keys, void **values, unsigned options, const int *, void **, unsigned) {
-  ENTER;
+  std::lock_guard<std::recursive_mutex> guard(lock);
   std::string ptx = image, complaint;
   Module m;
   int code = INVALID_PTX, major = 0, minor = 0, device_major, device_minor;
@@ -141,7 +142,6 @@ API cuLibraryLoadData(Module **module, const char *image, const int *keys, void 
     if (log && size) snprintf(log, size, "ptxas fatal: %s", complaint.c_str());
     return refuse(code, "%s", complaint.c_str());
   }
-  if (int r = load_kernels()) return r;
   *module = new Module(std::move(m));
   return SUCCESS;
 }
@@ -149,6 +149,7 @@ API cuLibraryLoadData(Module **module, const char *image, const int *keys, void 
 // A kernel of a library is its function: there is one context.
 API cuLibraryGetKernel(const Function **function, Module *m, const char *name) {
   ENTER;
+  if (int r = load_kernels()) return r;
   auto e = m->entries.find(name);
   if (e == m->entries.end()) return refuse(NOT_FOUND, "the module has no kernel %s", name);
   const Kernel *k = find(name);
@@ -168,8 +169,8 @@ API cuKernelGetFunction(const Function **function, const Function *kernel) {
 }
 
 API cuLibraryUnload(Module *m) {
-  ENTER;
-  int r = finish_all();
+  std::lock_guard<std::recursive_mutex> guard(lock);
+  int r = current_device() < 0 ? SUCCESS : finish_all();
   delete m;
   return r;
 }
