@@ -18,10 +18,11 @@ import (
 var ErrNoDevice = driver.ErrNoDevice
 
 // Doctor examines the driver and every GPU: it loads all kernels, runs their
-// self-tests, and measures copies. library is the driver's; "" searches for it. An
-// error says that there was nothing to examine; failed checks are in the list.
-func Doctor(library string, o doctor.Options) ([]doctor.Check, error) {
-	drv, err := driver.Open(driver.Options{Library: library})
+// self-tests, and measures copies. library is the driver's; "" searches for it; code is
+// where it is to keep what it translates, as in [Options]. An error says that there was
+// nothing to examine; failed checks are in the list.
+func Doctor(library, code string, o doctor.Options) ([]doctor.Check, error) {
+	drv, err := driver.Open(driver.Options{Library: library, Code: code})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestDoctorFailures(t *testing.T) {
 	)
 	t.Setenv("WINDROW_EMULATED_CC", "8.0")
 	var reported []doctor.Check
-	checks, err := Doctor(emulator.Library(t, false), doctor.Options{
+	checks, err := Doctor(emulator.Library(t, false), "", doctor.Options{
 		Only:   regexp.MustCompile("^t |device copy"),
 		Report: func(c doctor.Check) { reported = append(reported, c) },
 	})
@@ -74,7 +74,7 @@ func TestDoctorPatience(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
 	withSelfTests(t, launch.SelfTest{Name: "endless", Run: func(*launch.Device) error { <-end; return nil }}, launch.SelfTest{Name: "behind", Run: func(*launch.Device) error { return nil }})
-	checks, err := Doctor(emulator.Library(t, false), doctor.Options{Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
+	checks, err := Doctor(emulator.Library(t, false), "", doctor.Options{Only: regexp.MustCompile("endless|behind"), Patience: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

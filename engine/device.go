@@ -132,7 +132,7 @@ func openCUDA(o Options, src checkpoint.Source) (*device, error) {
 	}
 	weights := model.DeviceBytes(src, 1, o.Exact)
 	var done int64
-	options := cuda.Options{Preload: true, Code: o.Measurements.kernels(), Exact: o.Exact, BatchVariant: o.BatchVariant, Marks: o.StateCache, Timeline: o.Timeline, Library: o.CUDALibrary, Progress: func(n int64) {
+	options := cuda.Options{Preload: true, Code: o.Measurements.Kernels(), Exact: o.Exact, BatchVariant: o.BatchVariant, Marks: o.StateCache, Timeline: o.Timeline, Library: o.CUDALibrary, Progress: func(n int64) {
 		done += n
 		o.Progress(done, weights)
 	}}

@@ -139,8 +139,9 @@ func (m Measurements) folder() string {
 	return m.Folder
 }
 
-// kernels is where GPU kernels are kept as a driver has translated them.
-func (m Measurements) kernels() string {
+// Kernels is where a GPU's driver keeps kernels as it has translated them; "" is where it does
+// by itself.
+func (m Measurements) Kernels() string {
 	if folder := m.folder(); folder != "" {
 		return filepath.Join(folder, "kernels")
 	}

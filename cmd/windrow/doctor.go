@@ -101,7 +101,7 @@ func doctor(c *cli.Context) error {
 			path = metalReport
 		}
 	} else {
-		_, err = cuda.Doctor(c.String("library"), checks.Options{Only: only, Report: r.add})
+		_, err = cuda.Doctor(c.String("library"), measurements().Kernels(), checks.Options{Only: only, Report: r.add})
 	}
 	if name == backendAll && (errors.Is(err, cuda.ErrNoDriver) || errors.Is(err, cuda.ErrNoDevice) || errors.Is(err, metal.ErrNoDevice)) {
 		r.add(checks.Check{Name: machineGPU(), Status: checks.StatusFact, Detail: err.Error()})
