@@ -72,11 +72,7 @@ func Open(o Options) (*Driver, error) {
 	if !built {
 		return nil, errNotBuilt
 	}
-	if o.Code != "" && os.Getenv(cachePath) == "" {
-		// The C library's environment follows Go's; on Windows it may not, and the driver keeps
-		// to its own folder.
-		os.Setenv(cachePath, o.Code)
-	}
+	keepCode(o.Code)
 	paths := driverPaths
 	if o.Library != "" {
 		paths = []string{o.Library}
@@ -104,6 +100,14 @@ func Open(o Options) (*Driver, error) {
 		}
 	}
 	return d, nil
+}
+
+// keepCode tells the driver of a folder. The C library's environment follows Go's; on Windows
+// it may not, and where that or the folder cannot be the driver keeps to its own.
+func keepCode(folder string) {
+	if folder != "" && os.Getenv(cachePath) == "" && os.MkdirAll(folder, 0o700) == nil {
+		os.Setenv(cachePath, folder)
+	}
 }
 
 // missingError is the error of a library without functions that are needed.

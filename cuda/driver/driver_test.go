@@ -14,6 +14,28 @@ import (
 	"windrow/internal/testhelp"
 )
 
+// TestKeepCode: the driver's variable names our folder, unless it names another or there cannot
+// be one.
+func TestKeepCode(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(folder, "windrow", "kernels")
+	for _, c := range []struct{ before, folder, want string }{
+		{"", own, own}, {"", "", ""}, {"elsewhere", own, "elsewhere"}, {"", filepath.Join(file, "kernels"), ""},
+	} {
+		t.Setenv(cachePath, c.before)
+		if keepCode(c.folder); os.Getenv(cachePath) != c.want {
+			t.Errorf("%+v: %s is %q", c, cachePath, os.Getenv(cachePath))
+		}
+	}
+	if info, err := os.Stat(own); err != nil || !info.IsDir() {
+		t.Errorf("no folder: %v", err)
+	}
+}
+
 // testContext is a context of the emulated device, entered; at the test's end
 // nothing may be left in it.
 func testContext(t *testing.T) *Context {
