@@ -35,7 +35,6 @@ type api struct {
 	eventElapsed                                             proc
 	launchExtended, graphNodes                               proc // may be absent
 	canReach, enablePeer                                     proc // may be absent
-	linkCreate, linkAdd, linkComplete, linkDestroy           proc // may be absent
 	activeClusters                                           proc // may be absent
 }
 
