@@ -23,7 +23,8 @@ func init() {
 			}
 			list := map[string]Projector{
 				"avx512-vnni without vbmi": quantDots{quantFormat: f, isa: dotsOfAVX512},
-				"avx512-vnni, L1 of 32 KB": quantDots{quantFormat: f, isa: dotsOfAVX512, small: true},
+				"avx512-vnni, L1 of 32 KB": quantDots{quantFormat: f, isa: dotsOfAVX512, few: true, small: true},
+				"avx512-vnni, few streams": quantDots{quantFormat: f, isa: dotsOfAVX512, few: true},
 			}
 			if featuresVBMI.here() {
 				list["avx512-vnni, L1 of 48 KB"] = quantDots{quantFormat: f, isa: dotsOfAVX512, alone: !f.dotsOnly()}
