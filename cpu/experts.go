@@ -206,7 +206,8 @@ func (m *mixture) takesRows(inner int) bool {
 	name := m.active[0].gate.proj.Name()
 	for i := range m.active {
 		x := &m.active[i]
-		if _, ok := x.gate.proj.(kernels.RowProjector); !ok || x.gate.proj.Name() != name || x.up.proj.Name() != name {
+		gate, ok := x.gate.proj.(kernels.RowProjector)
+		if !ok || x.gate.proj.Name() != name || x.up.proj.Name() != name || !gate.TakesRows(&x.gate.Weight) || !gate.TakesRows(&x.up.Weight) {
 			return false
 		}
 		if _, ok := x.down.proj.(kernels.RowProjector); !ok || x.gate.proj.Chunk(x.rows, x.gate.In())%kernels.PackedColumns != 0 {

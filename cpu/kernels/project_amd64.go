@@ -88,6 +88,8 @@ type tileProjector struct {
 	// the L1 cache, which has no ways left for weights beside those of a tile: 16 rows took
 	// 1.06 to 1.09 times as long, 64 rows 1.12 times.
 	apart int
+	// shortIn is the longest row of which several meet blocks of four outs, see near; 0: none.
+	shortIn int
 	// split reorders steps·2·lanes f32s of any alignment.
 	split  func(dst *float32, src *byte, steps int)
 	vector *vectorCode
@@ -179,6 +181,10 @@ func (t *tileProjector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	if p.Rows == 0 || o0 >= o1 {
 		return
 	}
+	if p.Rows > 1 && t.TakesRows(w) {
+		t.short(y, ldy, p, p.Rows, nil, w, o0, o1, s)
+		return
+	}
 	_ = y[(p.Rows-1)*ldy+o1-o0-1]
 	_ = p.f32[p.Rows*t.rowStride(p.in)-1]
 	data := w.data[o0*w.stride() : o1*w.stride()]
@@ -214,6 +220,55 @@ func (t *tileProjector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 			pn.w = unsafe.Pointer(&m[0])
 		}
 		run.panel(y[o:], ldy, &pn)
+	}
+}
+
+// TakesRows reports whether w meets blocks of four outs.
+func (t *tileProjector) TakesRows(w *Weight) bool {
+	return w.dt == backend.BF16 && w.in <= t.shortIn && w.in%PackedColumns == 0
+}
+
+// ProjectRows is Project of the packed rows of a list, of weights that TakesRows.
+func (t *tileProjector) ProjectRows(y []float32, ldy int, p *Packed, list []int, w *Weight, o0, o1 int, s *Scratch) {
+	switch {
+	case o0 >= o1:
+	case len(list) > 1:
+		t.short(y, ldy, p, len(list), list, w, o0, o1, s)
+	case len(list) == 1:
+		stride := t.rowStride(p.in)
+		one := Packed{Rows: 1, in: p.in, f32: p.f32[list[0]*stride:][:stride]}
+		t.Project(y, ldy, &one, w, o0, o1, s)
+	}
+}
+
+// PackColumns splits columns [from, from+n) of all rows, from x [rows, n].
+func (t *tileProjector) PackColumns(p *Packed, x []float32, from, n int) {
+	for r := range p.Rows {
+		t.splitRow(p.f32[r*t.rowStride(p.in)+from:][:n], x[r*n:(r+1)*n])
+	}
+}
+
+// short multiplies several rows, all or those of a list, by blocks of four outs.
+func (t *tileProjector) short(y []float32, ldy int, p *Packed, rows int, list []int, w *Weight, o0, o1 int, s *Scratch) {
+	outs, row, stride := o1-o0, t.rowStride(p.in), w.stride()
+	_ = y[(rows-1)*ldy+outs-1]
+	for i := range rows {
+		_ = p.f32[of(list, i)*row+w.in-1]
+	}
+	x, a, blocks := nearRows{unsafe.Pointer(&p.f32[0]), 4 * w.in, 4 * row, rows, list}, w.data[o0*stride:o1*stride], outs/maxTileOuts
+	if blocks > 0 {
+		near(t.lanes, y, ldy, x, a, w.in, stride, blocks, after(w, o0, o1, s))
+	}
+	if blocks*maxTileOuts == outs {
+		return
+	}
+	edge := Grown(&s.project, rows*maxTileOuts)
+	for o := blocks * maxTileOuts; o < outs; o++ {
+		// Rows of weights that lie 0 apart are this one four times.
+		near(t.lanes, edge, maxTileOuts, x, a[o*stride:], w.in, 0, 1, nil)
+		for i := range rows {
+			y[i*ldy+o] = edge[i*maxTileOuts]
+		}
 	}
 }
 

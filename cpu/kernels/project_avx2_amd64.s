@@ -5,21 +5,42 @@
 // 2 rows, 2 outs × 3..6 rows, one accumulator for each (row, out). A step is 16
 // elements of k, the even ones first. Registers are those of the 512-bit tiles.
 
-#define BF16EVEN4(at) \
-	VMOVDQU at(DI), Y8;         \
-	VMOVDQU at(DI)(R8*1), Y9;   \
-	VMOVDQU at(DI)(R8*2), Y10;  \
-	VMOVDQU at(DI)(R9*1), Y11;  \
-	VPSLLD  $16, Y8, Y8;        \
-	VPSLLD  $16, Y9, Y9;        \
-	VPSLLD  $16, Y10, Y10;      \
+// EVEN4 and ODD4 widen half a step of each of four outs, EVEN2 and ODD2 of two. Y15 is the
+// mask of odd elements, which ODDMASK sets.
+#define EVEN4(a, b, c, d) \
+	VMOVDQU a, Y8;         \
+	VMOVDQU b, Y9;         \
+	VMOVDQU c, Y10;        \
+	VMOVDQU d, Y11;        \
+	VPSLLD  $16, Y8, Y8;   \
+	VPSLLD  $16, Y9, Y9;   \
+	VPSLLD  $16, Y10, Y10; \
 	VPSLLD  $16, Y11, Y11
 
-#define BF16ODD4(at) \
-	VPAND at(DI), Y15, Y8;        \
-	VPAND at(DI)(R8*1), Y15, Y9;  \
-	VPAND at(DI)(R8*2), Y15, Y10; \
-	VPAND at(DI)(R9*1), Y15, Y11
+#define ODD4(a, b, c, d) \
+	VPAND a, Y15, Y8;  \
+	VPAND b, Y15, Y9;  \
+	VPAND c, Y15, Y10; \
+	VPAND d, Y15, Y11
+
+#define EVEN2(a, b) \
+	VMOVDQU a, Y12;        \
+	VMOVDQU b, Y13;        \
+	VPSLLD  $16, Y12, Y12; \
+	VPSLLD  $16, Y13, Y13
+
+#define ODD2(a, b) \
+	VPAND a, Y15, Y12; \
+	VPAND b, Y15, Y13
+
+#define ODDMASK \
+	VPCMPEQD Y15, Y15, Y15; \
+	VPSLLD   $16, Y15, Y15
+
+#define BF16EVEN4(at) EVEN4(at(DI), at(DI)(R8*1), at(DI)(R8*2), at(DI)(R9*1))
+#define BF16ODD4(at) ODD4(at(DI), at(DI)(R8*1), at(DI)(R8*2), at(DI)(R9*1))
+#define BF16EVEN2(at) EVEN2(at(DI), at(DI)(R8*1))
+#define BF16ODD2(at) ODD2(at(DI), at(DI)(R8*1))
 
 #define F32EVEN4(at) \
 	VMOVUPS at(DI), Y8;        \
@@ -28,16 +49,6 @@
 	VMOVUPS at(DI)(R9*1), Y11
 
 #define F32ODD4(at) F32EVEN4((at+32))
-
-#define BF16EVEN2(at) \
-	VMOVDQU at(DI), Y12;       \
-	VMOVDQU at(DI)(R8*1), Y13; \
-	VPSLLD  $16, Y12, Y12;     \
-	VPSLLD  $16, Y13, Y13
-
-#define BF16ODD2(at) \
-	VPAND at(DI), Y15, Y12;       \
-	VPAND at(DI)(R8*1), Y15, Y13
 
 #define F32EVEN2(at) \
 	VMOVUPS at(DI), Y12;      \
@@ -151,8 +162,7 @@
 	MOVQ     tileArgs_aheadStep(AX), R12; \
 	ADDQ     R12, R12;                    \
 	MOVQ     tileArgs_groups(AX), R15;    \
-	VPCMPEQD Y15, Y15, Y15;         \
-	VPSLLD   $16, Y15, Y15;         \
+	ODDMASK;                        \
 group:                              \
 	CMPQ     tileArgs_resume(AX), $0; \
 	JNE      resume;                \
@@ -317,3 +327,243 @@ loop:
 	JNZ     loop
 	VZEROUPPER
 	RET
+
+#define NEAR ·avx2Near
+#include "project_near_amd64.h"
+
+// Parts of four to six rows meet two outs and then the other two, those of two and three
+// rows four outs at once.
+
+// NEARROWS2 to NEARROWS6 multiply half a step, whose activations lie at bytes behind the
+// rows' pointers.
+#define NEARROWS4(at) \
+	ROW2(at(R8)(AX*2), Y0, Y1);  \
+	ROW2(at(R9)(AX*2), Y2, Y3);  \
+	ROW2(at(R10)(AX*2), Y4, Y5); \
+	ROW2(at(R11)(AX*2), Y6, Y7)
+#define NEARROWS5(at) NEARROWS4(at); ROW2(at(R12)(AX*2), Y8, Y9)
+#define NEARROWS6(at) NEARROWS5(at); ROW2(at(R13)(AX*2), Y10, Y11)
+#define NEARROWS2(at) \
+	ROW4(at(R8)(AX*2), Y0, Y1, Y2, Y3); \
+	ROW4(at(R9)(AX*2), Y4, Y5, Y6, Y7)
+
+// NEARPAIR multiplies two outs, whose weights are p and q, two steps a turn.
+#define NEARPAIR(p, q, turn, ROWS) \
+	XORQ AX, AX;                             \
+	MOVQ NEARSTEPS(R15), DX;                 \
+turn:                                      \
+	EVEN2((p)(AX*1), (q)(AX*1));             \
+	ROWS(0);                                 \
+	ODD2((p)(AX*1), (q)(AX*1));              \
+	ROWS(32);                                \
+	EVEN2(32(p)(AX*1), 32(q)(AX*1));         \
+	ROWS(64);                                \
+	ODD2(32(p)(AX*1), 32(q)(AX*1));          \
+	ROWS(96);                                \
+	ADDQ $64, AX;                            \
+	DECQ DX;                                 \
+	JNZ  turn;                               \
+	MOVQ NEARLDY(R15), DX;                   \
+	LEAQ (R14)(DX*2), AX;                    \
+	ADDQ DX, AX
+
+// FOLD, PAIR and LAST are SUM2V's steps on more sums: FOLD adds lanes i and i+4 of two of
+// them, which leaves four of each; PAIR adds i and i+2, LAST i and i+1.
+#define FOLD(a, b) \
+	VPERM2F128 $0x20, b, a, Y12; \
+	VPERM2F128 $0x31, b, a, Y13; \
+	VADDPS     Y13, Y12, a
+
+#define PAIR(a, b) \
+	VUNPCKLPD b, a, Y12;     \
+	VUNPCKHPD b, a, Y13;     \
+	VADDPS    Y13, Y12, a
+
+#define LAST(a, b) \
+	VSHUFPS $0x88, b, a, Y12; \
+	VSHUFPS $0xdd, b, a, Y13; \
+	VADDPS  Y13, Y12, a
+
+// FOLD8 leaves in a the sums of a, b, c, d and then those of e, f, g, h.
+#define FOLD8(a, b, c, d, e, f, g, h) \
+	FOLD(a, e); \
+	FOLD(b, f); \
+	FOLD(c, g); \
+	FOLD(d, h); \
+	PAIR(a, b); \
+	PAIR(c, d); \
+	LAST(a, c)
+
+// NEARSUM4 to NEARSUM6 store the two sums of each row, at bytes behind R14. AX is three rows
+// on.
+#define NEARSUM4(at) \
+	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7); \
+	VEXTRACTF128 $1, Y0, X1;     \
+	VMOVLPS X0, at(R14);         \
+	VMOVHPS X0, at(R14)(DX*1);   \
+	VMOVLPS X1, at(R14)(DX*2);   \
+	VMOVHPS X1, at(AX)
+
+#define NEARSUM5(at) \
+	NEARSUM4(at);                \
+	FOLD(Y8, Y9);                \
+	PAIR(Y8, Y8);                \
+	LAST(Y8, Y8);                \
+	VEXTRACTF128 $1, Y8, X9;     \
+	VUNPCKLPS X9, X8, X8;        \
+	VMOVLPS X8, at(AX)(DX*1)
+
+#define NEARSUM6(at) \
+	NEARSUM4(at);                \
+	FOLD(Y8, Y10);               \
+	FOLD(Y9, Y11);               \
+	PAIR(Y8, Y9);                \
+	LAST(Y8, Y8);                \
+	VEXTRACTF128 $1, Y8, X9;     \
+	VMOVLPS X8, at(AX)(DX*1);    \
+	VMOVLPS X9, at(AX)(DX*2)
+
+near6:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	MOVQ 32(DX), R12
+	MOVQ 40(DX), R13
+	ODDMASK
+	CLEAR6
+	NEARPAIR(BX, CX, turn6, NEARROWS6)
+	NEARSUM6(0)
+	CLEAR6
+	NEARPAIR(SI, DI, other6, NEARROWS6)
+	NEARSUM6(8)
+	LEAQ (R14)(DX*4), R14
+	LEAQ (R14)(DX*2), R14
+	JMP  nearPart
+
+near5:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	MOVQ 32(DX), R12
+	ODDMASK
+	CLEAR5
+	NEARPAIR(BX, CX, turn5, NEARROWS5)
+	NEARSUM5(0)
+	CLEAR5
+	NEARPAIR(SI, DI, other5, NEARROWS5)
+	NEARSUM5(8)
+	LEAQ (AX)(DX*2), R14
+	JMP  nearPart
+
+near4:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	MOVQ 24(DX), R11
+	ODDMASK
+	CLEAR4
+	NEARPAIR(BX, CX, turn4, NEARROWS4)
+	NEARSUM4(0)
+	CLEAR4
+	NEARPAIR(SI, DI, other4, NEARROWS4)
+	NEARSUM4(8)
+	LEAQ (R14)(DX*4), R14
+	JMP  nearPart
+
+// Three rows have no register for the mask: NEAROUT takes half a step of an out in Y15, and
+// the rows' activations in Y12 to Y14.
+#define NEARX3(at) \
+	VMOVUPS at(R8)(AX*2), Y12; \
+	VMOVUPS at(R9)(AX*2), Y13; \
+	VMOVUPS at(R10)(AX*2), Y14
+
+#define NEAROUT(a, b, c) \
+	VFMADD231PS Y15, Y12, a; \
+	VFMADD231PS Y15, Y13, b; \
+	VFMADD231PS Y15, Y14, c
+
+#define NEAREVEN(w, a, b, c) \
+	VMOVDQU w, Y15;        \
+	VPSLLD  $16, Y15, Y15; \
+	NEAROUT(a, b, c)
+
+#define NEARODD(w, a, b, c) \
+	VMOVDQU oddMask<>(SB), Y15; \
+	VPAND   w, Y15, Y15;        \
+	NEAROUT(a, b, c)
+
+#define NEARSTEP3(at) \
+	NEARX3(2*at);                            \
+	NEAREVEN(at(BX)(AX*1), Y0, Y4, Y8);      \
+	NEAREVEN(at(CX)(AX*1), Y1, Y5, Y9);      \
+	NEAREVEN(at(SI)(AX*1), Y2, Y6, Y10);     \
+	NEAREVEN(at(DI)(AX*1), Y3, Y7, Y11);     \
+	NEARX3((2*at+32));                       \
+	NEARODD(at(BX)(AX*1), Y0, Y4, Y8);       \
+	NEARODD(at(CX)(AX*1), Y1, Y5, Y9);       \
+	NEARODD(at(SI)(AX*1), Y2, Y6, Y10);      \
+	NEARODD(at(DI)(AX*1), Y3, Y7, Y11)
+
+near3:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	MOVQ 16(DX), R10
+	CLEAR6
+	XORQ AX, AX
+	MOVQ NEARSTEPS(R15), DX
+
+turn3:
+	NEARSTEP3(0)
+	NEARSTEP3(32)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  turn3
+	MOVQ NEARLDY(R15), DX
+	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7)
+	FOLD(Y8, Y9)
+	FOLD(Y10, Y11)
+	PAIR(Y8, Y10)
+	LAST(Y8, Y8)
+	VEXTRACTF128 $1, Y8, X9
+	VUNPCKLPS X9, X8, X8
+	VMOVUPS X0, (R14)
+	VEXTRACTF128 $1, Y0, (R14)(DX*1)
+	VMOVUPS X8, (R14)(DX*2)
+	LEAQ (R14)(DX*2), R14
+	ADDQ DX, R14
+	JMP  nearPart
+
+near2:
+	MOVQ 0(DX), R8
+	MOVQ 8(DX), R9
+	ODDMASK
+	CLEAR2
+	XORQ AX, AX
+	MOVQ NEARSTEPS(R15), DX
+
+turn2:
+	EVEN4((BX)(AX*1), (CX)(AX*1), (SI)(AX*1), (DI)(AX*1))
+	NEARROWS2(0)
+	ODD4((BX)(AX*1), (CX)(AX*1), (SI)(AX*1), (DI)(AX*1))
+	NEARROWS2(32)
+	EVEN4(32(BX)(AX*1), 32(CX)(AX*1), 32(SI)(AX*1), 32(DI)(AX*1))
+	NEARROWS2(64)
+	ODD4(32(BX)(AX*1), 32(CX)(AX*1), 32(SI)(AX*1), 32(DI)(AX*1))
+	NEARROWS2(96)
+	ADDQ $64, AX
+	DECQ DX
+	JNZ  turn2
+	MOVQ NEARLDY(R15), DX
+	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7)
+	VMOVUPS X0, (R14)
+	VEXTRACTF128 $1, Y0, (R14)(DX*1)
+	LEAQ (R14)(DX*2), R14
+	JMP  nearPart
+
+DATA oddMask<>+0(SB)/8, $0xffff0000ffff0000
+DATA oddMask<>+8(SB)/8, $0xffff0000ffff0000
+DATA oddMask<>+16(SB)/8, $0xffff0000ffff0000
+DATA oddMask<>+24(SB)/8, $0xffff0000ffff0000
+GLOBL oddMask<>(SB), RODATA|NOPTR, $32

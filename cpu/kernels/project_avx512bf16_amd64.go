@@ -27,11 +27,6 @@ const (
 	dotBlock = 32
 	// dotWhole is the most rows that go without K blocks.
 	dotWhole = 24
-	// dotNear is how many bytes of activations lie in L1 beside the weights that they meet,
-	// dotParts the most parts of rows that they are.
-	dotNear, dotParts = 16 << 10, 4
-	// dotNearAhead is how many bytes ahead of their use weights are fetched there.
-	dotNearAhead = 8 << 10
 	// dotAhead is how many bytes ahead of its use each of the streams is prefetched.
 	dotAhead = 1024
 )
@@ -53,22 +48,6 @@ type dotCall struct {
 	blocks int
 	resume int
 	finish int
-}
-
-// nearCall is what dotsNear works through: blocks of four outputs that follow each other,
-// each by all rows in parts. Offsets are in bytes, and named in
-// project_avx512bf16_amd64.s.
-type nearCall struct {
-	w      unsafe.Pointer
-	stride int // from a row of weights, or of activations, to the next
-	ahead  int // from a block to what is prefetched
-	lines  int // fours of cache lines of that, which each part asks for
-	y      unsafe.Pointer
-	ldy    int
-	steps  int
-	blocks int
-	parts  [dotParts + 1]int // rows of each; 0 ends them
-	x      [dotParts * dotRows]unsafe.Pointer
 }
 
 //go:noescape
@@ -132,6 +111,9 @@ func (pr bf16Projector) Project(y []float32, ldy int, p *Packed, w *Weight, o0, 
 	pr.project(y, ldy, p, p.Rows, nil, w, o0, o1, s)
 }
 
+// TakesRows: packed rows of any length may be taken.
+func (bf16Projector) TakesRows(*Weight) bool { return true }
+
 // ProjectRows is Project of some of the packed rows.
 func (pr bf16Projector) ProjectRows(y []float32, ldy int, p *Packed, list []int, w *Weight, o0, o1 int, s *Scratch) {
 	pr.project(y, ldy, p, len(list), list, w, o0, o1, s)
@@ -148,7 +130,7 @@ func (pr bf16Projector) project(y []float32, ldy int, p *Packed, rows int, list 
 	apart := outs / dotOuts
 	streamed := apart * dotOuts
 	if rows > 1 && apart > 0 && stride <= dotNear/(2*dotRows) {
-		pr.near(y, ldy, p, rows, list, a, stride, apart, pr.after(w, o0, o1, s))
+		near(0, y, ldy, nearRows{unsafe.Pointer(&p.b16[0]), stride, stride, rows, list}, a, w.in, stride, apart, after(w, o0, o1, s))
 		if streamed == outs {
 			return
 		}
@@ -207,71 +189,6 @@ func (pr bf16Projector) project(y []float32, ldy int, p *Packed, rows int, list 
 			copy(y[r*ldy+streamed:r*ldy+outs], last[(r-r0)*dotOuts:])
 		}
 	}
-}
-
-// of is the row that stands at a place of a list; nil: all of them.
-func of(list []int, i int) int {
-	if list != nil {
-		return list[i]
-	}
-	return i
-}
-
-// near multiplies several short rows by blocks of four outputs that follow each other: all
-// rows meet a block before the next one. So weights come to L1 once, at an even pace, and
-// the sums of a row's four outputs are stored together. One row is quicker in streams.
-//
-// Medians of one thread of a Zen 5 with 64 outputs of 256 elements, which come from L3 but
-// lie across cache lines; GFLOP/s, peak 533:
-//
-//	rows                               4    8   16   24
-//	part by part, in streams         183  229  281  296
-//	block by block, 4 KiB ahead      219  364  407  420
-//	8 KiB ahead (kept)               245  393  421  431
-func (bf16Projector) near(y []float32, ldy int, p *Packed, rows int, list []int, a []byte, stride, blocks int, next unsafe.Pointer) {
-	d := nearCall{stride: stride, ldy: 4 * ldy, steps: stride / 64}
-	most := min(dotNear/stride, dotParts*dotRows)
-	groups := (rows + most - 1) / most
-	for g := range groups {
-		r0, r1 := g*rows/groups, (g+1)*rows/groups
-		parts := (r1 - r0 + dotRows - 1) / dotRows
-		for i := range parts {
-			d.parts[i] = (i+1)*(r1-r0)/parts - i*(r1-r0)/parts
-		}
-		d.parts[parts] = 0
-		d.w, d.blocks = unsafe.Pointer(&a[0]), blocks
-		for r := r0; r < r1; r++ {
-			d.x[r-r0] = unsafe.Pointer(&p.b16[of(list, r)*(stride/2)])
-		}
-		d.y = unsafe.Pointer(&y[r0*ldy])
-		if g > 0 { // the weights are in L2
-			d.lines = 0
-			dotsNear(&d)
-			continue
-		}
-		d.ahead, d.lines = dotNearAhead, (stride/64+parts-1)/parts
-		if last := dotNearAhead / (4 * stride); next != nil && last < blocks {
-			// What the last blocks ask for are the first ones of what comes next.
-			d.blocks = blocks - last
-			dotsNear(&d)
-			d.w, d.y, d.blocks = unsafe.Pointer(&a[4*(blocks-last)*stride]), unsafe.Pointer(&y[4*(blocks-last)]), last
-			d.ahead = int(uintptr(next) - uintptr(d.w))
-		}
-		dotsNear(&d)
-	}
-}
-
-// after is where the weights lie that a worker multiplies next; nil: it is not known.
-func (bf16Projector) after(w *Weight, o0, o1 int, s *Scratch) unsafe.Pointer {
-	switch {
-	case s.After != nil:
-		if s.After.dt == w.dt && s.After.in == w.in && s.AfterFrom < s.After.out {
-			return unsafe.Pointer(&s.After.data[s.AfterFrom*2*w.in])
-		}
-	case s.Next > 0 && o0+s.Next < w.out && s.Next != o1-o0:
-		return unsafe.Pointer(&w.data[(o0+s.Next)*2*w.in])
-	}
-	return nil
 }
 
 // dots runs the kernel for that many rows. One row comes alone, with all its steps.

@@ -460,17 +460,6 @@ next6:
 	VZEROUPPER
 	RET
 
-// Offsets in nearCall.
-#define NEARSTRIDE 8
-#define NEARAHEAD  16
-#define NEARLINES  24
-#define NEARY      32
-#define NEARLDY    40
-#define NEARSTEPS  48
-#define NEARBLOCKS 56
-#define NEARPARTS  64
-#define NEARX      104
-
 // JOIN4 ends SUM4's trees of four rows at once, and stores each row's four sums at R14, DX
 // bytes apart.
 #define JOIN4(p, q, r, s) \
@@ -509,71 +498,8 @@ next6:
 	VMOVUPS x, (R14); \
 	ADDQ DX, R14
 
-// func dotsNear(d *nearCall)
-TEXT ·dotsNear(SB), NOSPLIT, $48-8
-	MOVQ d+0(FP), R15
-	MOVQ 0(R15), BX
-	MOVQ NEARBLOCKS(R15), AX
-	MOVQ AX, blocks-8(SP)
-	MOVQ NEARY(R15), R14
-	MOVQ R14, y-16(SP)
-
-nearBlock:
-	// BX, CX, SI, DI are the rows of weights.
-	MOVQ NEARSTRIDE(R15), AX
-	LEAQ (BX)(AX*1), CX
-	LEAQ (BX)(AX*2), SI
-	LEAQ (CX)(AX*2), DI
-	MOVQ BX, DX
-	ADDQ NEARAHEAD(R15), DX
-	MOVQ DX, ahead-24(SP)
-	LEAQ NEARX(R15), DX
-	MOVQ DX, rows-40(SP)
-	LEAQ NEARPARTS(R15), DX
-	MOVQ DX, parts-32(SP)
-	MOVQ y-16(SP), R14
-
-nearPart:
-	MOVQ parts-32(SP), DX
-	MOVQ (DX), AX
-	ADDQ $8, DX
-	MOVQ DX, parts-32(SP)
-	MOVQ ahead-24(SP), DX
-	MOVQ NEARLINES(R15), R9
-	TESTQ R9, R9
-	JZ    nearAsked
-
-nearAsk:
-	PREFETCHT0 (DX)
-	PREFETCHT0 64(DX)
-	PREFETCHT0 128(DX)
-	PREFETCHT0 192(DX)
-	ADDQ $256, DX
-	DECQ R9
-	JNZ  nearAsk
-
-nearAsked:
-	MOVQ DX, ahead-24(SP)
-	MOVQ rows-40(SP), DX
-	LEAQ (DX)(AX*8), R9
-	MOVQ R9, rows-40(SP)
-	CMPQ AX, $5
-	JGT  near6
-	JEQ  near5
-	CMPQ AX, $3
-	JGT  near4
-	JEQ  near3
-	TESTQ AX, AX
-	JNZ  near2
-
-	// No part is left.
-	MOVQ NEARSTRIDE(R15), AX
-	LEAQ (BX)(AX*4), BX
-	ADDQ $16, y-16(SP)
-	DECQ blocks-8(SP)
-	JNZ  nearBlock
-	VZEROUPPER
-	RET
+#define NEAR ·dotsNear
+#include "project_near_amd64.h"
 
 near6:
 	MOVQ 0(DX), R8

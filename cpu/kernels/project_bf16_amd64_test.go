@@ -30,6 +30,16 @@ func bf16Projectors(t *testing.T, f func(t *testing.T, pr Projector)) {
 	})
 }
 
+// shortProjectors calls f for those, too, and for the exact one that takes short rows of bf16
+// as they do.
+func shortProjectors(t *testing.T, f func(t *testing.T, pr Projector)) {
+	bf16Projectors(t, f)
+	t.Run("avx2", func(t *testing.T) {
+		needs(t, featuresAVX2)
+		f(t, avx2Projector)
+	})
+}
+
 // bf16Matrix is a random weight of elements of about 1/√in, in data that
 // starts at the given misalignment.
 func bf16Matrix(rng *rand.Rand, out, in, misalign int) *Weight {
@@ -122,7 +132,7 @@ func TestBF16AllOutputCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	w := bf16Matrix(rng, 100, in, 3)
 	x := kernelstest.Rows(rng, most*in)
-	bf16Projectors(t, func(t *testing.T, pr Projector) {
+	shortProjectors(t, func(t *testing.T, pr Projector) {
 		name := pr.Name()
 		single := runProjector(pr, w, x, most, 0, 100, 1)
 		for out := 1; out <= 100; out++ {
@@ -144,7 +154,7 @@ func TestBF16AllOutputCounts(t *testing.T) {
 // is fetched of weights that come next changes nothing.
 func TestBF16AllRowCounts(t *testing.T) {
 	const out, most = 53, 60
-	bf16Projectors(t, func(t *testing.T, pr Projector) {
+	shortProjectors(t, func(t *testing.T, pr Projector) {
 		for _, in := range []int{32, 128, 256, 640, 704} {
 			rng := rand.New(rand.NewPCG(11, uint64(in)))
 			w, after := bf16Matrix(rng, out, in, 3), bf16Matrix(rng, out, in, 1)
@@ -176,39 +186,50 @@ func TestBF16AllRowCounts(t *testing.T) {
 // Some of the packed rows, in an order of their own, have the bits that all have; columns
 // that are packed apart are those of whole rows.
 func TestBF16RowsOfAList(t *testing.T) {
-	needs(t, featuresAVX512BF16)
-	const out, most = 37, 60
-	var pr RowProjector = bf16Projector{}
-	for _, in := range []int{32, 256, 704, 1056} {
-		rng := rand.New(rand.NewPCG(12, uint64(in)))
-		w, x := bf16Matrix(rng, out, in, 3), kernelstest.Rows(rng, most*in)
-		all := runProjector(pr, w, x, most, 0, out, out)
-		var p Packed
-		p.Prepare(pr, most, in)
-		for from := 0; from < in; {
-			n := min(in-from, PackedColumns*(1+rng.IntN(3)))
-			var part []float32
-			for r := range most {
-				part = append(part, x[r*in+from:r*in+from+n]...)
-			}
-			pr.PackColumns(&p, part, from, n)
-			from += n
+	shortProjectors(t, func(t *testing.T, some Projector) {
+		pr, ok := some.(RowProjector)
+		if !ok {
+			t.Skip("has none")
 		}
-		for rows := range most {
-			list := rng.Perm(most)[:rows]
-			y := make([]float32, rows*out+1)
-			y[rows*out] = 7
-			pr.ProjectRows(y, out, &p, list, w, 0, out, &Scratch{})
-			for i, r := range list {
-				if !slices.Equal(y[i*out:(i+1)*out], all[r*out:(r+1)*out]) {
-					t.Fatalf("row %d of %v of %d elements: %v, among all %v", i, list, in, y[i*out:(i+1)*out], all[r*out:(r+1)*out])
+		const out, most = 37, 60
+		for _, in := range []int{32, 256, 672, 704, 1056} {
+			rng := rand.New(rand.NewPCG(12, uint64(in)))
+			w, x := bf16Matrix(rng, out, in, 3), kernelstest.Rows(rng, most*in)
+			all := runProjector(pr, w, x, most, 0, out, out)
+			var p Packed
+			p.Prepare(pr, most, in)
+			for from := 0; from < in; {
+				n := min(in-from, PackedColumns*(1+rng.IntN(3)))
+				var part []float32
+				for r := range most {
+					part = append(part, x[r*in+from:r*in+from+n]...)
+				}
+				pr.PackColumns(&p, part, from, n)
+				from += n
+			}
+			y := make([]float32, most*out)
+			if pr.Project(y, out, &p, w, 0, out, &Scratch{}); !slices.Equal(y, all) {
+				t.Fatalf("rows of %d that were packed by columns have other bits", in)
+			}
+			if !pr.TakesRows(w) {
+				continue
+			}
+			for rows := range most {
+				list := rng.Perm(most)[:rows]
+				y := make([]float32, rows*out+1)
+				y[rows*out] = 7
+				pr.ProjectRows(y, out, &p, list, w, 0, out, &Scratch{})
+				for i, r := range list {
+					if !slices.Equal(y[i*out:(i+1)*out], all[r*out:(r+1)*out]) {
+						t.Fatalf("row %d of %v of %d elements: %v, among all %v", i, list, in, y[i*out:(i+1)*out], all[r*out:(r+1)*out])
+					}
+				}
+				if y[rows*out] != 7 {
+					t.Fatalf("%d rows of %d: the element behind was overwritten", rows, in)
 				}
 			}
-			if y[rows*out] != 7 {
-				t.Fatalf("%d rows of %d: the element behind was overwritten", rows, in)
-			}
 		}
-	}
+	})
 }
 
 // What is not finite in one row of weights or activations stays in its row.

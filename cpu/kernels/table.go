@@ -163,7 +163,10 @@ type RowProjector interface {
 	// PackColumns lays out columns [from, from+n) of all rows of p, which Prepare has made,
 	// from x [Rows, n]; both are multiples of PackedColumns.
 	PackColumns(p *Packed, x []float32, from, n int)
-	// ProjectRows is Project of the packed rows of a list, in its order.
+	// TakesRows reports whether packed rows of w's length may be taken by a list.
+	TakesRows(w *Weight) bool
+	// ProjectRows is Project of the packed rows of a list, in its order, of a weight that
+	// TakesRows.
 	ProjectRows(y []float32, ldy int, p *Packed, list []int, w *Weight, o0, o1 int, s *Scratch)
 }
 

@@ -43,6 +43,7 @@ var avx2Projector = &tileProjector{
 	// 2 KiB each; see docs/performance.md.
 	groupsAhead: 2,
 	apart:       17 * 16, // 17 lines: not a page, however long rows are but for 752 more than pages
+	shortIn:     682,
 	split:       avx2Split,
 	vector:      avx2Vector,
 }
@@ -66,6 +67,9 @@ var avx2ExpTable = func() (t [13][8]float32) {
 
 //go:noescape
 func avx2Tile(a *tileArgs)
+
+//go:noescape
+func avx2Near(d *nearCall)
 
 //go:noescape
 func avx2Split(dst *float32, src *byte, steps int)
