@@ -4,6 +4,8 @@
 //	WIDTH    bytes of a register
 //	ZERO(r)  sets one to 0
 //	STEP4, FOLD4  the functions for tiles of four registers, STEP1, FOLD1 of one; TAPS
+//	COLUMNS(op)   does op(bytes, register) for the registers of DeltaColumns columns
+//	TAPSROWS, FOLDROWS  the functions for several rows
 
 // A tile is some columns of a state, in one register or four. A column's sums are one
 // multiply-add after the other; four registers of columns are enough of them to keep the
@@ -215,5 +217,95 @@ tap:
 	ADDQ    $WIDTH, BX
 	SUBQ    $(WIDTH/4), CX
 	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func tapsRows(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, taps, ldw, n int)
+// n is a multiple of the lanes. Channels of a register go through all rows.
+TEXT TAPSROWS(SB), NOSPLIT, $0-72
+	MOVQ dst+0(FP), DI
+	MOVQ ldd+8(FP), R8
+	SHLQ $2, R8
+	MOVQ x+24(FP), SI
+	MOVQ ldx+32(FP), R9
+	SHLQ $2, R9
+	MOVQ w+40(FP), DX
+	MOVQ ldw+56(FP), R10
+	SHLQ $2, R10
+	MOVQ n+64(FP), CX
+
+block:
+	MOVQ DI, R11
+	MOVQ SI, R12
+	MOVQ rows+16(FP), BX
+
+next:
+	ZERO(V0)
+	MOVQ R12, R13
+	MOVQ DX, R14
+	MOVQ taps+48(FP), AX
+
+tap:
+	VMOVUPS     (R13), V1
+	VFMADD231PS (R14), V1, V0
+	ADDQ        R9, R13
+	ADDQ        R10, R14
+	DECQ        AX
+	JNZ         tap
+
+	VMOVUPS V0, (R11)
+	ADDQ    R8, R11
+	ADDQ    R9, R12
+	DECQ    BX
+	JNZ     next
+	ADDQ    $WIDTH, DI
+	ADDQ    $WIDTH, SI
+	ADDQ    $WIDTH, DX
+	SUBQ    $(WIDTH/4), CX
+	JNZ     block
+	VZEROUPPER
+	RET
+
+#define LOADCOLUMN(at, r) VMOVUPS at(SI), r
+#define SCALECOLUMN(at, r) VMULPS V12, r, r
+#define ADDCOLUMN(at, r) VFMADD231PS at(BX), V8, r
+#define STORECOLUMN(at, r) VMOVUPS r, at(DI)
+
+// func foldRows(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
+// Strides are in bytes. DeltaColumns columns of a row of the state at a time take all rows
+// that are folded in.
+TEXT FOLDROWS(SB), NOSPLIT, $0-88
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ lds+16(FP), R8
+	MOVQ k+24(FP), DX
+	MOVQ ldk+32(FP), R9
+	MOVQ ldd+48(FP), R10
+	MOVQ ldh+64(FP), R11
+	MOVQ keys+72(FP), CX
+
+key:
+	COLUMNS(LOADCOLUMN)
+	MOVQ DX, AX
+	MOVQ d+40(FP), BX
+	MOVQ alpha+56(FP), R12
+	MOVQ rows+80(FP), R13
+
+fold:
+	VBROADCASTSS (AX), V8
+	VBROADCASTSS (R12), V12
+	COLUMNS(SCALECOLUMN)
+	COLUMNS(ADDCOLUMN)
+	ADDQ         R9, AX
+	ADDQ         R10, BX
+	ADDQ         R11, R12
+	DECQ         R13
+	JNZ          fold
+	COLUMNS(STORECOLUMN)
+	ADDQ         R8, SI
+	ADDQ         R8, DI
+	ADDQ         $4, DX
+	DECQ         CX
+	JNZ          key
 	VZEROUPPER
 	RET

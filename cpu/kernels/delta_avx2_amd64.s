@@ -22,5 +22,9 @@
 #define STEP1 ·avx2DeltaStep8
 #define FOLD1 ·avx2DeltaFold8
 #define TAPS ·avx2Taps
+#define TAPSROWS ·avx2TapsRows
+#define FOLDROWS ·avx2FoldRows
+
+#define COLUMNS(op) op(0, Y0); op(WIDTH, Y1); op(2*WIDTH, Y2); op(3*WIDTH, Y3)
 
 #include "delta_amd64.h"

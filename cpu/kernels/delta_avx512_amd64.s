@@ -22,5 +22,9 @@
 #define STEP1 ·avx512DeltaStep16
 #define FOLD1 ·avx512DeltaFold16
 #define TAPS ·avx512Taps
+#define TAPSROWS ·avx512TapsRows
+#define FOLDROWS ·avx512FoldRows
+
+#define COLUMNS(op) op(0, Z0); op(WIDTH, Z1)
 
 #include "delta_amd64.h"

@@ -190,7 +190,7 @@ func TestDeltaRows(t *testing.T) {
 				}
 			}
 		}
-		for _, n := range []int{0, 1, 15, 16, 32, 50, 128} {
+		for _, n := range []int{0, 1, 7, 8, 15, 16, 32, 50, 128} {
 			for _, taps := range []int{1, 2, 4, 8} {
 				for _, rows := range []int{0, 1, 2, 24} {
 					ldx, ldw := n+3, n+5

@@ -50,6 +50,7 @@ var assemblyFeatures = map[string]featureSet{
 	"attend_avx512_amd64.s":          featuresAVX512,
 	"delta_avx2_amd64.s":             featuresAVX2,
 	"delta_avx512_amd64.s":           featuresAVX512,
+	"delta_rows_avx2_amd64.s":        featuresAVX2,
 	"delta_rows_avx512_amd64.s":      featuresAVX512,
 	"float8_avx2_amd64.s":            featuresAVX2,
 	"narrow_avx512_amd64.s":          featuresAVX512,

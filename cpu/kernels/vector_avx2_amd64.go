@@ -28,6 +28,10 @@ var avx2Vector = &vectorCode{
 	values:  avx2Values4,
 	values1: avx2Values1,
 
+	normRows: avx2NormRows, addRows: avx2AddRows, rowLanes: 8,
+
+	firstAtLeast: avx2FirstAtLeast, gateDiv: avx2GateDiv,
+
 	delta: avx2Delta,
 }
 
@@ -124,3 +128,15 @@ func avx2Values4(acc, p *float32, ldp int, v *float32, nk, d int)
 
 //go:noescape
 func avx2Values1(acc, p, v *float32, nk, d int)
+
+//go:noescape
+func avx2NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
+
+//go:noescape
+func avx2AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
+
+//go:noescape
+func avx2FirstAtLeast(x *float32, n int, bar float32) int
+
+//go:noescape
+func avx2GateDiv(x, gate *float32, n int)

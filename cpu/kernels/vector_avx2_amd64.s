@@ -36,6 +36,23 @@ GLOBL lanes<>(SB), RODATA|NOPTR, $64
 	VPERMILPS    $0xb1, X0, X1; \
 	VADDPS       X1, X0, X0
 
+// SQUARES32 adds the squares of 32 elements to Y0 to Y3, SUMSQUARES adds these up in X0.
+#define SQUARES32(x) \
+	VMOVUPS     (x), Y4;    \
+	VMOVUPS     32(x), Y5;  \
+	VMOVUPS     64(x), Y6;  \
+	VMOVUPS     96(x), Y7;  \
+	VFMADD231PS Y4, Y4, Y0; \
+	VFMADD231PS Y5, Y5, Y1; \
+	VFMADD231PS Y6, Y6, Y2; \
+	VFMADD231PS Y7, Y7, Y3
+
+#define SUMSQUARES \
+	VADDPS Y1, Y0, Y0; \
+	VADDPS Y3, Y2, Y2; \
+	VADDPS Y2, Y0, Y0; \
+	SUM8
+
 // CLAMP and EXP are those of the 512-bit kernels, with their constants in
 // memory (8 copies each), and 2^n in two factors, whose exponents stay normal
 // down to the smallest subnormal result and up to infinity.
@@ -227,17 +244,10 @@ TEXT ·avx2SumSquares(SB), NOSPLIT, $0-20
 	SUBQ   $32, CX
 	JL     rest
 loop32:
-	VMOVUPS     (SI), Y4
-	VMOVUPS     32(SI), Y5
-	VMOVUPS     64(SI), Y6
-	VMOVUPS     96(SI), Y7
-	VFMADD231PS Y4, Y4, Y0
-	VFMADD231PS Y5, Y5, Y1
-	VFMADD231PS Y6, Y6, Y2
-	VFMADD231PS Y7, Y7, Y3
-	ADDQ        $128, SI
-	SUBQ        $32, CX
-	JGE         loop32
+	SQUARES32(SI)
+	ADDQ $128, SI
+	SUBQ $32, CX
+	JGE  loop32
 rest:
 	ADDQ $24, CX
 	JL   tail
@@ -254,10 +264,7 @@ tail:
 	MASKED((SI), Y4)
 	VFMADD231PS Y4, Y4, Y1
 done:
-	VADDPS Y1, Y0, Y0
-	VADDPS Y3, Y2, Y2
-	VADDPS Y2, Y0, Y0
-	SUM8
+	SUMSQUARES
 	VMOVSS X0, ret+16(FP)
 	VZEROUPPER
 	RET
@@ -553,5 +560,246 @@ done:
 	VMOVAPS Y6, Y0
 	SUM8
 	VMOVSS  X0, s1+28(FP)
+	VZEROUPPER
+	RET
+
+// func avx2NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
+//
+// n is a multiple of 8. The sum of a row's squares is that of avx2SumSquares; w may be nil.
+TEXT ·avx2NormRows(SB), NOSPLIT, $0-80
+	MOVQ   dst+0(FP), DI
+	MOVQ   ldd+8(FP), R8
+	SHLQ   $2, R8
+	MOVQ   x+16(FP), SI
+	MOVQ   ldx+24(FP), R9
+	SHLQ   $2, R9
+	MOVQ   w+32(FP), DX
+	MOVQ   n+40(FP), R10
+	MOVQ   rows+48(FP), R11
+	VMOVSD div+56(FP), X12
+	VMOVSD eps+64(FP), X13
+	VMOVSD num+72(FP), X14
+
+row:
+	MOVQ   SI, BX
+	MOVQ   R10, CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	SUBQ   $32, CX
+	JL     rest
+
+loop32:
+	SQUARES32(BX)
+	ADDQ $128, BX
+	SUBQ $32, CX
+	JGE  loop32
+
+rest:
+	ADDQ $32, CX
+	JZ   summed
+
+loop8:
+	VMOVUPS     (BX), Y4
+	VFMADD231PS Y4, Y4, Y0
+	ADDQ        $32, BX
+	SUBQ        $8, CX
+	JG          loop8
+
+summed:
+	SUMSQUARES
+	VCVTSS2SD    X0, X0, X0
+	VDIVSD       X12, X0, X0
+	VADDSD       X13, X0, X0
+	VSQRTSD      X0, X0, X0
+	VDIVSD       X0, X14, X0
+	VCVTSD2SS    X0, X0, X0
+	VBROADCASTSS X0, Y1
+	XORQ         AX, AX
+	MOVQ         R10, CX
+	TESTQ        DX, DX
+	JZ           bare
+
+weighted:
+	VMULPS  (SI)(AX*1), Y1, Y0
+	VMULPS  (DX)(AX*1), Y0, Y0
+	VMOVUPS Y0, (DI)(AX*1)
+	ADDQ    $32, AX
+	SUBQ    $8, CX
+	JG      weighted
+	JMP     next
+
+bare:
+	VMULPS  (SI)(AX*1), Y1, Y0
+	VMOVUPS Y0, (DI)(AX*1)
+	ADDQ    $32, AX
+	SUBQ    $8, CX
+	JG      bare
+
+next:
+	ADDQ R8, DI
+	ADDQ R9, SI
+	DECQ R11
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func avx2AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
+//
+// n is a multiple of 8; list and weights may be nil.
+TEXT ·avx2AddRows(SB), NOSPLIT, $0-56
+	MOVQ         dst+0(FP), DI
+	MOVQ         ldd+8(FP), R8
+	SHLQ         $2, R8
+	MOVQ         list+16(FP), R9
+	MOVQ         x+24(FP), SI
+	MOVQ         n+32(FP), R10
+	MOVQ         weights+40(FP), R11
+	MOVQ         rows+48(FP), R12
+	XORQ         R13, R13
+	VBROADCASTSS ·avx2ExpTable+352(SB), Y1 // 1
+
+row:
+	MOVQ  R13, BX
+	TESTQ R9, R9
+	JZ    placed
+	MOVQ  (R9)(R13*8), BX
+
+placed:
+	IMULQ        R8, BX
+	ADDQ         DI, BX
+	MOVQ         R10, CX
+	TESTQ        R11, R11
+	JZ           add
+	VBROADCASTSS (R11)(R13*4), Y1
+
+add:
+	VMULPS  (SI), Y1, Y0
+	VADDPS  (BX), Y0, Y0
+	VMOVUPS Y0, (BX)
+	ADDQ    $32, SI
+	ADDQ    $32, BX
+	SUBQ    $8, CX
+	JG      add
+	INCQ    R13
+	CMPQ    R13, R12
+	JLT     row
+	VZEROUPPER
+	RET
+
+// func avx2FirstAtLeast(x *float32, n int, bar float32) int
+TEXT ·avx2FirstAtLeast(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), SI
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS bar+16(FP), Y8
+	XORQ         BX, BX
+	SUBQ         $32, CX
+	JL           rest
+
+loop32:
+	VMOVUPS   (SI)(BX*4), Y0
+	VMOVUPS   32(SI)(BX*4), Y1
+	VMOVUPS   64(SI)(BX*4), Y2
+	VMOVUPS   96(SI)(BX*4), Y3
+	VCMPPS    $13, Y8, Y0, Y0
+	VCMPPS    $13, Y8, Y1, Y1
+	VCMPPS    $13, Y8, Y2, Y2
+	VCMPPS    $13, Y8, Y3, Y3
+	VORPS     Y1, Y0, Y4
+	VORPS     Y3, Y2, Y5
+	VORPS     Y5, Y4, Y4
+	VMOVMSKPS Y4, AX
+	TESTL     AX, AX
+	JNZ       found
+	ADDQ      $32, BX
+	SUBQ      $32, CX
+	JGE       loop32
+
+rest:
+	ADDQ $24, CX
+	JL   tail
+
+loop:
+	VCMPPS    $2, (SI)(BX*4), Y8, Y0
+	VMOVMSKPS Y0, AX
+	TESTL     AX, AX
+	JNZ       here
+	ADDQ      $8, BX
+	SUBQ      $8, CX
+	JGE       loop
+
+tail:
+	ADDQ $8, CX
+	JZ   none
+	TAILMASK
+	MASKED((SI)(BX*4), Y0)
+	VCMPPS    $13, Y8, Y0, Y0
+	VANDPS    Y15, Y0, Y0
+	VMOVMSKPS Y0, AX
+	TESTL     AX, AX
+	JNZ       here
+
+none:
+	MOVQ n+8(FP), BX
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+found:
+	// One of the 32 it is: the masks follow each other.
+	VMOVMSKPS Y0, AX
+	VMOVMSKPS Y1, CX
+	SHLQ      $8, CX
+	ORQ       CX, AX
+	VMOVMSKPS Y2, CX
+	SHLQ      $16, CX
+	ORQ       CX, AX
+	VMOVMSKPS Y3, CX
+	SHLQ      $24, CX
+	ORQ       CX, AX
+
+here:
+	BSFQ AX, AX
+	ADDQ AX, BX
+	MOVQ BX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+#define GATEDIV(LD, ST) \
+	LD((SI), Y1);          \
+	LD((DI), Y0);          \
+	VXORPS Y6, Y1, Y1;     \
+	VSUBPS Y7, Y1, Y1;     \
+	CLAMP(Y1);             \
+	EXP(Y1, Y2, Y3);       \
+	VADDPS ·avx2ExpTable+352(SB), Y3, Y3; \
+	VDIVPS Y3, Y0, Y0;     \
+	ST(Y0, (DI))
+
+// func avx2GateDiv(x, gate *float32, n int)
+//
+// -gate - 0 is what ExpSum takes, signs of zeros and all.
+TEXT ·avx2GateDiv(SB), NOSPLIT, $0-24
+	MOVQ     x+0(FP), DI
+	MOVQ     gate+8(FP), SI
+	MOVQ     n+16(FP), CX
+	VXORPS   Y7, Y7, Y7
+	VPCMPEQD Y6, Y6, Y6
+	VPSLLD   $31, Y6, Y6
+	SUBQ     $8, CX
+	JL       tail
+loop:
+	GATEDIV(FULL, STFULL)
+	ADDQ $32, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE  loop
+tail:
+	ADDQ $8, CX
+	JZ   done
+	TAILMASK
+	GATEDIV(MASKED, STMASKED)
+done:
 	VZEROUPPER
 	RET

@@ -211,7 +211,7 @@ func TestNormRows(t *testing.T) {
 		alone := *k
 		alone.NormRows = nil
 		r := rand.New(rand.NewPCG(9, 4))
-		for _, n := range []int{1, 15, 16, 32, 48, 64, 80, 128, 256, 1024} {
+		for _, n := range []int{1, 8, 15, 16, 24, 32, 40, 48, 64, 80, 128, 256, 1024} {
 			for _, rows := range []int{1, 2, 5} {
 				ldx, ldd := n+3, n+7
 				x, _ := misaligned(rows * ldx)
@@ -306,7 +306,7 @@ func TestAddRows(t *testing.T) {
 		alone := *k
 		alone.AddRows = nil
 		r := rand.New(rand.NewPCG(9, 5))
-		for _, n := range []int{1, 15, 16, 32, 33, 128} {
+		for _, n := range []int{1, 8, 15, 16, 24, 32, 33, 128} {
 			for _, rows := range []int{0, 1, 2, 5} {
 				for kind := range 4 {
 					ldd := n + 3

@@ -1,0 +1,23 @@
+// Offsets in deltaCall.
+#define STATEA 0
+#define STATEB 8
+#define LDS    16
+#define QUERY  24
+#define KEY    32
+#define LDK    40
+#define VA     48
+#define VB     56
+#define LDV    64
+#define DA     72
+#define DB     80
+#define LDD    88
+#define OA     96
+#define OB     104
+#define LDO    112
+#define ALPHAA 120
+#define ALPHAB 128
+#define BETAA  136
+#define BETAB  144
+#define LDH    152
+#define KEYS   160
+#define ROWS   168
