@@ -1,4 +1,5 @@
 #include "textflag.h"
+#include "reduce_avx2_amd64.h"
 
 DATA lanes<>+0(SB)/8, $-1
 DATA lanes<>+8(SB)/8, $-1
@@ -9,22 +10,6 @@ DATA lanes<>+40(SB)/8, $0
 DATA lanes<>+48(SB)/8, $0
 DATA lanes<>+56(SB)/8, $0
 GLOBL lanes<>(SB), RODATA|NOPTR, $64
-
-// FOLD adds two vectors' lanes pairwise, as in the 512-bit kernels.
-#define FOLD(op, lo, hi, a, b, dst) \
-	op     $lo, b, a, Y14;  \
-	op     $hi, b, a, Y15;  \
-	VADDPS Y15, Y14, dst
-
-// REDUCE8 sums each of Y0..Y7 into lane 0..7 of Y0: lanes i and i+4, i+2, i+1.
-#define REDUCE8 \
-	FOLD(VPERM2F128, 0x20, 0x31, Y0, Y4, Y0); \
-	FOLD(VPERM2F128, 0x20, 0x31, Y1, Y5, Y1); \
-	FOLD(VPERM2F128, 0x20, 0x31, Y2, Y6, Y2); \
-	FOLD(VPERM2F128, 0x20, 0x31, Y3, Y7, Y3); \
-	FOLD(VSHUFPS, 0x44, 0xee, Y0, Y1, Y0);    \
-	FOLD(VSHUFPS, 0x44, 0xee, Y2, Y3, Y2);    \
-	FOLD(VSHUFPS, 0x88, 0xdd, Y0, Y2, Y0)
 
 #define CLEAR(a, b, c, d) \
 	VXORPS a, a, a; \

@@ -1,5 +1,6 @@
 #include "textflag.h"
 #include "go_asm.h"
+#include "reduce_avx2_amd64.h"
 
 // The tiles of the exact projector in 8 lanes, with 16 registers: 4 outs × 1 or
 // 2 rows, 2 outs × 3..6 rows, one accumulator for each (row, out). A step is 16
@@ -349,6 +350,7 @@ loop:
 
 // NEARPAIR multiplies two outs, whose weights are p and q, two steps a turn.
 #define NEARPAIR(p, q, turn, ROWS) \
+	ODDMASK;                                 \
 	XORQ AX, AX;                             \
 	MOVQ NEARSTEPS(R15), DX;                 \
 turn:                                      \
@@ -367,37 +369,10 @@ turn:                                      \
 	LEAQ (R14)(DX*2), AX;                    \
 	ADDQ DX, AX
 
-// FOLD, PAIR and LAST are SUM2V's steps on more sums: FOLD adds lanes i and i+4 of two of
-// them, which leaves four of each; PAIR adds i and i+2, LAST i and i+1.
-#define FOLD(a, b) \
-	VPERM2F128 $0x20, b, a, Y12; \
-	VPERM2F128 $0x31, b, a, Y13; \
-	VADDPS     Y13, Y12, a
-
-#define PAIR(a, b) \
-	VUNPCKLPD b, a, Y12;     \
-	VUNPCKHPD b, a, Y13;     \
-	VADDPS    Y13, Y12, a
-
-#define LAST(a, b) \
-	VSHUFPS $0x88, b, a, Y12; \
-	VSHUFPS $0xdd, b, a, Y13; \
-	VADDPS  Y13, Y12, a
-
-// FOLD8 leaves in a the sums of a, b, c, d and then those of e, f, g, h.
-#define FOLD8(a, b, c, d, e, f, g, h) \
-	FOLD(a, e); \
-	FOLD(b, f); \
-	FOLD(c, g); \
-	FOLD(d, h); \
-	PAIR(a, b); \
-	PAIR(c, d); \
-	LAST(a, c)
-
 // NEARSUM4 to NEARSUM6 store the two sums of each row, at bytes behind R14. AX is three rows
 // on.
 #define NEARSUM4(at) \
-	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7); \
+	REDUCE8; \
 	VEXTRACTF128 $1, Y0, X1;     \
 	VMOVLPS X0, at(R14);         \
 	VMOVHPS X0, at(R14)(DX*1);   \
@@ -406,19 +381,19 @@ turn:                                      \
 
 #define NEARSUM5(at) \
 	NEARSUM4(at);                \
-	FOLD(Y8, Y9);                \
-	PAIR(Y8, Y8);                \
-	LAST(Y8, Y8);                \
+	FOLD4(Y8, Y9);               \
+	FOLD2(Y8, Y8);               \
+	FOLD1(Y8, Y8);               \
 	VEXTRACTF128 $1, Y8, X9;     \
 	VUNPCKLPS X9, X8, X8;        \
 	VMOVLPS X8, at(AX)(DX*1)
 
 #define NEARSUM6(at) \
 	NEARSUM4(at);                \
-	FOLD(Y8, Y10);               \
-	FOLD(Y9, Y11);               \
-	PAIR(Y8, Y9);                \
-	LAST(Y8, Y8);                \
+	FOLD4(Y8, Y10);              \
+	FOLD4(Y9, Y11);              \
+	FOLD2(Y8, Y9);               \
+	FOLD1(Y8, Y8);               \
 	VEXTRACTF128 $1, Y8, X9;     \
 	VMOVLPS X8, at(AX)(DX*1);    \
 	VMOVLPS X9, at(AX)(DX*2)
@@ -430,7 +405,6 @@ near6:
 	MOVQ 24(DX), R11
 	MOVQ 32(DX), R12
 	MOVQ 40(DX), R13
-	ODDMASK
 	CLEAR6
 	NEARPAIR(BX, CX, turn6, NEARROWS6)
 	NEARSUM6(0)
@@ -447,7 +421,6 @@ near5:
 	MOVQ 16(DX), R10
 	MOVQ 24(DX), R11
 	MOVQ 32(DX), R12
-	ODDMASK
 	CLEAR5
 	NEARPAIR(BX, CX, turn5, NEARROWS5)
 	NEARSUM5(0)
@@ -462,7 +435,6 @@ near4:
 	MOVQ 8(DX), R9
 	MOVQ 16(DX), R10
 	MOVQ 24(DX), R11
-	ODDMASK
 	CLEAR4
 	NEARPAIR(BX, CX, turn4, NEARROWS4)
 	NEARSUM4(0)
@@ -521,11 +493,11 @@ turn3:
 	DECQ DX
 	JNZ  turn3
 	MOVQ NEARLDY(R15), DX
-	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7)
-	FOLD(Y8, Y9)
-	FOLD(Y10, Y11)
-	PAIR(Y8, Y10)
-	LAST(Y8, Y8)
+	REDUCE8
+	FOLD4(Y8, Y9)
+	FOLD4(Y10, Y11)
+	FOLD2(Y8, Y10)
+	FOLD1(Y8, Y8)
 	VEXTRACTF128 $1, Y8, X9
 	VUNPCKLPS X9, X8, X8
 	VMOVUPS X0, (R14)
@@ -556,7 +528,7 @@ turn2:
 	DECQ DX
 	JNZ  turn2
 	MOVQ NEARLDY(R15), DX
-	FOLD8(Y0, Y1, Y2, Y3, Y4, Y5, Y6, Y7)
+	REDUCE8
 	VMOVUPS X0, (R14)
 	VEXTRACTF128 $1, Y0, (R14)(DX*1)
 	LEAQ (R14)(DX*2), R14
