@@ -55,15 +55,7 @@ func near(lanes int, y []float32, ldy int, x nearRows, a []byte, in, stride, blo
 	groups := (x.rows + most - 1) / most
 	for g := range groups {
 		r0, r1 := g*x.rows/groups, (g+1)*x.rows/groups
-		parts := (r1 - r0 + dotRows - 1) / dotRows
-		for i := range parts {
-			d.parts[i] = (i+1)*(r1-r0)/parts - i*(r1-r0)/parts
-		}
-		if lanes == 8 && r1-r0 == 8 {
-			// Four rows have 8 sums at work, just as many as multiply-adds are on their way.
-			d.parts[0], d.parts[1] = 5, 3
-		}
-		d.parts[parts] = 0
+		parts := d.cut(r1-r0, lanes)
 		d.w, d.blocks = unsafe.Pointer(&a[0]), blocks
 		for r := r0; r < r1; r++ {
 			d.x[r-r0] = unsafe.Add(x.x, of(x.list, r)*x.apart)
@@ -84,6 +76,25 @@ func near(lanes int, y []float32, ldy int, x nearRows, a []byte, in, stride, blo
 		}
 		d.run(lanes)
 	}
+}
+
+// cut divides rows among parts, evenly. In 8 lanes parts of four rows have 8 sums at work, just
+// as many as multiply-adds are on their way, and those of six or three have 12: one part has
+// three rows there, where the others are larger for it and not more.
+func (d *nearCall) cut(rows, lanes int) (parts int) {
+	parts = (rows + dotRows - 1) / dotRows
+	for i := range parts {
+		d.parts[i] = (i+1)*rows/parts - i*rows/parts
+	}
+	d.parts[parts] = 0
+	if less := parts*dotRows - rows; lanes == 8 && parts > 1 && less >= dotRows/2 {
+		others := parts - 1
+		for i := range others {
+			d.parts[i] = dotRows - (less-dotRows/2+i)/others
+		}
+		d.parts[others] = dotRows / 2
+	}
+	return parts
 }
 
 // run calls the kernel: statically, so that d stays on the stack.
