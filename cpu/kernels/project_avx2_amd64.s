@@ -350,53 +350,53 @@ loop:
 
 // NEARPAIR multiplies two outs, whose weights are p and q, two steps a turn.
 #define NEARPAIR(p, q, turn, ROWS) \
-	ODDMASK;                                 \
-	XORQ AX, AX;                             \
-	MOVQ NEARSTEPS(R15), DX;                 \
-turn:                                      \
-	EVEN2((p)(AX*1), (q)(AX*1));             \
-	ROWS(0);                                 \
-	ODD2((p)(AX*1), (q)(AX*1));              \
-	ROWS(32);                                \
-	EVEN2(32(p)(AX*1), 32(q)(AX*1));         \
-	ROWS(64);                                \
-	ODD2(32(p)(AX*1), 32(q)(AX*1));          \
-	ROWS(96);                                \
-	ADDQ $64, AX;                            \
-	DECQ DX;                                 \
-	JNZ  turn;                               \
-	MOVQ NEARLDY(R15), DX;                   \
-	LEAQ (R14)(DX*2), AX;                    \
+	ODDMASK;                         \
+	XORQ AX, AX;                     \
+	MOVQ NEARSTEPS(R15), DX;         \
+turn:                              \
+	EVEN2((p)(AX*1), (q)(AX*1));     \
+	ROWS(0);                         \
+	ODD2((p)(AX*1), (q)(AX*1));      \
+	ROWS(32);                        \
+	EVEN2(32(p)(AX*1), 32(q)(AX*1)); \
+	ROWS(64);                        \
+	ODD2(32(p)(AX*1), 32(q)(AX*1));  \
+	ROWS(96);                        \
+	ADDQ $64, AX;                    \
+	DECQ DX;                         \
+	JNZ  turn;                       \
+	MOVQ NEARLDY(R15), DX;           \
+	LEAQ (R14)(DX*2), AX;            \
 	ADDQ DX, AX
 
 // NEARSUM4 to NEARSUM6 store the two sums of each row, at bytes behind R14. AX is three rows
 // on.
 #define NEARSUM4(at) \
-	REDUCE8; \
-	VEXTRACTF128 $1, Y0, X1;     \
-	VMOVLPS X0, at(R14);         \
-	VMOVHPS X0, at(R14)(DX*1);   \
-	VMOVLPS X1, at(R14)(DX*2);   \
-	VMOVHPS X1, at(AX)
+	REDUCE8;                        \
+	VEXTRACTF128 $1, Y0, X1;        \
+	VMOVLPS      X0, at(R14);       \
+	VMOVHPS      X0, at(R14)(DX*1); \
+	VMOVLPS      X1, at(R14)(DX*2); \
+	VMOVHPS      X1, at(AX)
 
 #define NEARSUM5(at) \
-	NEARSUM4(at);                \
-	FOLD4(Y8, Y9);               \
-	FOLD2(Y8, Y8);               \
-	FOLD1(Y8, Y8);               \
-	VEXTRACTF128 $1, Y8, X9;     \
-	VUNPCKLPS X9, X8, X8;        \
-	VMOVLPS X8, at(AX)(DX*1)
+	NEARSUM4(at);            \
+	FOLD4(Y8, Y9);           \
+	FOLD2(Y8, Y8);           \
+	FOLD1(Y8, Y8);           \
+	VEXTRACTF128 $1, Y8, X9; \
+	VUNPCKLPS    X9, X8, X8; \
+	VMOVLPS      X8, at(AX)(DX*1)
 
 #define NEARSUM6(at) \
-	NEARSUM4(at);                \
-	FOLD4(Y8, Y10);              \
-	FOLD4(Y9, Y11);              \
-	FOLD2(Y8, Y9);               \
-	FOLD1(Y8, Y8);               \
-	VEXTRACTF128 $1, Y8, X9;     \
-	VMOVLPS X8, at(AX)(DX*1);    \
-	VMOVLPS X9, at(AX)(DX*2)
+	NEARSUM4(at);                  \
+	FOLD4(Y8, Y10);                \
+	FOLD4(Y9, Y11);                \
+	FOLD2(Y8, Y9);                 \
+	FOLD1(Y8, Y8);                 \
+	VEXTRACTF128 $1, Y8, X9;       \
+	VMOVLPS      X8, at(AX)(DX*1); \
+	VMOVLPS      X9, at(AX)(DX*2)
 
 near6:
 	MOVQ 0(DX), R8
@@ -467,15 +467,15 @@ near4:
 	NEAROUT(a, b, c)
 
 #define NEARSTEP3(at) \
-	NEARX3(2*at);                            \
-	NEAREVEN(at(BX)(AX*1), Y0, Y4, Y8);      \
-	NEAREVEN(at(CX)(AX*1), Y1, Y5, Y9);      \
-	NEAREVEN(at(SI)(AX*1), Y2, Y6, Y10);     \
-	NEAREVEN(at(DI)(AX*1), Y3, Y7, Y11);     \
-	NEARX3((2*at+32));                       \
-	NEARODD(at(BX)(AX*1), Y0, Y4, Y8);       \
-	NEARODD(at(CX)(AX*1), Y1, Y5, Y9);       \
-	NEARODD(at(SI)(AX*1), Y2, Y6, Y10);      \
+	NEARX3(2*at);                        \
+	NEAREVEN(at(BX)(AX*1), Y0, Y4, Y8);  \
+	NEAREVEN(at(CX)(AX*1), Y1, Y5, Y9);  \
+	NEAREVEN(at(SI)(AX*1), Y2, Y6, Y10); \
+	NEAREVEN(at(DI)(AX*1), Y3, Y7, Y11); \
+	NEARX3((2*at+32));                   \
+	NEARODD(at(BX)(AX*1), Y0, Y4, Y8);   \
+	NEARODD(at(CX)(AX*1), Y1, Y5, Y9);   \
+	NEARODD(at(SI)(AX*1), Y2, Y6, Y10);  \
 	NEARODD(at(DI)(AX*1), Y3, Y7, Y11)
 
 near3:
