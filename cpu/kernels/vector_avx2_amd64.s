@@ -645,48 +645,11 @@ next:
 	VZEROUPPER
 	RET
 
-// func avx2AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
-//
-// n is a multiple of 8; list and weights may be nil.
-TEXT ·avx2AddRows(SB), NOSPLIT, $0-56
-	MOVQ         dst+0(FP), DI
-	MOVQ         ldd+8(FP), R8
-	SHLQ         $2, R8
-	MOVQ         list+16(FP), R9
-	MOVQ         x+24(FP), SI
-	MOVQ         n+32(FP), R10
-	MOVQ         weights+40(FP), R11
-	MOVQ         rows+48(FP), R12
-	XORQ         R13, R13
-	VBROADCASTSS ·avx2ExpTable+352(SB), Y1 // 1
-
-row:
-	MOVQ  R13, BX
-	TESTQ R9, R9
-	JZ    placed
-	MOVQ  (R9)(R13*8), BX
-
-placed:
-	IMULQ        R8, BX
-	ADDQ         DI, BX
-	MOVQ         R10, CX
-	TESTQ        R11, R11
-	JZ           add
-	VBROADCASTSS (R11)(R13*4), Y1
-
-add:
-	VMULPS  (SI), Y1, Y0
-	VADDPS  (BX), Y0, Y0
-	VMOVUPS Y0, (BX)
-	ADDQ    $32, SI
-	ADDQ    $32, BX
-	SUBQ    $8, CX
-	JG      add
-	INCQ    R13
-	CMPQ    R13, R12
-	JLT     row
-	VZEROUPPER
-	RET
+#define ADDROWS ·avx2AddRows
+#define WIDTH 32
+#define V0 Y0
+#define V1 Y1
+#include "vector_rows_amd64.h"
 
 // func avx2FirstAtLeast(x *float32, n int, bar float32) int
 TEXT ·avx2FirstAtLeast(SB), NOSPLIT, $0-32

@@ -511,49 +511,11 @@ next:
 	VZEROUPPER
 	RET
 
-// func avx512AddRows(dst *float32, ldd int, list *int, x *float32, n int, weights *float32, rows int)
-//
-// n is a multiple of 16; list and weights may be nil.
-TEXT ·avx512AddRows(SB), NOSPLIT, $0-56
-	MOVQ         dst+0(FP), DI
-	MOVQ         ldd+8(FP), R8
-	SHLQ         $2, R8
-	MOVQ         list+16(FP), R9
-	MOVQ         x+24(FP), SI
-	MOVQ         n+32(FP), R10
-	MOVQ         weights+40(FP), R11
-	MOVQ         rows+48(FP), R12
-	XORQ         R13, R13
-	MOVL         $0x3f800000, AX
-	VPBROADCASTD AX, Z1
-
-row:
-	MOVQ  R13, BX
-	TESTQ R9, R9
-	JZ    placed
-	MOVQ  (R9)(R13*8), BX
-
-placed:
-	IMULQ        R8, BX
-	ADDQ         DI, BX
-	MOVQ         R10, CX
-	TESTQ        R11, R11
-	JZ           add
-	VBROADCASTSS (R11)(R13*4), Z1
-
-add:
-	VMULPS  (SI), Z1, Z0
-	VADDPS  (BX), Z0, Z0
-	VMOVUPS Z0, (BX)
-	ADDQ    $64, SI
-	ADDQ    $64, BX
-	SUBQ    $16, CX
-	JG      add
-	INCQ    R13
-	CMPQ    R13, R12
-	JLT     row
-	VZEROUPPER
-	RET
+#define ADDROWS ·avx512AddRows
+#define WIDTH 64
+#define V0 Z0
+#define V1 Z1
+#include "vector_rows_amd64.h"
 
 // func avx512FirstAtLeast(x *float32, n int, bar float32) int
 TEXT ·avx512FirstAtLeast(SB), NOSPLIT, $0-32
