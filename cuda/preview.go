@@ -18,8 +18,8 @@ var previewChunks = []int{4, 16, 32, 64}
 var _ backend.Previewer = (*Backend)(nil)
 
 // Preview loads, in the background, the kernels of forwards with such operations, over
-// keys and values in bf16. On a machine that has never run them that takes a second and a
-// half, as long as weights take to arrive.
+// keys and values in bf16. On a machine that has never run them that takes half a second and
+// more, as long as weights take to arrive.
 func (b *Backend) Preview(p *backend.Program) {
 	if !b.preload || b.device == nil || b.device.Grouped() {
 		return

@@ -21,7 +21,7 @@ func Check(src checkpoint.Source) error {
 	}
 	m := &Model{config: c, blocks: make([]block, c.Layers)}
 	l := &loader{src: src, config: c, table: table, layer: architecture.Model}
-	if err := m.loadAll(l, func(int) {}, func() {}, func() {}); err != nil {
+	if err := m.loadAll(l, backend.Bars{}, func(func(*backend.Program, *stream)) {}); err != nil {
 		return err
 	}
 	if c.MTPLayers > 0 && l.err == nil {

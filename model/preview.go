@@ -31,27 +31,6 @@ func (m *Model) loadLayers(l *loader, from, end int) error {
 	return l.err
 }
 
-// previewLayers tells a backend of the first layers.
-func (m *Model) previewLayers(rotation backend.Rotation, layers int) {
-	m.preview(rotation, func(p *backend.Program, s *stream) {
-		for i, y := range m.blocks[:layers] {
-			y.list(p, s, i)
-		}
-	})
-}
-
-// previewHead tells a backend of the head.
-func (m *Model) previewHead(bars backend.Bars) {
-	m.preview(nil, func(p *backend.Program, s *stream) {
-		p.Head(s.x, m.norm, m.config.RMSNormEps, m.head, bars)
-	})
-}
-
-// previewEmbedding tells a backend of the embedding.
-func (m *Model) previewEmbedding() {
-	m.preview(nil, func(p *backend.Program, s *stream) { p.Embed(s.x, m.embed) })
-}
-
 // preview tells a backend that can use it of a part of a program, of rows that are there.
 func (m *Model) preview(rotation backend.Rotation, list func(*backend.Program, *stream)) {
 	if b, ok := m.backend.(backend.Previewer); ok {

@@ -81,7 +81,7 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	if h, ok := b.(backend.ExpertsOnHost); ok {
 		l.host, l.hosted = h.HostExperts()
 	}
-	err = m.loadAll(l, func(layers int) { m.previewLayers(rotation, layers) }, func() { m.previewHead(chosen.bars) }, m.previewEmbedding)
+	err = m.loadAll(l, chosen.bars, func(list func(*backend.Program, *stream)) { m.preview(rotation, list) })
 	if err != nil {
 		return nil, err
 	}
@@ -101,30 +101,38 @@ func LoadContext(ctx context.Context, b backend.Backend, src checkpoint.Source, 
 	return m, nil
 }
 
-// loadAll fetches all weights but a head for drafts. It says when the first layers are there,
-// of all kinds, when the model's head is, and when its embedding is: of these a backend learns
-// what takes it long to prepare, so layers, which are small and have most of it, come first.
-func (m *Model) loadAll(l *loader, layers func(n int), head, embedding func()) error {
+// loadAll fetches all weights but a head for drafts. It tells of each part of the program whose
+// weights are there: of the first layers, of all kinds, of the head, and of the embedding. Of
+// these a backend learns what takes it long to prepare, so layers, which are small and have most
+// of it, come first.
+func (m *Model) loadAll(l *loader, bars backend.Bars, there func(list func(*backend.Program, *stream))) error {
 	early := layersOfAllKinds(m.config, l.hosted)
 	if err := m.loadLayers(l, 0, early); err != nil {
 		return err
 	}
-	layers(early)
+	there(func(p *backend.Program, s *stream) {
+		for i, y := range m.blocks[:early] {
+			y.list(p, s, i)
+		}
+	})
 	m.norm = l.vector(architecture.FinalNorm, architecture.ClassNorm)
+	head := func(p *backend.Program, s *stream) { p.Head(s.x, m.norm, m.config.RMSNormEps, m.head, bars) }
 	if !m.config.TieEmbeddings { // a checkpoint may carry the tied head as a tensor of its own, too
 		if m.head = l.matrix(architecture.Head, architecture.ClassHead); l.err == nil {
-			head()
+			there(head)
 		}
 	}
-	if m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding); l.err == nil {
-		if m.config.TieEmbeddings {
-			m.head = m.embed
-			head()
-		}
-		embedding()
+	if m.embed = l.matrix(architecture.Embedding, architecture.ClassEmbedding); m.config.TieEmbeddings {
+		m.head = m.embed
 	}
-	if l.err == nil { // what is missing says more, of which the first layers tell
-		l.err = checkUnused(l.src)
+	if l.err == nil {
+		there(func(p *backend.Program, s *stream) {
+			p.Embed(s.x, m.embed)
+			if m.config.TieEmbeddings {
+				head(p, s)
+			}
+		})
+		l.err = checkUnused(l.src) // what is missing says more, of which the first layers tell
 	}
 	return m.loadLayers(l, early, m.config.Layers)
 }

@@ -563,92 +563,16 @@ done:
 	VZEROUPPER
 	RET
 
-// func avx2NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
-//
-// n is a multiple of 8. The sum of a row's squares is that of avx2SumSquares; w may be nil.
-TEXT ·avx2NormRows(SB), NOSPLIT, $0-80
-	MOVQ   dst+0(FP), DI
-	MOVQ   ldd+8(FP), R8
-	SHLQ   $2, R8
-	MOVQ   x+16(FP), SI
-	MOVQ   ldx+24(FP), R9
-	SHLQ   $2, R9
-	MOVQ   w+32(FP), DX
-	MOVQ   n+40(FP), R10
-	MOVQ   rows+48(FP), R11
-	VMOVSD div+56(FP), X12
-	VMOVSD eps+64(FP), X13
-	VMOVSD num+72(FP), X14
-
-row:
-	MOVQ   SI, BX
-	MOVQ   R10, CX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	SUBQ   $32, CX
-	JL     rest
-
-loop32:
-	SQUARES32(BX)
-	ADDQ $128, BX
-	SUBQ $32, CX
-	JGE  loop32
-
-rest:
-	ADDQ $32, CX
-	JZ   summed
-
-loop8:
-	VMOVUPS     (BX), Y4
-	VFMADD231PS Y4, Y4, Y0
-	ADDQ        $32, BX
-	SUBQ        $8, CX
-	JG          loop8
-
-summed:
-	SUMSQUARES
-	VCVTSS2SD    X0, X0, X0
-	VDIVSD       X12, X0, X0
-	VADDSD       X13, X0, X0
-	VSQRTSD      X0, X0, X0
-	VDIVSD       X0, X14, X0
-	VCVTSD2SS    X0, X0, X0
-	VBROADCASTSS X0, Y1
-	XORQ         AX, AX
-	MOVQ         R10, CX
-	TESTQ        DX, DX
-	JZ           bare
-
-weighted:
-	VMULPS  (SI)(AX*1), Y1, Y0
-	VMULPS  (DX)(AX*1), Y0, Y0
-	VMOVUPS Y0, (DI)(AX*1)
-	ADDQ    $32, AX
-	SUBQ    $8, CX
-	JG      weighted
-	JMP     next
-
-bare:
-	VMULPS  (SI)(AX*1), Y1, Y0
-	VMOVUPS Y0, (DI)(AX*1)
-	ADDQ    $32, AX
-	SUBQ    $8, CX
-	JG      bare
-
-next:
-	ADDQ R8, DI
-	ADDQ R9, SI
-	DECQ R11
-	JNZ  row
-	VZEROUPPER
-	RET
-
+#define NORMROWS ·avx2NormRows
 #define ADDROWS ·avx2AddRows
 #define WIDTH 32
 #define V0 Y0
 #define V1 Y1
+#define V2 Y2
+#define V3 Y3
+#define V4 Y4
+#define ZERO(r) VXORPS r, r, r
+#define SQUARES(x) SQUARES32(x)
 #include "vector_rows_amd64.h"
 
 // func avx2FirstAtLeast(x *float32, n int, bar float32) int

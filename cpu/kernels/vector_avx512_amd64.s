@@ -428,93 +428,16 @@ body:
 	VZEROUPPER
 	RET
 
-// func avx512NormRows(dst *float32, ldd int, x *float32, ldx int, w *float32, n, rows int, div, eps, num float64)
-//
-// n is a multiple of 16. The sum of a row's squares is that of avx512SumSquares; w may be
-// nil.
-TEXT ·avx512NormRows(SB), NOSPLIT, $0-80
-	MOVQ   dst+0(FP), DI
-	MOVQ   ldd+8(FP), R8
-	SHLQ   $2, R8
-	MOVQ   x+16(FP), SI
-	MOVQ   ldx+24(FP), R9
-	SHLQ   $2, R9
-	MOVQ   w+32(FP), DX
-	MOVQ   n+40(FP), R10
-	MOVQ   rows+48(FP), R11
-	VMOVSD div+56(FP), X16
-	VMOVSD eps+64(FP), X17
-	VMOVSD num+72(FP), X18
-
-row:
-	MOVQ   SI, BX
-	MOVQ   R10, CX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	SUBQ   $64, CX
-	JL     rest
-
-loop64:
-	SQUARES64(BX)
-	ADDQ $256, BX
-	SUBQ $64, CX
-	JGE  loop64
-
-rest:
-	ADDQ $64, CX
-	JZ   summed
-
-loop16:
-	VMOVUPS     (BX), Z4
-	VFMADD231PS Z4, Z4, Z0
-	ADDQ        $64, BX
-	SUBQ        $16, CX
-	JG          loop16
-
-summed:
-	SUMSQUARES
-	VCVTSS2SD    X0, X0, X0
-	VDIVSD       X16, X0, X0
-	VADDSD       X17, X0, X0
-	VSQRTSD      X0, X0, X0
-	VDIVSD       X0, X18, X0
-	VCVTSD2SS    X0, X0, X0
-	VBROADCASTSS X0, Z1
-	XORQ         AX, AX
-	MOVQ         R10, CX
-	TESTQ        DX, DX
-	JZ           bare
-
-weighted:
-	VMULPS  (SI)(AX*1), Z1, Z0
-	VMULPS  (DX)(AX*1), Z0, Z0
-	VMOVUPS Z0, (DI)(AX*1)
-	ADDQ    $64, AX
-	SUBQ    $16, CX
-	JG      weighted
-	JMP     next
-
-bare:
-	VMULPS  (SI)(AX*1), Z1, Z0
-	VMOVUPS Z0, (DI)(AX*1)
-	ADDQ    $64, AX
-	SUBQ    $16, CX
-	JG      bare
-
-next:
-	ADDQ R8, DI
-	ADDQ R9, SI
-	DECQ R11
-	JNZ  row
-	VZEROUPPER
-	RET
-
+#define NORMROWS ·avx512NormRows
 #define ADDROWS ·avx512AddRows
 #define WIDTH 64
 #define V0 Z0
 #define V1 Z1
+#define V2 Z2
+#define V3 Z3
+#define V4 Z4
+#define ZERO(r) VPXORD r, r, r
+#define SQUARES(x) SQUARES64(x)
 #include "vector_rows_amd64.h"
 
 // func avx512FirstAtLeast(x *float32, n int, bar float32) int
