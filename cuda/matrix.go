@@ -102,11 +102,10 @@ func (b *Backend) Vector(t backend.Tensor) (backend.Vector, error) {
 	quant.Blocks(data, backend.F32, x)
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()
-	p, err := b.device.Context.Alloc(len(data))
+	p, err := b.take(len(data))
 	if err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
-	b.owned = append(b.owned, p)
 	if err := b.device.Context.Upload(p, data); err != nil {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}

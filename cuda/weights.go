@@ -13,9 +13,10 @@ const (
 	// of experts has tens of thousands, and the driver rounds each up to 2 MiB.
 	weightSlab  = 64 << 20
 	weightAlign = 256
-	// weightStage is how much of quantised weights as stored is on the device before
-	// it is packed, at most: enough for all workers of an upload.
-	weightStage = 128 << 20
+	// weightStage is how much of quantised weights as stored is in one of two stages on the
+	// device before it is packed, at most, but for a weight that is larger: enough for all
+	// workers of an upload, and with the other one for a layer of 8 billion weights.
+	weightStage = 64 << 20
 	// weightLeast is how much both begin with.
 	weightLeast = 2 << 20
 )
@@ -24,14 +25,20 @@ const (
 type weightRoom struct {
 	slab    driver.Ptr // the rest of the last one
 	left    int
-	given   int        // bytes of all weights so far
-	stage   driver.Ptr // weights as stored, until they are packed
-	size    int
-	used    int
-	pending []pendingPack
+	given   int      // bytes of all weights so far
+	stages  [2]stage // while one is filled, what is in the other arrives and is packed
+	filling int
 }
 
-// pendingPack is a weight that lies in the stage.
+// stage holds weights as stored, until they are packed.
+type stage struct {
+	at         driver.Ptr
+	size, used int
+	pending    []pendingPack
+	batch      *driver.Batch // the uploads among which theirs are; nil: it is being filled
+}
+
+// pendingPack is a weight that lies in a stage.
 type pendingPack struct {
 	tensor              backend.Tensor // without its bytes
 	to                  launch.Packing
@@ -82,12 +89,18 @@ func (b *Backend) pack(t backend.Tensor) (launch.Packing, error) {
 	for _, p := range parts {
 		need += (len(p) + weightAlign - 1) &^ (weightAlign - 1)
 	}
-	if r.used+need > r.size {
-		if err := b.packPending(); err != nil {
+	s := &r.stages[r.filling]
+	if s.used+need > s.size {
+		s.batch = b.uploader.Batch()
+		r.filling = 1 - r.filling
+		s = &r.stages[r.filling]
+		if err := b.packStage(s); err != nil {
 			return nil, err
 		}
-		if most := min(max(r.given, weightLeast), weightStage); most > r.size || need > r.size {
-			if err := b.growStage(max(most, need), need); err != nil {
+		// The first weights tell how large a model is: a layer of a large one should have
+		// room before anything is packed, as that kernel may have to be translated first.
+		if most := min(max(8*r.given, weightLeast), weightStage); most > s.size || need > s.size {
+			if err := b.growStage(s, max(most, need), need); err != nil {
 				return nil, err
 			}
 		}
@@ -97,47 +110,66 @@ func (b *Backend) pack(t backend.Tensor) (launch.Packing, error) {
 		if len(p) == 0 {
 			continue
 		}
-		at[i] = r.stage + driver.Ptr(r.used)
-		r.used += (len(p) + weightAlign - 1) &^ (weightAlign - 1)
+		at[i] = s.at + driver.Ptr(s.used)
+		s.used += (len(p) + weightAlign - 1) &^ (weightAlign - 1)
 		if err := b.uploader.Upload(at[i], p); err != nil {
 			return nil, err
 		}
 	}
 	t.Data, t.Scales, t.Biases, t.Make = nil, nil, nil, nil
-	r.pending = append(r.pending, pendingPack{t, to, at[0], at[1], at[2]})
+	s.pending = append(s.pending, pendingPack{t, to, at[0], at[1], at[2]})
 	return to, nil
 }
 
-// growStage makes a stage of n bytes, or where memory lacks of least bytes.
-func (b *Backend) growStage(n, least int) error {
-	b.freeStage()
-	r := &b.weights
+// growStage makes room of n bytes of an empty stage, or where memory lacks of least bytes,
+// for which the other one may have to go.
+func (b *Backend) growStage(s *stage, n, least int) error {
+	b.freeStage(s)
 	var err error
-	if r.stage, err = b.device.Context.Alloc(n); err != nil && least < n {
+	if s.at, err = b.device.Context.Alloc(n); err != nil && least < n {
 		n = least
-		r.stage, err = b.device.Context.Alloc(n)
+		s.at, err = b.device.Context.Alloc(n)
+	}
+	if err != nil {
+		if err := b.packPending(); err != nil {
+			return err
+		}
+		b.freeStages()
+		s.at, err = b.device.Context.Alloc(n)
 	}
 	if err == nil {
-		r.size = n
+		s.size = n
 	}
 	return err
 }
 
-// packPending packs what lies in the stage.
+// packPending packs what lies in the stages.
 func (b *Backend) packPending() error {
 	r := &b.weights
-	if len(r.pending) == 0 {
-		return nil
-	}
-	if err := b.uploader.Flush(); err != nil {
+	if err := b.packStage(&r.stages[1-r.filling]); err != nil {
 		return err
 	}
-	for _, p := range r.pending {
+	return b.packStage(&r.stages[r.filling])
+}
+
+// packStage packs what lies in a stage, once it has arrived.
+func (b *Backend) packStage(s *stage) error {
+	if len(s.pending) == 0 {
+		s.batch = nil
+		return nil
+	}
+	if s.batch == nil {
+		s.batch = b.uploader.Batch()
+	}
+	if err := s.batch.Wait(); err != nil {
+		return err
+	}
+	for _, p := range s.pending {
 		if b.device.PackTo(p.to, p.raw, p.scales, p.biases); b.device.Failed() {
 			return fmt.Errorf("tensor %s: %w", p.tensor.Name, b.device.Take())
 		}
 	}
-	r.pending, r.used = r.pending[:0], 0
+	s.pending, s.used, s.batch = s.pending[:0], 0, nil
 	return b.device.Stream.Synchronize()
 }
 
@@ -147,12 +179,17 @@ func (b *Backend) arrive() error {
 	if err := b.packPending(); err != nil {
 		return err
 	}
-	b.freeStage()
+	b.freeStages()
 	return b.uploader.Close()
 }
 
-func (b *Backend) freeStage() {
-	r := &b.weights
-	b.device.Context.Free(r.stage)
-	r.stage, r.size, r.used, r.pending = 0, 0, 0, nil
+func (b *Backend) freeStages() {
+	for i := range b.weights.stages {
+		b.freeStage(&b.weights.stages[i])
+	}
+}
+
+func (b *Backend) freeStage(s *stage) {
+	b.device.Context.Free(s.at)
+	*s = stage{}
 }

@@ -47,16 +47,24 @@ type Uploader struct {
 	workers sync.WaitGroup
 
 	mu      sync.Mutex
-	idle    *sync.Cond // pending has come to 0
+	came    *sync.Cond // a batch's pending, or all, has come to 0
 	pending int64      // bytes not yet arrived
+	batch   *Batch     // of the uploads that are being made
 	done    int64
 	refused bool  // the driver has refused to register
 	err     error // the first; nothing is copied after it
 }
 
 type uploadJob struct {
-	dst Ptr
-	src []byte
+	dst   Ptr
+	src   []byte
+	batch *Batch
+}
+
+// Batch is some of the uploads of an Uploader.
+type Batch struct {
+	u       *Uploader
+	pending int64 // of these, under the uploader's lock
 }
 
 // NewUploader makes an uploader; its workers start with the first Upload.
@@ -65,7 +73,8 @@ func (c *Context) NewUploader() (*Uploader, error) {
 		return nil, err
 	}
 	u := &Uploader{ctx: c, sizes: defaultSizes()}
-	u.idle = sync.NewCond(&u.mu)
+	u.came = sync.NewCond(&u.mu)
+	u.batch = &Batch{u: u}
 	return u, nil
 }
 
@@ -78,11 +87,12 @@ func (u *Uploader) Upload(dst Ptr, src []byte) error {
 	}
 	u.mu.Lock()
 	u.pending += int64(len(src))
+	u.batch.pending += int64(len(src))
 	u.mu.Unlock()
 	for len(src) > 0 {
 		n := firstPiece(src, u.sizes.piece)
 		prefetch(src[:n])
-		u.jobs <- uploadJob{dst, src[:n:n]}
+		u.jobs <- uploadJob{dst, src[:n:n], u.batch}
 		dst, src = dst+Ptr(n), src[n:]
 	}
 	return u.failure()
@@ -101,9 +111,26 @@ func (u *Uploader) Flush() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for u.pending > 0 {
-		u.idle.Wait()
+		u.came.Wait()
 	}
 	return u.err
+}
+
+// Batch ends a batch: it is all that was uploaded since the one before.
+func (u *Uploader) Batch() *Batch {
+	b := u.batch
+	u.batch = &Batch{u: u}
+	return b
+}
+
+// Wait waits until the copies of a batch are done, whatever others are on their way.
+func (b *Batch) Wait() error {
+	b.u.mu.Lock()
+	defer b.u.mu.Unlock()
+	for b.pending > 0 {
+		b.u.came.Wait()
+	}
+	return b.u.err
 }
 
 // Registered reports whether the driver let the sources so far be registered.
@@ -146,20 +173,21 @@ func (u *Uploader) start() error {
 	return nil
 }
 
-// arrived accounts for bytes that have arrived, or will not because of err.
-func (u *Uploader) arrived(n int, err error) {
+// arrived accounts for bytes of a batch that have arrived, or will not because of err.
+func (u *Uploader) arrived(of *Batch, n int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil && u.err == nil {
 		u.err = err
 	}
 	u.pending -= int64(n)
+	of.pending -= int64(n)
 	u.done += int64(n)
 	if u.Progress != nil && u.err == nil {
 		u.Progress(u.done)
 	}
-	if u.pending == 0 {
-		u.idle.Broadcast()
+	if of.pending == 0 {
+		u.came.Broadcast()
 	}
 }
 

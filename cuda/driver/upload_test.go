@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -55,6 +56,47 @@ func TestUpload(t *testing.T) {
 		} {
 			uploadOne(t, c, source[x.from:x.from+x.bytes], x.shift, staged)
 		}
+	}
+}
+
+// TestUploadBatches: what a batch had is there once it was waited for, whatever comes behind it.
+func TestUploadBatches(t *testing.T) {
+	c := testContext(t)
+	u, err := c.NewUploader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	if err := u.Batch().Wait(); err != nil {
+		t.Errorf("nothing was uploaded: %v", err)
+	}
+	var sources [4][]byte
+	var places [4]Ptr
+	var batches [4]*Batch
+	for i := range sources {
+		sources[i] = make([]byte, 3*defaultSizes().piece+i)
+		fill(sources[i], uint64(i))
+		if places[i], err = c.Alloc(len(sources[i])); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Free(places[i])
+		half := len(sources[i]) / 2
+		if err := errors.Join(u.Upload(places[i], sources[i][:half]), u.Upload(places[i]+Ptr(half), sources[i][half:])); err != nil {
+			t.Fatal(err)
+		}
+		if batches[i] = u.Batch(); i == 0 {
+			continue
+		}
+		if err := batches[i-1].Wait(); err != nil { // while the next one is on its way
+			t.Fatal(err)
+		}
+		got := make([]byte, len(sources[i-1]))
+		if err := c.Download(got, places[i-1]); err != nil || !bytes.Equal(got, sources[i-1]) {
+			t.Errorf("batch %d: other bytes (%v)", i-1, err)
+		}
+	}
+	if err := errors.Join(u.Flush(), batches[3].Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

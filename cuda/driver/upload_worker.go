@@ -23,6 +23,7 @@ type lane struct {
 	buffer     *Pinned // made when first needed
 	registered []byte  // the range, kept from the collector; nil when the copy is from the buffer
 	bytes      int     // 0: nothing is on its way
+	batch      *Batch  // to which they belong
 }
 
 // work is a worker's life.
@@ -36,13 +37,13 @@ func (u *Uploader) work() {
 			err = u.failure()
 		}
 		if err != nil {
-			u.arrived(len(job.src), err)
+			u.arrived(job.batch, len(job.src), err)
 			continue
 		}
 		err = w.do(job)
 	}
 	if err := w.close(); err != nil {
-		u.arrived(0, err)
+		u.arrived(new(Batch), 0, err)
 	}
 }
 
@@ -69,7 +70,7 @@ func (w *uploadWorker) do(job uploadJob) error {
 	}
 	parts := []struct {
 		from, to int
-		queue    func(dst Ptr, src []byte) (int, error)
+		queue    func(job uploadJob) (int, error)
 	}{
 		{0, head, w.stage}, {head, head + body, w.register}, {head + body, len(job.src), w.stage},
 	}
@@ -77,9 +78,9 @@ func (w *uploadWorker) do(job uploadJob) error {
 		if p.from == p.to {
 			continue
 		}
-		queued, err := p.queue(job.dst+Ptr(p.from), job.src[p.from:p.to])
+		queued, err := p.queue(uploadJob{job.dst + Ptr(p.from), job.src[p.from:p.to], job.batch})
 		if err != nil {
-			w.u.arrived(len(job.src)-p.from-queued, err)
+			w.u.arrived(job.batch, len(job.src)-p.from-queued, err)
 			return err
 		}
 	}
@@ -97,8 +98,8 @@ func wholePages(src []byte) (head, body int) {
 
 // stage copies through pinned buffers. It returns the bytes that are queued,
 // and accounted for by their lanes.
-func (w *uploadWorker) stage(dst Ptr, src []byte) (int, error) {
-	size := w.u.sizes.stage
+func (w *uploadWorker) stage(job uploadJob) (int, error) {
+	size, src := w.u.sizes.stage, job.src
 	populate(src)
 	for at := 0; at < len(src); at += size {
 		n := min(len(src)-at, size)
@@ -109,10 +110,10 @@ func (w *uploadWorker) stage(dst Ptr, src []byte) (int, error) {
 		}
 		if err == nil {
 			copy(l.buffer.Bytes(), src[at:at+n])
-			err = w.stream.CopyIn(dst+Ptr(at), l.buffer, 0, n)
+			err = w.stream.CopyIn(job.dst+Ptr(at), l.buffer, 0, n)
 		}
 		if err == nil {
-			err = w.queued(l, n)
+			err = w.queued(l, n, job.batch)
 		}
 		if err != nil {
 			return at, err
@@ -123,7 +124,8 @@ func (w *uploadWorker) stage(dst Ptr, src []byte) (int, error) {
 
 // register copies from the source's own pages, which it registers until the
 // copy is done; where the driver refuses, it stages.
-func (w *uploadWorker) register(dst Ptr, src []byte) (int, error) {
+func (w *uploadWorker) register(job uploadJob) (int, error) {
+	src := job.src
 	w.touched += touch(src)
 	l := w.lane()
 	if err := w.finish(l); err != nil {
@@ -137,12 +139,12 @@ func (w *uploadWorker) register(dst Ptr, src []byte) (int, error) {
 	}
 	if err := c.api.call(&c.api.hostRegister, address, uintptr(len(src)), flags); err != nil {
 		w.u.refuse()
-		return w.stage(dst, src)
+		return w.stage(job)
 	}
 	l.registered = src
-	err := w.stream.queueCopy(&c.api.uploadAsync, uintptr(dst), address, len(src))
+	err := w.stream.queueCopy(&c.api.uploadAsync, uintptr(job.dst), address, len(src))
 	if err == nil {
-		err = w.queued(l, len(src))
+		err = w.queued(l, len(src), job.batch)
 	}
 	if err != nil {
 		l.registered = nil
@@ -168,11 +170,11 @@ func (w *uploadWorker) lane() *lane {
 }
 
 // queued marks the end of the lane's copy in the stream.
-func (w *uploadWorker) queued(l *lane, n int) error {
+func (w *uploadWorker) queued(l *lane, n int, of *Batch) error {
 	if err := l.event.Record(w.stream); err != nil {
 		return errors.Join(err, w.stream.Synchronize())
 	}
-	l.bytes = n
+	l.bytes, l.batch = n, of
 	return nil
 }
 
@@ -186,8 +188,8 @@ func (w *uploadWorker) finish(l *lane) error {
 		err = errors.Join(err, w.unregister(l.registered))
 		l.registered = nil
 	}
-	w.u.arrived(l.bytes, err)
-	l.bytes = 0
+	w.u.arrived(l.batch, l.bytes, err)
+	l.bytes, l.batch = 0, nil
 	return err
 }
 

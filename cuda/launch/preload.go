@@ -67,22 +67,37 @@ type loaders struct {
 }
 
 type load struct {
+	*loading
 	rank int
 	run  func()
 }
 
-func (l *loaders) add(rank int, run func()) {
+func (l *loaders) add(next load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := len(l.queue)
-	for at > 0 && l.queue[at-1].rank > rank {
+	for at > 0 && l.queue[at-1].rank > next.rank {
 		at--
 	}
-	l.queue = slices.Insert(l.queue, at, load{rank, run})
+	l.queue = slices.Insert(l.queue, at, next)
 	if l.running < max(1, min(runtime.GOMAXPROCS(0)*3/4, maxLoaders)) {
 		l.running++
 		go l.run()
 	}
+}
+
+// now loads what is still queued: who waits for it need not wait for the others.
+func (l *loaders) now(which *loading) {
+	l.mu.Lock()
+	at := slices.IndexFunc(l.queue, func(q load) bool { return q.loading == which })
+	if at < 0 {
+		l.mu.Unlock()
+		return
+	}
+	next := l.queue[at]
+	l.queue = slices.Delete(l.queue, at, at+1)
+	l.mu.Unlock()
+	next.run()
 }
 
 func (l *loaders) run() {
@@ -113,14 +128,14 @@ func (d *Device) Preload(w Wanted, rank int) {
 		l := &loading{done: make(chan struct{})}
 		d.loading[e] = l
 		by := &Device{Context: d.Context, Info: d.Info, timeline: d.timeline}
-		d.loaders.add(rank, func() {
+		d.loaders.add(load{l, rank, func() {
 			defer close(l.done)
 			by.Context.Enter()
 			defer by.Context.Leave()
 			start := time.Now()
 			l.f, l.err = by.translate(k)
 			l.took = time.Since(start)
-		})
+		}})
 	}
 }
 
@@ -150,6 +165,7 @@ func (d *Device) preloaded(e entry) *function {
 	if l == nil {
 		return nil
 	}
+	d.loaders.now(l)
 	<-l.done
 	delete(d.loading, e)
 	return l.f
