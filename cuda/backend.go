@@ -90,13 +90,16 @@ func New(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Preload {
-		drv.Warm()
+	var begun *launch.Begun
+	if o.Preload && !o.Timeline { // which needs kernels that tell when they run
+		begun = launch.Begin(drv, o.Device)
 	}
 	dev, err := launch.NewDevice(drv, o.Device)
 	if err != nil {
+		begun.Drop()
 		return nil, err
 	}
+	dev.Receive(begun)
 	b := &Backend{device: dev, exact: o.Exact, variant: o.BatchVariant && !o.Exact, preload: o.Preload, notify: o.Progress, freePages: map[int][]driver.Ptr{}, freeStates: map[int][]driver.Ptr{}, stacked: map[[2]*matrix]*matrix{}, marks: paging.NewMarks[driver.Ptr](paging.DefaultMarks)}
 	if o.Experts != nil {
 		b.experts, b.layers = o.Experts, o.ExpertLayers
@@ -110,9 +113,6 @@ func New(o Options) (*Backend, error) {
 		if err := dev.WatchKernels(); err != nil {
 			return nil, errors.Join(err, dev.Close())
 		}
-	}
-	if o.Preload {
-		dev.Preload(dev.Likely(), 0)
 	}
 	b.setPromptRows()
 	if b.uploader, err = dev.Context.NewUploader(); err != nil {

@@ -25,6 +25,7 @@ func (b *Backend) compile(p *backend.Program) (*forward, error) {
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
+	b.device.PreloadRest() // the weights of a whole program are there
 	return b.compilePart(p)
 }
 

@@ -56,11 +56,14 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 			return nil, err
 		}
 		e := &Engine{name: ModelName(path), source: files, files: files, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
-		if e.tokens, err = tokenizer.Load(files); err != nil {
-			files.Close()
-			return nil, err
-		}
-		return e, e.start(ctx)
+		// A vocabulary of 150,000 tokens takes as long to read as half of a GPU's opening.
+		read := make(chan error, 1)
+		go func() {
+			var err error
+			e.tokens, err = tokenizer.Load(files)
+			read <- err
+		}()
+		return e, e.start(ctx, func() error { return <-read })
 	})
 }
 
@@ -70,7 +73,7 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 func OpenSource(ctx context.Context, name string, src checkpoint.Source, o Options) (*Engine, error) {
 	return o.open(ctx, func(ctx context.Context, o Options) (*Engine, error) {
 		e := &Engine{name: name, source: src, tokens: o.Tokenizer, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
-		return e, e.start(ctx)
+		return e, e.start(ctx, func() error { return nil })
 	})
 }
 
@@ -90,19 +93,26 @@ func (o Options) open(ctx context.Context, work func(context.Context, Options) (
 	return e, nil
 }
 
-// start opens the device and hands it the weights, which may have to be converted
-// first. After an error the engine is closed.
-func (e *Engine) start(ctx context.Context) (err error) {
+// start opens the device and, once the tokenizer is there, hands it the weights, which may
+// have to be converted first. After an error the engine is closed.
+func (e *Engine) start(ctx context.Context, tokenizer func() error) (err error) {
 	defer func() {
 		if err != nil {
 			e.Close()
 		}
 	}()
-	vocabulary := e.source.Config().VocabSize
-	if id := e.options.MaskID; id != nil && (*id < 0 || int(*id) >= vocabulary) {
-		return &MaskError{e.name, *id, vocabulary}
+	vocabulary, mask := e.source.Config().VocabSize, e.options.MaskID
+	foreign := mask != nil && (*mask < 0 || int(*mask) >= vocabulary)
+	if !foreign {
+		e.device, err = openDevice(e.options, e.source)
 	}
-	if e.device, err = openDevice(e.options, e.source); err == nil {
+	if unread := tokenizer(); unread != nil {
+		return unread
+	}
+	switch {
+	case foreign:
+		return &MaskError{e.name, *mask, vocabulary}
+	case err == nil:
 		e.model, err = e.load(ctx, e.source)
 	}
 	if err != nil {

@@ -38,14 +38,20 @@ const (
 // defaultShared is the dynamic shared memory that every kernel may ask for.
 const defaultShared = 48 << 10
 
-// Load translates PTX for the device, or takes what the driver's own cache has of it. It
-// goes by the driver's libraries, not its modules: those are translated under one lock that
-// copies and allocations take, too, these beside each other and beside whatever else uses
-// the context (ADR 55). An error carries the translator's log.
-func (c *Context) Load(ptx []byte) (*Module, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
+// Code is PTX that was translated. It belongs to no context.
+type Code struct {
+	api     *api
+	handle  uintptr
+	entries map[string]entry
+}
+
+// Translate translates PTX, or takes what the driver's own cache has of it. It goes by the
+// driver's libraries, not its modules: those are translated under one lock that copies and
+// allocations take, too, these beside each other and beside whatever else uses the driver
+// (ADR 55), the making of a context included. An error carries the translator's log.
+func (d *Driver) Translate(ptx []byte) (*Code, error) { return translate(d.api, ptx) }
+
+func translate(api *api, ptx []byte) (*Code, error) {
 	image := append(bytes.Clone(ptx), 0)
 	var pins runtime.Pinner
 	defer pins.Unpin()
@@ -57,33 +63,41 @@ func (c *Context) Load(ptx []byte) (*Module, error) {
 		uintptr(unsafe.Pointer(&info[0])), uintptr(len(info) - 1),
 		uintptr(unsafe.Pointer(&failure[0])), uintptr(len(failure) - 1),
 	}
-	m := &Module{ctx: c, entries: entries(ptx), functions: map[string]*Function{}}
-	err := c.api.call(&c.api.libraryLoad, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])),
+	x := &Code{api: api, entries: entries(ptx)}
+	err := api.call(&api.libraryLoad, uintptr(unsafe.Pointer(&x.handle)), uintptr(unsafe.Pointer(&image[0])),
 		uintptr(unsafe.Pointer(&options[0])), uintptr(unsafe.Pointer(&values[0])), uintptr(len(options)), 0, 0, 0)
 	if err != nil {
 		if log := strings.TrimSpace(cString(&failure[0])); log != "" {
 			return nil, fmt.Errorf("cuda: %w\n%s", err, log)
 		}
-		return nil, c.wrap(err)
+		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	keep(c, c.modules, m)
-	return m, nil
+	return x, nil
 }
 
-// warming is a kernel that nobody runs.
-const warming = ".version 7.4\n.target sm_80\n.address_size 64\n.visible .entry windrow_warming()\n{\n\tret;\n}\n\x00"
+// Close unloads code that no context has.
+func (x *Code) Close() error { return x.api.call(&x.api.libraryUnload, x.handle) }
 
-// Warm reads the driver's translator, in the background: on a machine that has just started
-// that takes as long as a small kernel. It needs no context, so it may go on while one is made.
-func (d *Driver) Warm() { go d.warm() }
-
-func (d *Driver) warm() error {
-	image := []byte(warming)
-	var library uintptr
-	if err := d.api.call(&d.api.libraryLoad, uintptr(unsafe.Pointer(&library)), uintptr(unsafe.Pointer(&image[0])), 0, 0, 0, 0, 0, 0); err != nil {
-		return err
+// Load translates PTX for a context.
+func (c *Context) Load(ptx []byte) (*Module, error) {
+	if err := c.check(); err != nil {
+		return nil, err
 	}
-	return d.api.call(&d.api.libraryUnload, library)
+	code, err := translate(c.api, ptx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Adopt(code)
+}
+
+// Adopt makes a module of code, which is the context's from then on.
+func (c *Context) Adopt(code *Code) (*Module, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	m := &Module{ctx: c, handle: code.handle, entries: code.entries, functions: map[string]*Function{}}
+	keep(c, c.modules, m)
+	return m, nil
 }
 
 // entry is what the PTX says of a kernel.

@@ -1,11 +1,13 @@
 package driver
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 
 	"windrow/cuda/emulator"
+	"windrow/cuda/kernels"
 )
 
 func TestBadPTX(t *testing.T) {
@@ -61,15 +63,45 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestWarm: the translator takes what warms it, without a context, and again.
-func TestWarm(t *testing.T) {
+// TestTranslate: PTX is translated without a context, for one that comes later, or for none.
+func TestTranslate(t *testing.T) {
 	d, err := Open(Options{Library: emulator.Library(t, false)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := d.warm(); err != nil {
+	image, err := kernels.PTX("intrinsics", "intrinsic_mma", 8, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes [2]*Code
+	for i := range codes {
+		if codes[i], err = d.Translate(image); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := codes[1].Close(); err != nil {
+		t.Error(err)
+	}
+	c, err := d.NewContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Enter()
+	defer c.Leave()
+	m, err := c.Adopt(codes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Function("intrinsic_mma"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil { // with the module
+		t.Error(err)
+	}
+	if _, err := c.Adopt(codes[0]); !errors.Is(err, errClosed) {
+		t.Errorf("a closed context adopts: %v", err)
+	}
+	if _, err := d.Translate([]byte("no PTX")); err == nil || !strings.Contains(err.Error(), "ptxas fatal") {
+		t.Errorf("error %v", err)
 	}
 }

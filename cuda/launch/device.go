@@ -120,6 +120,11 @@ func (d *Device) translate(k kernel) (*function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s of %s: %w", k.name, k.file, err)
 	}
+	return functionOf(m, k)
+}
+
+// functionOf finds the only kernel of a module, which is closed after an error.
+func functionOf(m *driver.Module, k kernel) (*function, error) {
 	f, err := m.Function(k.name)
 	if err != nil {
 		return nil, errors.Join(err, m.Close())

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"windrow/cuda/driver"
 	"windrow/cuda/kernels"
 )
 
@@ -30,14 +31,6 @@ func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	return w, err
 }
 
-// Likely are kernels that most models want, and that take the longest to translate.
-func (d *Device) Likely() Wanted {
-	if d.openHopper() == nil {
-		return nil
-	}
-	return Wanted{flashHopper().kernel}
-}
-
 // KernelsOf are all kernels of a file.
 func (d *Device) KernelsOf(file string) (w Wanted, err error) {
 	names, err := kernels.Names(file, d.Info.Major, d.Info.Minor)
@@ -55,15 +48,86 @@ type loading struct {
 	took time.Duration
 }
 
+// Begun is a kernel that is translated while a device is opened.
+type Begun struct {
+	kernel
+	done chan struct{}
+	code *driver.Code
+	err  error
+}
+
+// Begin begins to translate, before a device is open, the kernel that most models want and that
+// takes longest: attention of prompts by warpgroups. On a device without it it is a small one:
+// on a machine that has just started, reading the translator takes as long as a kernel. A
+// device receives it, or it is dropped. Where there is no such device it is nil: who opens it
+// will say so.
+func Begin(d *driver.Driver, ordinal int) *Begun {
+	devices, err := d.Devices()
+	if err != nil || ordinal < 0 || ordinal >= len(devices) {
+		return nil
+	}
+	major, minor := devices[ordinal].Major, devices[ordinal].Minor
+	b := &Begun{kernel: kernel{file: "rows", name: "rms_norm"}, done: make(chan struct{})}
+	if major == 9 && minor == 0 {
+		b.kernel = flashHopper().kernel
+	}
+	go func() {
+		defer close(b.done)
+		var image []byte
+		if image, b.err = kernels.PTX(b.file, b.name, major, minor); b.err == nil {
+			b.code, b.err = d.Translate(image)
+		}
+	}()
+	return b
+}
+
+// Drop waits for what nobody receives, and unloads it.
+func (b *Begun) Drop() {
+	if b == nil {
+		return
+	}
+	if <-b.done; b.code != nil {
+		b.code.Close()
+	}
+}
+
+// Receive takes what was begun before the device was open.
+func (d *Device) Receive(b *Begun) {
+	if b == nil {
+		return
+	}
+	l := d.load(entry{b.file, b.name})
+	go func() {
+		defer close(l.done)
+		if <-b.done; b.err != nil {
+			l.err = b.err
+			return
+		}
+		d.Context.Enter()
+		defer d.Context.Leave()
+		m, err := d.Context.Adopt(b.code)
+		if err != nil {
+			l.err = errors.Join(err, b.code.Close())
+			return
+		}
+		l.f, l.err = functionOf(m, b.kernel)
+	}()
+}
+
 // maxLoaders bounds the kernels that are loaded in the background at the same time, as three
 // quarters of the processors do: weights need some to arrive, too.
 const maxLoaders = 12
+
+// hasty is the rank from which on kernels wait until weights have arrived: while many are
+// translated, those that the first prompt waits for take longer, and so do weights.
+const hasty = 3
 
 // loaders load kernels in the background, those first that are needed first.
 type loaders struct {
 	mu      sync.Mutex
 	queue   []load // by rank, then as they came
 	running int
+	all     bool // hasty or not
 }
 
 type load struct {
@@ -80,11 +144,41 @@ func (l *loaders) add(next load) {
 		at--
 	}
 	l.queue = slices.Insert(l.queue, at, next)
-	if l.running < max(1, min(runtime.GOMAXPROCS(0)*3/4, maxLoaders)) {
+	l.begin()
+}
+
+// begin begins to load what may be loaded now, by one more loader at most.
+func (l *loaders) begin() {
+	if l.ready() && l.running < max(1, min(runtime.GOMAXPROCS(0)*3/4, maxLoaders)) {
 		l.running++
 		go l.run()
 	}
 }
+
+func (l *loaders) ready() bool { return len(l.queue) > 0 && (l.all || l.queue[0].rank < hasty) }
+
+// rest lets all be loaded.
+func (l *loaders) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = true
+	for range l.queue {
+		l.begin()
+	}
+}
+
+// drop forgets what nobody has begun to load.
+func (l *loaders) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.queue {
+		q.err = errDropped
+		close(q.done)
+	}
+	l.queue = nil
+}
+
+var errDropped = errors.New("cuda: the device is closed")
 
 // now loads what is still queued: who waits for it need not wait for the others.
 func (l *loaders) now(which *loading) {
@@ -103,7 +197,7 @@ func (l *loaders) now(which *loading) {
 func (l *loaders) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.queue) > 0 {
+	for l.ready() {
 		next := l.queue[0]
 		l.queue = l.queue[1:]
 		l.mu.Unlock()
@@ -116,17 +210,15 @@ func (l *loaders) run() {
 // Preload begins to load kernels in the background: to translate one takes a driver up to
 // half a second. Who launches one waits for it; what cannot be loaded is tried again, and
 // reported, then. Those of a lower rank are loaded before the others that have not begun.
+//
+// Those of rank 3 and more wait until PreloadRest, or until one of them is launched.
 func (d *Device) Preload(w Wanted, rank int) {
-	if d.loading == nil {
-		d.loading, d.loaders = map[entry]*loading{}, new(loaders)
-	}
 	for _, k := range w {
 		e := entry{k.file, k.name}
 		if d.functions[e] != nil || d.loading[e] != nil {
 			continue
 		}
-		l := &loading{done: make(chan struct{})}
-		d.loading[e] = l
+		l := d.load(e)
 		by := &Device{Context: d.Context, Info: d.Info, timeline: d.timeline}
 		d.loaders.add(load{l, rank, func() {
 			defer close(l.done)
@@ -138,6 +230,28 @@ func (d *Device) Preload(w Wanted, rank int) {
 		}})
 	}
 }
+
+// load enters a kernel that is to be loaded.
+func (d *Device) load(e entry) *loading {
+	if d.loading == nil {
+		d.loading = map[entry]*loading{}
+	}
+	d.queue()
+	l := &loading{done: make(chan struct{})}
+	d.loading[e] = l
+	return l
+}
+
+func (d *Device) queue() *loaders {
+	if d.loaders == nil {
+		d.loaders = new(loaders)
+	}
+	return d.loaders
+}
+
+// PreloadRest goes on with the kernels that waited for weights to arrive, and has later ones
+// wait no more.
+func (d *Device) PreloadRest() { d.queue().rest() }
 
 // Await waits for kernels that Preload began to load, and says what took the longest.
 func (d *Device) Await(w Wanted) (detail string, err error) {
@@ -171,8 +285,9 @@ func (d *Device) preloaded(e entry) *function {
 	return l.f
 }
 
-// awaitLoading waits until nothing is on its way.
+// awaitLoading waits until nothing is on its way. What was not begun is not.
 func (d *Device) awaitLoading() {
+	d.queue().drop()
 	for e := range d.loading {
 		d.preloaded(e)
 	}

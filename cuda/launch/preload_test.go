@@ -9,7 +9,7 @@ import (
 // of it, however many loaders there are.
 func TestLoaders(t *testing.T) {
 	var got []int
-	l := &loaders{running: maxLoaders} // none begins
+	l := &loaders{running: maxLoaders, all: true} // none begins
 	for i, rank := range []int{2, 0, 1, 0, 3, 1, 0} {
 		l.add(load{rank: rank, run: func() { got = append(got, 10*rank+i) }})
 	}
@@ -19,7 +19,7 @@ func TestLoaders(t *testing.T) {
 	}
 	const all = 100
 	done := make(chan int, all)
-	l = new(loaders)
+	l = &loaders{all: true}
 	for i := range all {
 		l.add(load{rank: i % 7, run: func() { done <- i }})
 	}
@@ -46,5 +46,36 @@ func TestLoadNow(t *testing.T) {
 	l.run()
 	if want := []int{1, 0, 2}; !slices.Equal(got, want) {
 		t.Errorf("loaded %v, want %v", got, want)
+	}
+}
+
+// TestLoadRest: hasty kernels wait until they may be loaded, or somebody waits for them; those
+// that nobody has begun to load are dropped.
+func TestLoadRest(t *testing.T) {
+	var got []int
+	l := &loaders{running: maxLoaders}
+	queued := make([]*loading, 5)
+	for i := range queued {
+		queued[i] = &loading{done: make(chan struct{})}
+		l.add(load{queued[i], hasty - 2 + i, func() { got = append(got, i) }})
+	}
+	l.run()
+	l.now(queued[3])
+	if want := []int{0, 1, 3}; !slices.Equal(got, want) {
+		t.Errorf("loaded %v, want %v", got, want)
+	}
+	l.running = maxLoaders
+	l.rest()
+	l.run()
+	if want := []int{0, 1, 3, 2, 4}; !slices.Equal(got, want) {
+		t.Errorf("loaded %v, want %v", got, want)
+	}
+	l.running = maxLoaders
+	late := &loading{done: make(chan struct{})}
+	l.add(load{late, 0, func() { t.Error("it was dropped") }})
+	l.drop()
+	l.run()
+	if <-late.done; late.err == nil {
+		t.Error("dropped without an error")
 	}
 }
