@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -63,17 +65,18 @@ type patternJSON struct {
 
 // parse fills t from tokenizer.json.
 func (t *Tokenizer) parse(data []byte) error {
-	var f fileJSON
-	if err := json.Unmarshal(data, &f); err != nil {
+	valid := make(chan bool, 1)
+	go func() { valid <- utf8.Valid(data) }()
+	f, err := decodeFile(data)
+	if err != nil {
 		return describeJSON(err, len(data))
 	}
-	if !utf8.Valid(data) {
+	if !<-valid {
 		return errors.New("the file is not valid UTF-8")
 	}
 	if err := t.parseModel(f.Model); err != nil {
 		return err
 	}
-	var err error
 	if t.nfc, err = parseNormalizer(f.Normalizer); err != nil {
 		return err
 	}
@@ -89,6 +92,19 @@ func (t *Tokenizer) parse(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// decodeFile decodes tokenizer.json, quickly where it can.
+func decodeFile(data []byte) (f fileJSON, err error) {
+	if x, ok := cutLarge(data); ok {
+		if err := json.Unmarshal(x.rest, &f); err == nil && f.Model != nil {
+			f.Model.Vocab, f.Model.Merges = x.vocab, x.merges
+			return f, nil
+		}
+		f = fileJSON{}
+	}
+	err = json.Unmarshal(data, &f)
+	return f, err
 }
 
 // describeJSON puts the place of the fault into a decoding error.
@@ -149,10 +165,40 @@ func (t *Tokenizer) parseModel(m *modelJSON) error {
 		t.bpe.whole = t.ids
 	}
 
-	t.bpe.merges = make(map[uint64]merge, m.Merges.count())
+	return t.parseMerges(&m.Merges)
+}
+
+// parseMerges fills the merges. Who they join and make is looked up on several processors:
+// that takes longer than reading the file.
+func (t *Tokenizer) parseMerges(m *mergesJSON) error {
+	count := m.count()
+	found := make([][3]int32, count) // left, right, and what they make
+	parts := min(runtime.GOMAXPROCS(0), 8, count/1024+1)
+	errs := make([]error, parts)
+	var wg sync.WaitGroup
+	for p := range parts {
+		from, to := count*p/parts, count*(p+1)/parts
+		wg.Go(func() { errs[p] = t.findMerges(found, m, from, to) })
+	}
+	wg.Wait()
+	for _, err := range errs { // the first one, in the file's order
+		if err != nil {
+			return err
+		}
+	}
+	t.bpe.merges = make(map[uint64]merge, count)
+	for rank, f := range found {
+		t.bpe.merges[pairKey(f[0], f[1])] = merge{int32(rank), f[2]}
+	}
+	return nil
+}
+
+// findMerges looks up merges [from, to), until one is at fault.
+func (t *Tokenizer) findMerges(found [][3]int32, m *mergesJSON, from, to int) error {
 	var joined []byte
-	for rank := range m.Merges.count() {
-		left, right := m.Merges.pair(rank)
+	after := int32(0)
+	for rank := from; rank < to; rank++ {
+		left, right := m.pair(rank)
 		if left == "" || right == "" {
 			return fmt.Errorf("model.merges[%d] has an empty part: %.60q %.60q", rank, left, right)
 		}
@@ -165,11 +211,14 @@ func (t *Tokenizer) parseModel(m *modelJSON) error {
 			return fmt.Errorf("model.merges[%d] names %.60q, which is not in model.vocab", rank, right)
 		}
 		joined = append(append(joined[:0], left...), right...)
-		id, ok := t.ids[string(joined)]
-		if !ok {
-			return fmt.Errorf("model.merges[%d] makes %.60q, which is not in model.vocab", rank, joined)
+		id := after // most files number tokens as merges make them
+		if int(id) >= len(t.tokens) || t.tokens[id] != string(joined) {
+			if id, ok = t.ids[string(joined)]; !ok {
+				return fmt.Errorf("model.merges[%d] makes %.60q, which is not in model.vocab", rank, joined)
+			}
 		}
-		t.bpe.merges[pairKey(a, b)] = merge{int32(rank), id}
+		found[rank] = [3]int32{a, b, id}
+		after = id + 1
 	}
 	return nil
 }

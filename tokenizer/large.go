@@ -1,0 +1,259 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// large is the vocabulary and the merges, which are nearly all of an 11 MB file.
+type large struct {
+	vocab  vocabJSON
+	merges mergesJSON
+	rest   []byte // the file with null in their places
+}
+
+// cutLarge reads vocabulary and merges in one walk, where encoding/json looks at each of
+// their bytes four times before it hands them over. It takes what is plain alone: false
+// says nothing of a file but that the decoder should judge it.
+func cutLarge(data []byte) (x large, ok bool) {
+	w := walker{data: data}
+	found := w.members("model", func() bool {
+		return w.members("vocab", func() bool { return w.cut(&x.rest, func() bool { return w.vocab(&x.vocab) }) },
+			"merges", func() bool { return w.cut(&x.rest, func() bool { return w.merges(&x.merges) }) })
+	})
+	if !found || len(x.vocab.tokens) == 0 {
+		return x, false
+	}
+	x.rest = append(x.rest, data[w.kept:]...)
+	return x, true
+}
+
+// walker walks over JSON, of which it checks what it reads, and nothing of what it skips.
+type walker struct {
+	data []byte
+	at   int
+	kept int // where what follows the last cut begins
+}
+
+// next returns the next byte that is not white space; 0 at the end.
+func (w *walker) next() byte {
+	for ; w.at < len(w.data); w.at++ {
+		switch c := w.data[w.at]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (w *walker) take(c byte) bool {
+	if w.next() != c {
+		return false
+	}
+	w.at++
+	return true
+}
+
+// members walks over an object. Those that are named, each followed by what reads it, may be there once, spelled so.
+func (w *walker) members(named ...any) bool {
+	if !w.take('{') {
+		return false
+	}
+	seen := make([]bool, len(named))
+	for {
+		from, to, escaped, ok := w.str()
+		if !ok || escaped || !w.take(':') {
+			return false
+		}
+		key, read := string(w.data[from:to]), w.skip
+		for i := 0; i < len(named); i += 2 {
+			if !strings.EqualFold(key, named[i].(string)) {
+				continue
+			}
+			if key != named[i] || seen[i] {
+				return false
+			}
+			seen[i], read = true, named[i+1].(func() bool)
+		}
+		w.next()
+		if !read() {
+			return false
+		}
+		if w.take('}') {
+			return true
+		}
+		if !w.take(',') {
+			return false
+		}
+	}
+}
+
+// cut puts null where read reads.
+func (w *walker) cut(rest *[]byte, read func() bool) bool {
+	*rest = append(append(*rest, w.data[w.kept:w.at]...), "null"...)
+	ok := read()
+	w.kept = w.at
+	return ok
+}
+
+// skip passes over a value.
+func (w *walker) skip() bool {
+	for depth := 0; w.at < len(w.data); {
+		switch c := w.data[w.at]; c {
+		case '"':
+			if _, _, _, ok := w.str(); !ok {
+				return false
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return true // of what holds it
+			}
+		case ',':
+			if depth == 0 {
+				return true
+			}
+		}
+		w.at++
+	}
+	return false
+}
+
+// str reads a string: where its bytes are, and whether there are escapes among them.
+func (w *walker) str() (from, to int, escaped, ok bool) {
+	if !w.take('"') {
+		return 0, 0, false, false
+	}
+	from = w.at
+	for i, c := range w.data[from:] {
+		switch {
+		case c == '"':
+			w.at = from + i + 1
+			return from, from + i, false, true
+		case c == '\\':
+			return w.escaped(from, from+i)
+		case c < ' ':
+			return 0, 0, false, false
+		}
+	}
+	return 0, 0, false, false
+}
+
+// escaped goes on with a string at its first escape.
+func (w *walker) escaped(from, at int) (int, int, bool, bool) {
+	for ; at < len(w.data); at++ {
+		switch c := w.data[at]; {
+		case c == '"':
+			w.at = at + 1
+			return from, at, true, true
+		case c == '\\':
+			at++
+		case c < ' ':
+			return 0, 0, false, false
+		}
+	}
+	return 0, 0, false, false
+}
+
+// views are strings of the file. Most share the memory of one.
+type views struct {
+	data    []byte
+	at      []int // two for each: where it begins and ends
+	escaped map[int]string
+}
+
+func (v *views) add(w *walker) bool {
+	from, to, escaped, ok := w.str()
+	if ok && escaped {
+		var s string
+		if json.Unmarshal(w.data[from-1:to+1], &s) != nil {
+			return false
+		}
+		if v.escaped == nil {
+			v.escaped = map[int]string{}
+		}
+		v.escaped[len(v.at)/2] = s
+	}
+	v.at = append(v.at, from, to)
+	return ok
+}
+
+func (v *views) strings() []string {
+	list := make([]string, len(v.at)/2)
+	if len(list) == 0 {
+		return list
+	}
+	first := v.at[0]
+	text := string(v.data[first:v.at[len(v.at)-1]])
+	for i := range list {
+		list[i] = text[v.at[2*i]-first : v.at[2*i+1]-first]
+	}
+	for i, s := range v.escaped {
+		list[i] = s
+	}
+	return list
+}
+
+// vocab reads {"token": id, …}.
+func (w *walker) vocab(x *vocabJSON) bool {
+	entries := len(w.data[w.at:]) / 64 // or more
+	tokens := views{data: w.data, at: make([]int, 0, 2*entries)}
+	x.ids = make([]int64, 0, entries)
+	if !w.take('{') {
+		return false
+	}
+	for {
+		if !tokens.add(w) || !w.take(':') {
+			return false
+		}
+		id, from := int64(0), 0
+		w.next()
+		for from = w.at; w.at < len(w.data) && w.data[w.at]-'0' <= 9 && w.at-from < 10; w.at++ {
+			id = id*10 + int64(w.data[w.at]-'0')
+		}
+		if w.at == from || w.data[from] == '0' && w.at > from+1 {
+			return false
+		}
+		x.ids = append(x.ids, id)
+		if w.take('}') {
+			x.tokens = tokens.strings()
+			return true
+		}
+		if !w.take(',') {
+			return false
+		}
+	}
+}
+
+// merges reads [["a","b"], …] or ["a b", …].
+func (w *walker) merges(x *mergesJSON) bool {
+	parts := views{data: w.data, at: make([]int, 0, len(w.data[w.at:])/8)} // or more
+	if !w.take('[') {
+		return false
+	}
+	for {
+		if w.take('[') {
+			if !parts.add(w) || !w.take(',') || !parts.add(w) || !w.take(']') {
+				return false
+			}
+		} else {
+			from, to, escaped, ok := w.str()
+			space := bytes.IndexByte(w.data[from:to], ' ')
+			if !ok || escaped || space < 0 || bytes.IndexByte(w.data[from+space+1:to], ' ') >= 0 {
+				return false
+			}
+			parts.at = append(parts.at, from, from+space, from+space+1, to)
+		}
+		if w.take(']') {
+			x.parts = parts.strings()
+			return true
+		}
+		if !w.take(',') {
+			return false
+		}
+	}
+}
