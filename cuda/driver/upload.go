@@ -21,6 +21,10 @@ func defaultSizes() uploadSizes {
 	return uploadSizes{workers: min(max(runtime.GOMAXPROCS(0)/2, 2), 8), piece: 4 << 20, stage: 2 << 20}
 }
 
+// uploadAhead is how many pieces for each worker an Upload may leave behind when it returns:
+// whoever uploads has memory to allocate and weights to look at between two of them.
+const uploadAhead = 4
+
 // uploadRegistered: shorter pieces are not worth registering.
 const uploadRegistered = 1 << 20
 
@@ -166,7 +170,7 @@ func (u *Uploader) start() error {
 	if u.jobs != nil {
 		return u.failure()
 	}
-	u.jobs = make(chan uploadJob, u.sizes.workers)
+	u.jobs = make(chan uploadJob, uploadAhead*u.sizes.workers)
 	for range u.sizes.workers {
 		u.workers.Go(u.work)
 	}
