@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/edsrzf/mmap-go"
 
@@ -56,6 +57,9 @@ type Checkpoint struct {
 	parts      map[string]packedTensor // of weights that another method than MLX's quantised
 	stored     []RawTensor             // these parts, in order
 	mapped     []mmap.MMap             // the files that tensors lie in; none where they are in memory
+
+	digesting sync.Once
+	digest    string
 }
 
 // packedTensor is a tensor of quantised weights that waits for its scales.

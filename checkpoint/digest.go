@@ -13,6 +13,11 @@ import (
 // digest turn equal conversations into equal prompts, and these into equal logits. No
 // weight is read but for those bytes.
 func (c *Checkpoint) Digest() string {
+	c.digesting.Do(func() { c.digest = c.makeDigest() })
+	return c.digest
+}
+
+func (c *Checkpoint) makeDigest() string {
 	h := sha256.New()
 	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
 		data, _ := c.File(name)

@@ -7,9 +7,9 @@ import (
 	"windrow/cuda/launch"
 )
 
-// previewRows are the passes whose kernels are loaded ahead: of prompts, of one row, of
-// windows, those first that are needed first.
-var previewRows = []int{512, 1, 16, 64, 128, 32, 256, 8, 4, 2}
+// previewRows are the passes whose kernels are loaded ahead: of prompts, most of which are
+// short, of one row, of windows, those first that are needed first.
+var previewRows = []int{128, 512, 1, 16, 64, 32, 256, 8, 4, 2}
 
 // previewChunks are the contexts, in chunks, for which they are: attention of few rows chooses
 // its kernel by them.

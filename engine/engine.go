@@ -33,6 +33,7 @@ type Engine struct {
 	drafter    *smallerModel // nil: none
 	head       ownHead
 	headless   atomic.Pointer[error] // why the model's own head is not used; nil: it is, or there is none
+	reading    sync.WaitGroup        // of the files, in the background
 	closing    sync.Once
 
 	remembered remembered
@@ -56,13 +57,15 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 			return nil, err
 		}
 		e := &Engine{name: ModelName(path), source: files, files: files, options: o, experience: decoder.NewExperience(), rowCost: rowCost{turn: newTurn()}, head: newOwnHead()}
-		// A vocabulary of 150,000 tokens takes as long to read as half of a GPU's opening.
+		// A vocabulary of 150,000 tokens takes as long to read as half of a GPU's opening, and what
+		// names the model (remember) a tenth of it.
 		read := make(chan error, 1)
-		go func() {
+		e.reading.Go(func() {
 			var err error
 			e.tokens, err = tokenizer.Load(files)
 			read <- err
-		}()
+			files.Digest()
+		})
 		return e, e.start(ctx, func() error { return <-read })
 	})
 }
@@ -155,6 +158,7 @@ func (e *Engine) Close() {
 		return
 	}
 	e.closing.Do(func() {
+		e.reading.Wait()
 		// A measurement that runs keeps what it finds before all is over; none begins.
 		if e.rowCost.take(context.Background()) == nil {
 			e.rowCost.closed = true

@@ -41,9 +41,12 @@ func prefetch(b []byte) {
 	}
 }
 
-// populate brings the pages of a mapped file in, in one call and not in a fault
+// Populate brings the pages of a mapped file in, in one call and not in a fault
 // for each 16 of them. Where the system does not know it, faults do.
-func populate(b []byte) {
+func Populate(b []byte) {
+	if len(b) == 0 {
+		return
+	}
 	const populateRead = 22 // Linux's MADV_POPULATE_READ, since 5.14
 	if page := uintptr(os.Getpagesize()); runtime.GOOS == "linux" {
 		if skip := int(-uintptr(unsafe.Pointer(&b[0])) & (page - 1)); skip < len(b) {

@@ -34,4 +34,5 @@ func fileExists(path string) bool {
 // prefetch leaves the reading of a mapped file to the first use of its pages.
 func prefetch([]byte) {}
 
-func populate([]byte) {}
+// Populate leaves it, too.
+func Populate([]byte) {}

@@ -100,7 +100,7 @@ func wholePages(src []byte) (head, body int) {
 // and accounted for by their lanes.
 func (w *uploadWorker) stage(job uploadJob) (int, error) {
 	size, src := w.u.sizes.stage, job.src
-	populate(src)
+	Populate(src)
 	for at := 0; at < len(src); at += size {
 		n := min(len(src)-at, size)
 		l := w.lane()

@@ -120,7 +120,7 @@ const maxLoaders = 12
 
 // hasty is the rank from which on kernels wait until weights have arrived: while many are
 // translated, those that the first prompt waits for take longer, and so do weights.
-const hasty = 3
+const hasty = 2
 
 // loaders load kernels in the background, those first that are needed first.
 type loaders struct {
@@ -211,7 +211,7 @@ func (l *loaders) run() {
 // half a second. Who launches one waits for it; what cannot be loaded is tried again, and
 // reported, then. Those of a lower rank are loaded before the others that have not begun.
 //
-// Those of rank 3 and more wait until PreloadRest, or until one of them is launched.
+// Those of rank 2 and more wait until PreloadRest, or until one of them is launched.
 func (d *Device) Preload(w Wanted, rank int) {
 	for _, k := range w {
 		e := entry{k.file, k.name}
