@@ -30,6 +30,8 @@ type forward struct {
 	mixture mixture // of the experts at work
 	delta   deltaWork
 	started bool
+	rowwise []rowwise // from each operation on
+	ahead   packedAhead
 
 	// Of the forward at work.
 	values *backend.Values
@@ -68,6 +70,9 @@ func (b *Backend) Compile(p *backend.Program) (backend.Forward, error) {
 		if err := f.takes(&p.Ops[i]); err != nil {
 			return nil, err
 		}
+	}
+	for i := range p.Ops {
+		f.rowwise = append(f.rowwise, f.rowwiseFrom(i))
 	}
 	return f, nil
 }
@@ -129,7 +134,8 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 	if v.Deferred != nil {
 		v.Deferred()
 	}
-	for i := range f.program.Ops {
+	f.ahead = packedAhead{}
+	for i := 0; i < len(f.program.Ops); i++ {
 		o := &f.program.Ops[i]
 		if o.Tapped && v.Tap == nil || o.Kind == backend.OpHead && len(v.Want) == 0 {
 			continue
@@ -137,9 +143,15 @@ func (f *forward) Start(ctx context.Context, v backend.Values) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if r := &f.rowwise[i]; f.goesRowwise(r) {
+			f.doRowwise(r)
+			i += len(r.ops) - 1
+			continue
+		}
 		if err := f.run(o); err != nil {
 			return fmt.Errorf("cpu: %w", err)
 		}
+		f.ahead = packedAhead{}
 	}
 	f.started = true
 	return nil

@@ -286,20 +286,27 @@ func distance(x, y []float32) float64 {
 }
 
 // TestHybridThreads: with any number of workers a hybrid has the same bits, whether a head's
-// recurrence is one item or several, and whether the shared expert is listed (few rows) or not.
+// recurrence is one item or several, whether the shared expert is listed (few rows) or not, and
+// whether workers take rows or columns.
 func TestHybridThreads(t *testing.T) {
-	for _, name := range []string{"qwen3-next-long", "qwen3-5-moe-tiny"} {
-		var want [][]float32
-		for _, threads := range []int{1, 2, 3, 4, 5, 7} {
-			got := hybridStates(t, name, threads)
-			if want == nil {
-				want = got
-				continue
-			}
-			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("%s: states %d of %d threads have other bits than of 1", name, i, threads)
-				}
+	sameStates(t, goldenFolder, "qwen3-next-long", "")
+	sameStates(t, goldenFolder, "qwen3-5-moe-tiny", "")
+	for _, table := range cpu.KernelTables() {
+		if table != "go" { // which takes too long
+			sameStates(t, "../models", "tinygsmnext", table)
+		}
+	}
+}
+
+// sameStates compares what a model makes with some workers and with one.
+func sameStates(t *testing.T, folder, name, table string) {
+	t.Helper()
+	want := hybridStates(t, folder, name, cpu.Options{Threads: 1, Kernels: table})
+	for _, threads := range []int{2, 3, 4, 5, 7} {
+		got := hybridStates(t, folder, name, cpu.Options{Threads: threads, Kernels: table})
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Errorf("%s %s: states %d of %d threads have other bits than of 1", name, table, i, threads)
 			}
 		}
 	}
@@ -307,14 +314,14 @@ func TestHybridThreads(t *testing.T) {
 
 // hybridStates are the hidden states of forwards of many, several and one row of a sequence,
 // and of two sequences at once.
-func hybridStates(t *testing.T, name string, threads int) (states [][]float32) {
+func hybridStates(t *testing.T, folder, name string, o cpu.Options) (states [][]float32) {
 	t.Helper()
-	b, err := cpu.New(cpu.Options{Threads: threads})
+	b, err := cpu.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	m, err := model.Load(b, backendtest.Source(t, goldenFolder, name))
+	m, err := model.Load(b, backendtest.Source(t, folder, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,12 @@ func (f *forward) packFor(proj kernels.Projector, x []float32, rows, in int) *ke
 	return &f.b.packed
 }
 
-// packInto lays out x for the projector in pk.
+// packInto lays out x for the projector in pk, where that has not been done ahead.
 func (f *forward) packInto(pk *kernels.Packed, proj kernels.Projector, x []float32, rows, in int) {
+	done := f.ahead == packedAhead{pk, proj.Name()}
+	if f.ahead = (packedAhead{}); done {
+		return
+	}
 	pk.Prepare(proj, rows, in)
 	block := proj.PackRows()
 	if n := (rows + block - 1) / block; n > 1 && rows*in >= leastWork {

@@ -10,6 +10,7 @@ import (
 // scratch is one worker's memory, grown on demand and kept.
 type scratch struct {
 	kernels kernels.Scratch
+	packed  kernels.Packed // of operations that a worker does for its own rows
 
 	out, up []float32 // a chunk of outputs [rows, chunk], and the up half of a gated one
 

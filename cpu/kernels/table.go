@@ -157,7 +157,8 @@ type Projector interface {
 	Project(y []float32, ldy int, p *Packed, w *Weight, o0, o1 int, s *Scratch)
 }
 
-// RowProjector is a Projector whose packed rows lie by themselves.
+// RowProjector is a Projector whose packed rows lie by themselves: Pack takes any of them,
+// whatever PackRows says.
 type RowProjector interface {
 	Projector
 	// PackColumns lays out columns [from, from+n) of all rows of p, which Prepare has made,
