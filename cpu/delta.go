@@ -188,12 +188,22 @@ func (f *forward) deltaRows(s *scratch, d *backend.Delta, w *deltaWeights, span 
 		b := &f.buffers[part.Buffer]
 		return float64(b.data[row*b.width+part.First+g*part.Stride+i])
 	}
-	for row := from; row < to; row++ {
-		for i := range r {
-			j := g*r + i
-			m.decay.data[row*d.ValueHeads+j] = float32(math.Exp(-w.rate[j] * softplus(at(d.A, row, i)+float64(w.step[j]))))
-			m.beta.data[row*d.ValueHeads+j] = float32(1 / (1 + math.Exp(-at(d.B, row, i))))
-		}
+	// Of each row and head the time step, of which decays are made, and behind them β.
+	n = (to - from) * r
+	gates := kernels.Grown(&s.gates, 2*n)
+	for i := range n {
+		gates[i] = at(d.A, from+i/r, i%r) + float64(w.step[g*r+i%r])
+		gates[n+i] = gates[i]
+	}
+	k.Exps(gates[n:])
+	for i := range n {
+		gates[i] = -w.rate[g*r+i%r] * softplus(gates[i], gates[n+i])
+		gates[n+i] = -at(d.B, from+i/r, i%r)
+	}
+	k.Exps(gates)
+	for i := range n {
+		j := (from+i/r)*d.ValueHeads + g*r + i%r
+		m.decay.data[j], m.beta.data[j] = float32(gates[i]), float32(1/(1+gates[n+i]))
 	}
 }
 
@@ -203,12 +213,12 @@ func (m *deltaWork) part(b *buffer, g, from, to, rows, width int) []float32 {
 	return b.data[(g*rows+from)*width : (g*rows+to)*width]
 }
 
-// softplus is ln(1 + e^x).
-func softplus(x float64) float64 {
+// softplus is ln(1 + e^x), with e^x.
+func softplus(x, exp float64) float64 {
 	if x > 20 {
 		return x
 	}
-	return math.Log1p(math.Exp(x))
+	return math.Log1p(exp)
 }
 
 // deltaBlocks runs blocks of columns of value heads, in their order, over the rows of a

@@ -24,6 +24,7 @@ type scratch struct {
 
 	window [backend.MaxConv][]float32 // the rows that a convolution's taps take
 	delta  kernels.DeltaRows
+	gates  []float64 // of some rows: decays, and β
 
 	_ [128]byte // no cache line is the next worker's, too
 }

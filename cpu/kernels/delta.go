@@ -22,6 +22,12 @@ func mulAdd32(x, y, z float32) float32 {
 	return float32(s)
 }
 
+func genericExps(x []float64) {
+	for i, v := range x {
+		x[i] = math.Exp(v)
+	}
+}
+
 func genericTaps(dst []float32, x [][]float32, w []float32, stride int) { taps(dst, x, w, stride, 0) }
 
 // taps is Taps of the channels from one on.

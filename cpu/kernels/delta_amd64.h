@@ -6,6 +6,8 @@
 //	STEP4, FOLD4  the functions for tiles of four registers, STEP1, FOLD1 of one; TAPS
 //	COLUMNS(op)   does op(bytes, register) for the registers of DeltaColumns columns
 //	TAPSROWS, FOLDROWS  the functions for several rows
+//	EXPS     the function; TOINT makes 32-bit integers of a register of float64, in H3, the
+//	         lower half of V3
 
 // A tile is some columns of a state, in one register or four. A column's sums are one
 // multiply-add after the other; four registers of columns are enough of them to keep the
@@ -307,5 +309,73 @@ fold:
 	ADDQ         $4, DX
 	DECQ         CX
 	JNZ          key
+	VZEROUPPER
+	RET
+
+// Of math.Exp: log2(e), ln 2 in two parts, 1/16, the series from 1/8! to 1/0!, and 2.
+DATA exps<>+0(SB)/8, $1.4426950408889634073599246810018920
+DATA exps<>+8(SB)/8, $0.69314718055966295651160180568695068359375
+DATA exps<>+16(SB)/8, $0.28235290563031577122588448175013436025525412068e-12
+DATA exps<>+24(SB)/8, $0.0625
+DATA exps<>+32(SB)/8, $2.4801587301587301587e-5
+DATA exps<>+40(SB)/8, $1.9841269841269841270e-4
+DATA exps<>+48(SB)/8, $1.3888888888888888889e-3
+DATA exps<>+56(SB)/8, $8.3333333333333333333e-3
+DATA exps<>+64(SB)/8, $4.1666666666666666667e-2
+DATA exps<>+72(SB)/8, $1.6666666666666666667e-1
+DATA exps<>+80(SB)/8, $0.5
+DATA exps<>+88(SB)/8, $1.0
+DATA exps<>+96(SB)/8, $2.0
+GLOBL exps<>(SB), RODATA|NOPTR, $104
+
+#define TERM(at) \
+	VBROADCASTSD exps<>+at(SB), V2; \
+	VFMADD213PD  V2, V0, V1
+
+// func exps(x *float64, n int)
+// n is a multiple of the float64 of a register. It has the operations of math.Exp with FMA, in
+// its order; results are normal numbers, so that n in 2^n is added to their exponents.
+TEXT EXPS(SB), NOSPLIT, $0-16
+	MOVQ x+0(FP), DI
+	MOVQ n+8(FP), CX
+
+exp:
+	VMOVUPD      (DI), V0
+	VBROADCASTSD exps<>+0(SB), V1
+	VMULPD       V0, V1, V1
+	TOINT(V1)
+	VCVTDQ2PD    H3, V1
+	VBROADCASTSD exps<>+8(SB), V2
+	VFNMADD231PD V2, V1, V0
+	VBROADCASTSD exps<>+16(SB), V2
+	VFNMADD231PD V2, V1, V0
+	VBROADCASTSD exps<>+24(SB), V2
+	VMULPD       V2, V0, V0
+	VBROADCASTSD exps<>+32(SB), V1
+	TERM(40)
+	TERM(48)
+	TERM(56)
+	TERM(64)
+	TERM(72)
+	TERM(80)
+	TERM(88)
+	VMULPD       V1, V0, V0
+	VBROADCASTSD exps<>+96(SB), V2
+	VADDPD       V2, V0, V1
+	VMULPD       V1, V0, V0
+	VADDPD       V2, V0, V1
+	VMULPD       V1, V0, V0
+	VADDPD       V2, V0, V1
+	VMULPD       V1, V0, V0
+	VADDPD       V2, V0, V1
+	VBROADCASTSD exps<>+88(SB), V2
+	VFMADD213PD  V2, V1, V0
+	VPMOVSXDQ    H3, V1
+	VPSLLQ       $52, V1, V1
+	VPADDQ       V1, V0, V0
+	VMOVUPD      V0, (DI)
+	ADDQ         $WIDTH, DI
+	SUBQ         $(WIDTH/8), CX
+	JNZ          exp
 	VZEROUPPER
 	RET

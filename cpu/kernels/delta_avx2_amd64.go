@@ -6,7 +6,7 @@ var avx2Delta = &deltaCode{
 		{32, avx2DeltaStep32, avx2DeltaFold32},
 		{8, avx2DeltaStep8, avx2DeltaFold8},
 	},
-	lanes: 8, taps: avx2Taps, rows: avx2DeltaRows, tapsRows: avx2TapsRows, foldRows: avx2FoldRows,
+	lanes: 8, taps: avx2Taps, rows: avx2DeltaRows, tapsRows: avx2TapsRows, foldRows: avx2FoldRows, exps: avx2Exps,
 }
 
 //go:noescape
@@ -32,3 +32,6 @@ func avx2TapsRows(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, 
 
 //go:noescape
 func avx2FoldRows(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
+
+//go:noescape
+func avx2Exps(x *float64, n int)

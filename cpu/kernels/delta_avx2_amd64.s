@@ -24,6 +24,10 @@
 #define TAPS ·avx2Taps
 #define TAPSROWS ·avx2TapsRows
 #define FOLDROWS ·avx2FoldRows
+#define EXPS ·avx2Exps
+
+#define H3 X3
+#define TOINT(r) VCVTPD2DQY r, H3
 
 #define COLUMNS(op) op(0, Y0); op(WIDTH, Y1); op(2*WIDTH, Y2); op(3*WIDTH, Y3)
 

@@ -6,7 +6,7 @@ var avx512Delta = &deltaCode{
 		{64, avx512DeltaStep64, avx512DeltaFold64},
 		{16, avx512DeltaStep16, avx512DeltaFold16},
 	},
-	lanes: 16, taps: avx512Taps, rows: avx512DeltaRows, tapsRows: avx512TapsRows, foldRows: avx512FoldRows,
+	lanes: 16, taps: avx512Taps, rows: avx512DeltaRows, tapsRows: avx512TapsRows, foldRows: avx512FoldRows, exps: avx512Exps,
 }
 
 //go:noescape
@@ -32,3 +32,6 @@ func avx512TapsRows(dst *float32, ldd, rows int, x *float32, ldx int, w *float32
 
 //go:noescape
 func avx512FoldRows(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
+
+//go:noescape
+func avx512Exps(x *float64, n int)

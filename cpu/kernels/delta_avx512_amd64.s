@@ -24,6 +24,10 @@
 #define TAPS ·avx512Taps
 #define TAPSROWS ·avx512TapsRows
 #define FOLDROWS ·avx512FoldRows
+#define EXPS ·avx512Exps
+
+#define H3 Y3
+#define TOINT(r) VCVTPD2DQ r, H3
 
 #define COLUMNS(op) op(0, Z0); op(WIDTH, Z1)
 

@@ -235,3 +235,30 @@ func BenchmarkDelta(b *testing.B) {
 		})
 	}
 }
+
+// TestExps demands the bits of math.Exp: of any elements, at ends and beyond, in vectors and in
+// what they leave.
+func TestExps(t *testing.T) {
+	fastTables(t, func(t *testing.T, k *Table) {
+		r := rand.New(rand.NewPCG(4, 9))
+		odd := []float64{0, math.Copysign(0, -1), 1e-300, 5e-324, expsFar, -expsFar, math.Nextafter(expsFar, 800), 709.7, 710, -709, -745, -746, math.NaN(), math.Inf(1), math.Inf(-1), 1e300}
+		for try := range 20000 {
+			x := make([]float64, r.IntN(40))
+			scale := math.Exp(10 * (r.Float64() - .3))
+			for i := range x {
+				if x[i] = min(max(r.NormFloat64()*scale, -expsFar), expsFar); try%4 == 0 && r.IntN(30) == 0 {
+					x[i] = odd[r.IntN(len(odd))]
+				}
+			}
+			want := slices.Clone(x)
+			genericExps(want)
+			y := slices.Clone(x)
+			k.Exps(y)
+			for i := range y {
+				if math.Float64bits(y[i]) != math.Float64bits(want[i]) {
+					t.Fatalf("e^%v, %d of %d, is %v, want %v", x[i], i, len(x), y[i], want[i])
+				}
+			}
+		}
+	})
+}

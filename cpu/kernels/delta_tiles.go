@@ -20,12 +20,21 @@ type deltaCode struct {
 	rows     func(c *deltaCall)
 	foldRows func(dst, src *float32, lds int, k *float32, ldk int, d *float32, ldd int, alpha *float32, ldh int, keys, rows int)
 	tapsRows func(dst *float32, ldd, rows int, x *float32, ldx int, w *float32, taps, ldw, n int)
+	// exps is Exps of n > 0 elements between -expsFar and expsFar, n a multiple of half of the
+	// lanes; nil: there is none.
+	exps func(x *float64, n int)
 }
+
+// expsFar is how far from 0 the assembly of Exps takes elements: their exponentials are normal.
+const expsFar = 700
 
 // of puts the code into a table. Columns and elements that no tile takes are left to the
 // reference, whose bits are the same.
 func (c *deltaCode) of(k *VectorKernels) {
-	k.Taps, k.DeltaFold, k.DeltaStep = c.tapsAll, c.foldAll, c.stepAll
+	k.Taps, k.DeltaFold, k.DeltaStep, k.Exps = c.tapsAll, c.foldAll, c.stepAll, genericExps
+	if c.exps != nil {
+		k.Exps = c.expsAll
+	}
 	if c.rows != nil {
 		k.DeltaRows, k.TapsRows, k.FoldRows = c.rowsAll, c.tapsRowsAll, c.foldRowsAll
 	}
@@ -79,4 +88,18 @@ func (c *deltaCode) stepAll(s, q, k, v, d, o []float32, alpha, beta float32) {
 	if at < n {
 		deltaStep(s, q, k, v, d, o, alpha, beta, at)
 	}
+}
+
+func (c *deltaCode) expsAll(x []float64) {
+	n := len(x) / (c.lanes / 2) * (c.lanes / 2)
+	for _, v := range x[:n] {
+		if !(v >= -expsFar && v <= expsFar) {
+			n = 0
+			break
+		}
+	}
+	if n > 0 {
+		c.exps(&x[0], n)
+	}
+	genericExps(x[n:])
 }

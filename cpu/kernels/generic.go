@@ -27,6 +27,7 @@ func Reference() *Table {
 		ExpSums:      genericExpSums,
 		AttendScores: genericAttendScores,
 		AttendValues: genericAttendValues,
+		Exps:         genericExps,
 		Taps:         genericTaps,
 		DeltaFold:    genericDeltaFold,
 		DeltaStep:    genericDeltaStep,

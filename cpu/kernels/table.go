@@ -74,6 +74,8 @@ type VectorKernels struct {
 	// once: a row of a causal convolution by channel, without the taps that reach before the
 	// sequence.
 	Taps func(dst []float32, x [][]float32, w []float32, stride int)
+	// Exps sets x to e^x, with the bits of math.Exp.
+	Exps func(x []float64)
 	// Rotate rotates the pairs (x[i], x[i+n]), n = len(x)/2, by (cos[i], sin[i]).
 	Rotate func(x, cos, sin []float32)
 	// SiluMul sets dst = gate/(1+e^-gate)·up.
