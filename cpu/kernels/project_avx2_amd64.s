@@ -330,6 +330,8 @@ loop:
 	RET
 
 #define NEAR ·avx2Near
+#define NEARBEGIN
+#define NEAREND
 #include "project_near_amd64.h"
 
 // Parts of four to six rows meet two outs and then the other two, those of two and three

@@ -460,43 +460,90 @@ next6:
 	VZEROUPPER
 	RET
 
-// JOIN4 ends SUM4's trees of four rows at once, and stores each row's four sums at R14, DX
-// bytes apart.
-#define JOIN4(p, q, r, s) \
-	VSHUFF32X4 $0x44, q, p, Z24; \
-	VSHUFF32X4 $0xEE, q, p, Z25; \
-	VADDPS Z25, Z24, Z24; \
-	VSHUFF32X4 $0x44, s, r, Z26; \
-	VSHUFF32X4 $0xEE, s, r, Z27; \
-	VADDPS Z27, Z26, Z26; \
-	VSHUFF32X4 $0x88, Z26, Z24, Z25; \
-	VSHUFF32X4 $0xDD, Z26, Z24, Z27; \
-	VADDPS Z27, Z25, Z24; \
-	VMOVUPS X24, (R14); \
-	VEXTRACTF32X4 $1, Z24, (R14)(DX*1); \
-	LEAQ (R14)(DX*2), R14; \
-	VEXTRACTF32X4 $2, Z24, (R14); \
-	VEXTRACTF32X4 $3, Z24, (R14)(DX*1); \
-	LEAQ (R14)(DX*2), R14
+// The accumulators of a part wait for the next one: instructions that wait for sums of products
+// are in the way of those behind them, so that nothing would be multiplied until they are done.
+// One row after the other is added up, and begins with the first step of the part that has
+// come, which has as many rows, or one more or less.
 
-// JOIN2 is the same for two rows, JOIN1 for one.
-#define JOIN2(p, q) \
-	VSHUFF32X4 $0x44, q, p, Z24; \
-	VSHUFF32X4 $0xEE, q, p, Z25; \
-	VADDPS Z25, Z24, Z24; \
-	VSHUFF32X4 $0xB1, Z24, Z24, Z25; \
-	VADDPS Z25, Z24, Z24; \
-	VMOVUPS X24, (R14); \
-	VEXTRACTF32X4 $2, Z24, (R14)(DX*1); \
-	LEAQ (R14)(DX*2), R14
+#define NEARBEGIN MOVQ $0, waiting-48(SP)
 
-#define JOIN1(z, y, x) \
-	VEXTRACTF64X4 $1, z, Y25; \
-	VADDPS Y25, y, y; \
-	VEXTRACTF32X4 $1, y, X25; \
-	VADDPS X25, x, x; \
-	VMOVUPS x, (R14); \
-	ADDQ DX, R14
+// NEAREND adds up the last part.
+#define NEAREND \
+	MOVQ to-56(SP), AX; \
+	MOVQ NEARLDY(R15), DX; \
+	SUMROW0; \
+	SUMROW1; \
+	CMPQ waiting-48(SP), $3; \
+	JLT  nearDone; \
+	SUMROW2; \
+	CMPQ waiting-48(SP), $4; \
+	JLT  nearDone; \
+	SUMROW3; \
+	CMPQ waiting-48(SP), $5; \
+	JLT  nearDone; \
+	SUMROW4; \
+	CMPQ waiting-48(SP), $6; \
+	JLT  nearDone; \
+	SUMROW5
+
+// SUMROW adds up the accumulators of a row that waits by SUM4's trees, stores the four sums at
+// AX, and moves AX on to the next row, DX bytes.
+#define SUMROW(a, y, x, b, c, d) \
+	VUNPCKHPS b, a, Z29; \
+	VUNPCKLPS b, a, a; \
+	VUNPCKHPS d, c, Z30; \
+	VUNPCKLPS d, c, c; \
+	VADDPS Z29, a, a; \
+	VADDPS Z30, c, c; \
+	VUNPCKHPD c, a, Z31; \
+	VUNPCKLPD c, a, a; \
+	VADDPS Z31, a, a; \
+	VEXTRACTF64X4 $1, a, Y29; \
+	VADDPS Y29, y, y; \
+	VEXTRACTF32X4 $1, y, X29; \
+	VADDPS X29, x, x; \
+	VMOVUPS x, (AX); \
+	ADDQ DX, AX
+
+#define SUMROW0 SUMROW(Z0, Y0, X0, Z1, Z2, Z3)
+#define SUMROW1 SUMROW(Z4, Y4, X4, Z5, Z6, Z7)
+#define SUMROW2 SUMROW(Z8, Y8, X8, Z9, Z10, Z11)
+#define SUMROW3 SUMROW(Z12, Y12, X12, Z13, Z14, Z15)
+#define SUMROW4 SUMROW(Z16, Y16, X16, Z17, Z18, Z19)
+#define SUMROW5 SUMROW(Z20, Y20, X20, Z21, Z22, Z23)
+
+// FIRSTROW is a row's first step.
+#define FIRSTROW(row, a, b, c, d, n0, n1, n2, n3) \
+	ZERO4(a, b, c, d); \
+	VMOVUPS (row), Z28; \
+	VDPBF16PS(28, 24, n0); \
+	VDPBF16PS(28, 25, n1); \
+	VDPBF16PS(28, 26, n2); \
+	VDPBF16PS(28, 27, n3)
+
+#define FIRSTROW0 FIRSTROW(R8, Z0, Z1, Z2, Z3, 0, 1, 2, 3)
+#define FIRSTROW1 FIRSTROW(R9, Z4, Z5, Z6, Z7, 4, 5, 6, 7)
+#define FIRSTROW2 FIRSTROW(R10, Z8, Z9, Z10, Z11, 8, 9, 10, 11)
+#define FIRSTROW3 FIRSTROW(R11, Z12, Z13, Z14, Z15, 12, 13, 14, 15)
+#define FIRSTROW4 FIRSTROW(R12, Z16, Z17, Z18, Z19, 16, 17, 18, 19)
+#define FIRSTROW5 FIRSTROW(R13, Z20, Z21, Z22, Z23, 20, 21, 22, 23)
+
+// NEARFIRST takes the weights of a part's first step, and where the sums go that wait. AX is
+// where these are until the second step.
+#define NEARFIRST \
+	XORQ AX, AX; \
+	STEPROWS4; \
+	MOVQ to-56(SP), AX; \
+	MOVQ NEARLDY(R15), DX
+
+// NEARWAIT has a part of so many rows wait, and moves R14 on.
+#define NEARWAIT(n) \
+	MOVQ R14, to-56(SP); \
+	MOVQ $n, DX; \
+	MOVQ DX, waiting-48(SP); \
+	IMULQ NEARLDY(R15), DX; \
+	ADDQ DX, R14; \
+	JMP  nearPart
 
 #define NEAR ·dotsNear
 #include "project_near_amd64.h"
@@ -508,6 +555,32 @@ near6:
 	MOVQ 24(DX), R11
 	MOVQ 32(DX), R12
 	MOVQ 40(DX), R13
+	CMPQ waiting-48(SP), $0
+	JEQ  fresh6
+	NEARFIRST
+	SUMROW0
+	FIRSTROW0
+	SUMROW1
+	FIRSTROW1
+	SUMROW2
+	FIRSTROW2
+	SUMROW3
+	FIRSTROW3
+	SUMROW4
+	FIRSTROW4
+	CMPQ waiting-48(SP), $6
+	JLT  last6
+	SUMROW5
+
+last6:
+	FIRSTROW5
+	MOVQ $64, AX
+	MOVQ NEARSTEPS(R15), DX
+	DECQ DX
+	JNZ  nearStep6
+	NEARWAIT(6)
+
+fresh6:
 	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
@@ -528,16 +601,7 @@ nearStep6:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep6
-	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3, Z0)
-	QUAD(Z4, Z5, Z6, Z7, Z4)
-	QUAD(Z8, Z9, Z10, Z11, Z8)
-	QUAD(Z12, Z13, Z14, Z15, Z12)
-	QUAD(Z16, Z17, Z18, Z19, Z16)
-	QUAD(Z20, Z21, Z22, Z23, Z20)
-	JOIN4(Z0, Z4, Z8, Z12)
-	JOIN2(Z16, Z20)
-	JMP  nearPart
+	NEARWAIT(6)
 
 near5:
 	MOVQ 0(DX), R8
@@ -545,6 +609,33 @@ near5:
 	MOVQ 16(DX), R10
 	MOVQ 24(DX), R11
 	MOVQ 32(DX), R12
+	CMPQ waiting-48(SP), $0
+	JEQ  fresh5
+	NEARFIRST
+	SUMROW0
+	FIRSTROW0
+	SUMROW1
+	FIRSTROW1
+	SUMROW2
+	FIRSTROW2
+	SUMROW3
+	FIRSTROW3
+	CMPQ waiting-48(SP), $5
+	JLT  last5
+	SUMROW4
+	CMPQ waiting-48(SP), $5
+	JEQ  last5
+	SUMROW5
+
+last5:
+	FIRSTROW4
+	MOVQ $64, AX
+	MOVQ NEARSTEPS(R15), DX
+	DECQ DX
+	JNZ  nearStep5
+	NEARWAIT(5)
+
+fresh5:
 	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
@@ -563,21 +654,38 @@ nearStep5:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep5
-	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3, Z0)
-	QUAD(Z4, Z5, Z6, Z7, Z4)
-	QUAD(Z8, Z9, Z10, Z11, Z8)
-	QUAD(Z12, Z13, Z14, Z15, Z12)
-	QUAD(Z16, Z17, Z18, Z19, Z16)
-	JOIN4(Z0, Z4, Z8, Z12)
-	JOIN1(Z16, Y16, X16)
-	JMP  nearPart
+	NEARWAIT(5)
 
 near4:
 	MOVQ 0(DX), R8
 	MOVQ 8(DX), R9
 	MOVQ 16(DX), R10
 	MOVQ 24(DX), R11
+	CMPQ waiting-48(SP), $0
+	JEQ  fresh4
+	NEARFIRST
+	SUMROW0
+	FIRSTROW0
+	SUMROW1
+	FIRSTROW1
+	SUMROW2
+	FIRSTROW2
+	CMPQ waiting-48(SP), $4
+	JLT  last4
+	SUMROW3
+	CMPQ waiting-48(SP), $4
+	JEQ  last4
+	SUMROW4
+
+last4:
+	FIRSTROW3
+	MOVQ $64, AX
+	MOVQ NEARSTEPS(R15), DX
+	DECQ DX
+	JNZ  nearStep4
+	NEARWAIT(4)
+
+fresh4:
 	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
@@ -594,18 +702,35 @@ nearStep4:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep4
-	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3, Z0)
-	QUAD(Z4, Z5, Z6, Z7, Z4)
-	QUAD(Z8, Z9, Z10, Z11, Z8)
-	QUAD(Z12, Z13, Z14, Z15, Z12)
-	JOIN4(Z0, Z4, Z8, Z12)
-	JMP  nearPart
+	NEARWAIT(4)
 
 near3:
 	MOVQ 0(DX), R8
 	MOVQ 8(DX), R9
 	MOVQ 16(DX), R10
+	CMPQ waiting-48(SP), $0
+	JEQ  fresh3
+	NEARFIRST
+	SUMROW0
+	FIRSTROW0
+	SUMROW1
+	FIRSTROW1
+	CMPQ waiting-48(SP), $3
+	JLT  last3
+	SUMROW2
+	CMPQ waiting-48(SP), $3
+	JEQ  last3
+	SUMROW3
+
+last3:
+	FIRSTROW2
+	MOVQ $64, AX
+	MOVQ NEARSTEPS(R15), DX
+	DECQ DX
+	JNZ  nearStep3
+	NEARWAIT(3)
+
+fresh3:
 	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
@@ -620,17 +745,30 @@ nearStep3:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep3
-	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3, Z0)
-	QUAD(Z4, Z5, Z6, Z7, Z4)
-	QUAD(Z8, Z9, Z10, Z11, Z8)
-	JOIN2(Z0, Z4)
-	JOIN1(Z8, Y8, X8)
-	JMP  nearPart
+	NEARWAIT(3)
 
 near2:
 	MOVQ 0(DX), R8
 	MOVQ 8(DX), R9
+	CMPQ waiting-48(SP), $0
+	JEQ  fresh2
+	NEARFIRST
+	SUMROW0
+	FIRSTROW0
+	SUMROW1
+	CMPQ waiting-48(SP), $2
+	JEQ  last2
+	SUMROW2
+
+last2:
+	FIRSTROW1
+	MOVQ $64, AX
+	MOVQ NEARSTEPS(R15), DX
+	DECQ DX
+	JNZ  nearStep2
+	NEARWAIT(2)
+
+fresh2:
 	MOVQ NEARSTEPS(R15), DX
 	ZERO4(Z0, Z1, Z2, Z3)
 	ZERO4(Z4, Z5, Z6, Z7)
@@ -643,8 +781,4 @@ nearStep2:
 	ADDQ $64, AX
 	DECQ DX
 	JNZ  nearStep2
-	MOVQ NEARLDY(R15), DX
-	QUAD(Z0, Z1, Z2, Z3, Z0)
-	QUAD(Z4, Z5, Z6, Z7, Z4)
-	JOIN2(Z0, Z4)
-	JMP  nearPart
+	NEARWAIT(2)

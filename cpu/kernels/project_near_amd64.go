@@ -50,6 +50,15 @@ type nearRows struct {
 //	block by block, 4 KiB ahead      219  364  407  420
 //	8 KiB ahead (kept)               245  393  421  431
 //
+// The same on another day, of 256 and of 128 elements, where a part's sums are added up
+// before and beside the next part's products:
+//
+//	rows                               4    6   16   24
+//	256, before                      293  366  431  437
+//	256, beside (kept)               314  395  443  455
+//	128, before                      256  312  360  368
+//	128, beside (kept)               260  343  387  401
+//
 // The same with activations in f32, in 8 lanes, peak 133:
 //
 //	rows                               3    8   12   24
@@ -84,7 +93,7 @@ func near(lanes int, y []float32, ldy int, x nearRows, a []byte, in, stride, blo
 	}
 }
 
-// cut divides rows among parts, evenly. In 8 lanes parts of four rows have 8 sums at work, just
+// cut divides rows among parts, evenly: for dotsNear they differ by one row at most. In 8 lanes parts of four rows have 8 sums at work, just
 // as many as multiply-adds are on their way, and those of six or three have 12: one part has
 // three rows there, where the others are larger for it and not more.
 func (d *nearCall) cut(rows, lanes int) (parts int) {

@@ -2,7 +2,8 @@
 // files that name the function, NEAR, and go on behind it with what is done for parts of two
 // to six rows, near2 to near6: each has its rows' activations from (DX) on, its weights in BX,
 // CX, SI and DI and its results from R14 on, keeps these but R14, which it moves on to the
-// next row, and jumps back to nearPart.
+// next row, and jumps back to nearPart. NEARBEGIN is done before the first part, NEAREND behind
+// the last one; two words of the frame, from -56(SP) on, are theirs.
 
 // Offsets in nearCall.
 #define NEARSTRIDE 8
@@ -16,13 +17,14 @@
 #define NEARX      104
 
 // func near(d *nearCall)
-TEXT NEAR(SB), NOSPLIT, $48-8
+TEXT NEAR(SB), NOSPLIT, $56-8
 	MOVQ d+0(FP), R15
 	MOVQ 0(R15), BX
 	MOVQ NEARBLOCKS(R15), AX
 	MOVQ AX, blocks-8(SP)
 	MOVQ NEARY(R15), R14
 	MOVQ R14, y-16(SP)
+	NEARBEGIN
 
 nearBlock:
 	// BX, CX, SI, DI are the rows of weights.
@@ -78,5 +80,8 @@ nearAsked:
 	ADDQ $16, y-16(SP)
 	DECQ blocks-8(SP)
 	JNZ  nearBlock
+	NEAREND
+
+nearDone:
 	VZEROUPPER
 	RET
