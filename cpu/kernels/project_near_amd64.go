@@ -93,9 +93,10 @@ func near(lanes int, y []float32, ldy int, x nearRows, a []byte, in, stride, blo
 	}
 }
 
-// cut divides rows among parts, evenly: for dotsNear they differ by one row at most. In 8 lanes parts of four rows have 8 sums at work, just
-// as many as multiply-adds are on their way, and those of six or three have 12: one part has
-// three rows there, where the others are larger for it and not more.
+// cut divides rows among parts, evenly: for dotsNear they differ by one row at most. In 8 lanes
+// parts of four rows have 8 sums at work, just as many as multiply-adds are on their way, and
+// those of six or three have 12: one part has three rows there, where the others are larger for
+// it and not more.
 func (d *nearCall) cut(rows, lanes int) (parts int) {
 	parts = (rows + dotRows - 1) / dotRows
 	for i := range parts {
