@@ -14,7 +14,8 @@ import (
 
 // BenchmarkFirst measures the first prompt of 512 rows and the first step on a GPU, and the
 // second ones: "cold" is a machine that has never run the kernels (of the second type of
-// weights those that only it has), "warm" the next start there.
+// weights those that only it has), "warm" the next time there, in the same process: the driver
+// has started. The command's own start to its first byte is cmd/windrow's BenchmarkFirstToken.
 func BenchmarkFirst(b *testing.B) {
 	needsGPU(b)
 	config, _ := synthetic.ShapeConfig("qwen3-8b")

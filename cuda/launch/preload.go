@@ -118,16 +118,16 @@ func (d *Device) Receive(b *Begun) {
 // quarters of the processors do: weights need some to arrive, too.
 const maxLoaders = 12
 
-// hasty is the rank from which on kernels wait until weights have arrived: while many are
+// patient is the rank from which on kernels wait until weights have arrived: while many are
 // translated, those that the first prompt waits for take longer, and so do weights.
-const hasty = 2
+const patient = 2
 
 // loaders load kernels in the background, those first that are needed first.
 type loaders struct {
 	mu      sync.Mutex
 	queue   []load // by rank, then as they came
 	running int
-	all     bool // hasty or not
+	all     bool // patient ones, too
 }
 
 type load struct {
@@ -155,7 +155,7 @@ func (l *loaders) begin() {
 	}
 }
 
-func (l *loaders) ready() bool { return len(l.queue) > 0 && (l.all || l.queue[0].rank < hasty) }
+func (l *loaders) ready() bool { return len(l.queue) > 0 && (l.all || l.queue[0].rank < patient) }
 
 // rest lets all be loaded.
 func (l *loaders) rest() {

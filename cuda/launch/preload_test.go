@@ -49,7 +49,7 @@ func TestLoadNow(t *testing.T) {
 	}
 }
 
-// TestLoadRest: hasty kernels wait until they may be loaded, or somebody waits for them; those
+// TestLoadRest: patient kernels wait until they may be loaded, or somebody waits for them; those
 // that nobody has begun to load are dropped.
 func TestLoadRest(t *testing.T) {
 	var got []int
@@ -57,7 +57,7 @@ func TestLoadRest(t *testing.T) {
 	queued := make([]*loading, 5)
 	for i := range queued {
 		queued[i] = &loading{done: make(chan struct{})}
-		l.add(load{queued[i], hasty - 2 + i, func() { got = append(got, i) }})
+		l.add(load{queued[i], patient - 2 + i, func() { got = append(got, i) }})
 	}
 	l.run()
 	l.now(queued[3])
