@@ -118,10 +118,16 @@ func (b *Backend) emit(y *plan, actions []action) {
 	}
 }
 
-// warm loads the modules of actions' kernels: nothing may be loaded while a capture
-// is under way.
+// warm loads the kernels of actions, those that nobody has foreseen beside each other: nothing
+// may be loaded while a capture is under way, nor in a group while GPUs wait for each other.
 func (b *Backend) warm(y *plan, actions []action) error {
-	return b.device.Rehearse(func() { b.emit(y, actions) })
+	launches := func() { b.emit(y, actions) }
+	w, err := b.device.Gather(launches)
+	if err != nil {
+		return err
+	}
+	b.device.Preload(w, 0)
+	return b.device.Rehearse(launches)
 }
 
 func (b *Backend) emitEmbed(y *plan, a *action) {
