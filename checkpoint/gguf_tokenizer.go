@@ -44,6 +44,7 @@ func (g *GGUF) tokenizerJSON() ([]byte, error) {
 		return nil, fmt.Errorf("tokenizer.ggml.merges: missing, want a list of strings")
 	}
 	var b bytes.Buffer
+	b.Grow(32 * (len(tokens) + len(merges)))
 	b.WriteString(`{"version":"1.0","added_tokens":[`)
 	first := true
 	for id, kind := range kinds {
@@ -75,8 +76,7 @@ func (g *GGUF) tokenizerJSON() ([]byte, error) {
 		if err := writeText(&b, token); err != nil {
 			return nil, fmt.Errorf("tokenizer.ggml.tokens[%d]: %w", id, err)
 		}
-		b.WriteByte(':')
-		b.WriteString(strconv.Itoa(id))
+		b.Write(strconv.AppendInt(append(b.AvailableBuffer(), ':'), int64(id), 10))
 	}
 	b.WriteString(`},"merges":[`)
 	first = true
@@ -158,8 +158,19 @@ func comma(b *bytes.Buffer, first *bool) {
 // writeText writes a JSON string. json.Marshal would put U+FFFD for bytes that
 // are no UTF-8, and so merge tokens.
 func writeText(b *bytes.Buffer, s string) error {
-	if !utf8.ValidString(s) {
+	plain, ascii := true, true
+	for i := range len(s) {
+		plain = plain && s[i] >= ' ' && s[i] != '"' && s[i] != '\\'
+		ascii = ascii && s[i] < utf8.RuneSelf
+	}
+	if !ascii && !utf8.ValidString(s) {
 		return fmt.Errorf("found %.40q, want UTF-8", s)
+	}
+	if plain { // as nearly all of 300,000 are
+		b.WriteByte('"')
+		b.WriteString(s)
+		b.WriteByte('"')
+		return nil
 	}
 	text, err := json.Marshal(s)
 	b.Write(text)
