@@ -18,11 +18,10 @@ type large struct {
 // says nothing of a file but that the decoder should judge it.
 func cutLarge(data []byte) (x large, ok bool) {
 	w := walker{data: data}
-	found := w.members("model", func() bool {
-		return w.members("vocab", func() bool { return w.cut(&x.rest, func() bool { return w.vocab(&x.vocab) }) },
-			"merges", func() bool { return w.cut(&x.rest, func() bool { return w.merges(&x.merges) }) })
-	})
-	if !found || len(x.vocab.tokens) == 0 {
+	vocab := member{"vocab", func() bool { return w.vocab(&x.vocab) }, &x.rest}
+	merges := member{"merges", func() bool { return w.merges(&x.merges) }, &x.rest}
+	model := member{"model", func() bool { return w.members(vocab, merges) }, nil}
+	if !w.members(model) || len(x.vocab.tokens) == 0 {
 		return x, false
 	}
 	x.rest = append(x.rest, data[w.kept:]...)
@@ -56,30 +55,44 @@ func (w *walker) take(c byte) bool {
 	return true
 }
 
-// members walks over an object. Those that are named, each followed by what reads it, may be there once, spelled so.
-func (w *walker) members(named ...any) bool {
+// member is one of an object's: its name, what reads it, and where all up to it goes, with null
+// in its place; nil: it is not cut out.
+type member struct {
+	name string
+	read func() bool
+	rest *[]byte
+}
+
+// members walks over an object. Those that are given may be there once, spelled so.
+func (w *walker) members(given ...member) bool {
 	if !w.take('{') {
 		return false
 	}
-	seen := make([]bool, len(named))
+	seen := make([]bool, len(given))
 	for {
 		from, to, escaped, ok := w.str()
 		if !ok || escaped || !w.take(':') {
 			return false
 		}
-		key, read := string(w.data[from:to]), w.skip
-		for i := 0; i < len(named); i += 2 {
-			if !strings.EqualFold(key, named[i].(string)) {
+		key, here := string(w.data[from:to]), member{read: w.skip}
+		for i, m := range given {
+			if !strings.EqualFold(key, m.name) {
 				continue
 			}
-			if key != named[i] || seen[i] {
+			if key != m.name || seen[i] {
 				return false
 			}
-			seen[i], read = true, named[i+1].(func() bool)
+			seen[i], here = true, m
 		}
 		w.next()
-		if !read() {
+		if here.rest != nil {
+			*here.rest = append(append(*here.rest, w.data[w.kept:w.at]...), "null"...)
+		}
+		if !here.read() {
 			return false
+		}
+		if here.rest != nil {
+			w.kept = w.at
 		}
 		if w.take('}') {
 			return true
@@ -88,14 +101,6 @@ func (w *walker) members(named ...any) bool {
 			return false
 		}
 	}
-}
-
-// cut puts null where read reads.
-func (w *walker) cut(rest *[]byte, read func() bool) bool {
-	*rest = append(append(*rest, w.data[w.kept:w.at]...), "null"...)
-	ok := read()
-	w.kept = w.at
-	return ok
 }
 
 // skip passes over a value.
