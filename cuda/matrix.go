@@ -55,11 +55,11 @@ func (b *Backend) Matrix(t backend.Tensor) (backend.Matrix, error) {
 	fast := !b.exact && launch.Packable(t) && t.Shape[0]%8 == 0
 	if fast && t.DType == backend.Affine4 {
 		driver.Populate(t.Scales) // page by page they take as long as half of an upload
-	}
-	if fast && t.DType == backend.Affine4 && quant.ScalesReachHalf(t) {
-		// Kernels take them times 2^129 (kernels/rounded.cuh). No published weight is known to
-		// be of the kind.
-		t = quant.ConvertTo(t, backend.BF16)
+		if quant.ScalesReachHalf(t) {
+			// Kernels take them times 2^129 (kernels/rounded.cuh). No published weight is known to
+			// be of the kind.
+			t = quant.ConvertTo(t, backend.BF16)
+		}
 	}
 	b.device.Context.Enter()
 	defer b.device.Context.Leave()

@@ -123,7 +123,7 @@ func (b *Backend) emit(y *plan, actions []action) {
 func (b *Backend) warm(y *plan, actions []action) error {
 	launches := func() { b.emit(y, actions) }
 	w, err := b.device.Gather(launches)
-	if err != nil {
+	if err != nil || len(w) == 0 { // a pass of a hybrid's prompt asks each time
 		return err
 	}
 	b.device.Preload(w, 0)

@@ -20,7 +20,7 @@ type Device struct {
 	functions map[entry]*function
 	loading   map[entry]*loading // in the background (Preload),
 	loaders   *loaders           // who does that
-	gathered  map[kernel]bool    // while launches are gathered, what they would load
+	gathered  map[kernel]bool    // while launches are gathered, what they would have to load
 	err       error
 	Tuning    Tuning  // of decode projections
 	common    bool    // for tests: kernels for compute capability 9.0 alone are left out
@@ -65,7 +65,7 @@ func NewDevice(d *driver.Driver, ordinal int) (*Device, error) {
 	}
 	return &Device{
 		Context: ctx, Info: ctx.Info(), Stream: stream,
-		functions: map[entry]*function{},
+		functions: map[entry]*function{}, loading: map[entry]*loading{}, loaders: new(loaders),
 	}, nil
 }
 
@@ -81,13 +81,13 @@ type function struct {
 
 // function finds a kernel, and loads it when it is first asked for.
 func (d *Device) function(k kernel) (*driver.Function, error) {
-	if d.gathered != nil {
-		d.gathered[k] = true
-		return nil, nil
-	}
 	e := entry{k.file, k.name}
 	f, ok := d.functions[e]
 	if !ok {
+		if d.gathered != nil {
+			d.gathered[k] = true
+			return nil, nil
+		}
 		if f = d.preloaded(e); f == nil {
 			var err error
 			if f, err = d.translate(k); err != nil {

@@ -18,8 +18,8 @@ import (
 // Wanted are kernels that launches would load.
 type Wanted []kernel
 
-// Gather returns the kernels that launches would load, of which nothing is loaded or
-// enqueued.
+// Gather returns the kernels that launches would have to load, or to wait for. Nothing is
+// loaded or enqueued.
 func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	flash := d.flash // what is said of a kernel that was not loaded is no answer
 	d.gathered = map[kernel]bool{}
@@ -27,7 +27,9 @@ func (d *Device) Gather(launches func()) (w Wanted, err error) {
 	w = slices.SortedFunc(maps.Keys(d.gathered), func(a, b kernel) int {
 		return cmp.Or(strings.Compare(a.file, b.file), strings.Compare(a.name, b.name), cmp.Compare(a.shared, b.shared))
 	})
-	d.gathered, d.flash = nil, flash
+	if d.gathered = nil; len(w) > 0 {
+		d.flash = flash
+	}
 	return w, err
 }
 
@@ -233,25 +235,14 @@ func (d *Device) Preload(w Wanted, rank int) {
 
 // load enters a kernel that is to be loaded.
 func (d *Device) load(e entry) *loading {
-	if d.loading == nil {
-		d.loading = map[entry]*loading{}
-	}
-	d.queue()
 	l := &loading{done: make(chan struct{})}
 	d.loading[e] = l
 	return l
 }
 
-func (d *Device) queue() *loaders {
-	if d.loaders == nil {
-		d.loaders = new(loaders)
-	}
-	return d.loaders
-}
-
 // PreloadRest goes on with the kernels that waited for weights to arrive, and has later ones
 // wait no more.
-func (d *Device) PreloadRest() { d.queue().rest() }
+func (d *Device) PreloadRest() { d.loaders.rest() }
 
 // Await waits for kernels that Preload began to load, and says what took the longest.
 func (d *Device) Await(w Wanted) (detail string, err error) {
@@ -287,7 +278,7 @@ func (d *Device) preloaded(e entry) *function {
 
 // awaitLoading waits until nothing is on its way. What was not begun is not.
 func (d *Device) awaitLoading() {
-	d.queue().drop()
+	d.loaders.drop()
 	for e := range d.loading {
 		d.preloaded(e)
 	}
