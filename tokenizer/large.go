@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -171,11 +172,17 @@ type views struct {
 	escaped map[int]string
 }
 
+// add adds the string that is next.
 func (v *views) add(w *walker) bool {
 	from, to, escaped, ok := w.str()
-	if ok && escaped {
+	return ok && v.put(from, to, escaped)
+}
+
+// put adds bytes of a string.
+func (v *views) put(from, to int, escaped bool) bool {
+	if escaped {
 		var s string
-		if json.Unmarshal(w.data[from-1:to+1], &s) != nil {
+		if json.Unmarshal(fmt.Appendf(nil, "\"%s\"", v.data[from:to]), &s) != nil {
 			return false
 		}
 		if v.escaped == nil {
@@ -184,7 +191,17 @@ func (v *views) add(w *walker) bool {
 		v.escaped[len(v.at)/2] = s
 	}
 	v.at = append(v.at, from, to)
-	return ok
+	return true
+}
+
+// putPair adds what stands on both sides of a space in a string, which is the only one.
+func (v *views) putPair(from, to int, escaped bool) bool {
+	space := from + bytes.IndexByte(v.data[from:to], ' ')
+	if space < from || bytes.IndexByte(v.data[space+1:to], ' ') >= 0 || !v.put(from, space, escaped) || !v.put(space+1, to, escaped) {
+		return false
+	}
+	right := len(v.at)/2 - 1 // an escape may be a space, too
+	return !strings.Contains(v.escaped[right-1], " ") && !strings.Contains(v.escaped[right], " ")
 }
 
 func (v *views) strings() []string {
@@ -247,11 +264,9 @@ func (w *walker) merges(x *mergesJSON) bool {
 			}
 		} else {
 			from, to, escaped, ok := w.str()
-			space := bytes.IndexByte(w.data[from:to], ' ')
-			if !ok || escaped || space < 0 || bytes.IndexByte(w.data[from+space+1:to], ' ') >= 0 {
+			if !ok || !parts.putPair(from, to, escaped) {
 				return false
 			}
-			parts.at = append(parts.at, from, from+space, from+space+1, to)
 		}
 		if w.take(']') {
 			x.parts = parts.strings()

@@ -13,6 +13,7 @@ import (
 var plainFiles = []string{
 	`{"model":{"vocab":{"a":0,"b":1},"merges":[["a","b"],["b","a"]]}}`,
 	"{ \"version\" : \"1.0\",\n\t\"added_tokens\": [{\"id\": 3, \"content\": \"<|}{[]\\\"|>\"}], \"model\" : { \"type\": \"BPE\", \"merges\" : [ \"a b\" , \"b c\" ] ,\r\n \"vocab\" : { \"a\" : 0 , \"\\u0022\" : 12 , \"\\\\\" : 13 } , \"dropout\": null } , \"decoder\": {\"type\": \"ByteLevel\"}}",
+	`{"model":{"vocab":{"a":0},"merges":["\" >","\\ n","a \u003c","\u00e9\t \"\"","x y"]}}`,
 	`{"normalizer":null,"model":{"unk_token":"x","vocab":{"Ġthe":4294967295,"日本":9}}}`,
 	`{"model":{"vocab":{"a":0,"a":0},"merges":[[" ",""]],"byte_fallback":true,"ignore_merges":false},"x":[[{"y":"]"}],-1.5e3,true]}`,
 }
@@ -20,7 +21,7 @@ var plainFiles = []string{
 var otherFiles = []string{
 	``, `null`, `[]`, `{}`, `{"model":null}`, `{"model":{}}`, `{"model":{"vocab":{}}}`, `{"model":{"vocab":null,"merges":null}}`,
 	`{"model":{"vocab":{"a":0},"merges":[]}}`, `{"model":{"vocab":{"a":0},"merges":[["a"]]}}`, `{"model":{"vocab":{"a":0},"merges":["ab"]}}`,
-	`{"model":{"vocab":{"a":0},"merges":["a b c"]}}`, `{"model":{"vocab":{"a":0},"merges":["a\u0020b"]}}`, `{"model":{"vocab":{"a":0},"merges":[["a","b","c"]]}}`,
+	`{"model":{"vocab":{"a":0},"merges":["a b c"]}}`, `{"model":{"vocab":{"a":0},"merges":["a\u0020b"]}}`, `{"model":{"vocab":{"a":0},"merges":["a\u0020 b"]}}`, `{"model":{"vocab":{"a":0},"merges":["a \q"]}}`, `{"model":{"vocab":{"a":0},"merges":[["a","b","c"]]}}`,
 	`{"model":{"vocab":{"a":-1}}}`, `{"model":{"vocab":{"a":01}}}`, `{"model":{"vocab":{"a":1.0}}}`, `{"model":{"vocab":{"a":1e2}}}`, `{"model":{"vocab":{"a":12345678901}}}`,
 	`{"model":{"vocab":{"a":0},"vocab":{"b":1}}}`, `{"model":{"vocab":{"a":0},"Vocab":{"b":1}}}`, `{"model":{"vocab":{"a":0},"mergeſ":[["a","b"]]}}`,
 	`{"model":{"vocab":{"a":0}},"model":{"type":"x"}}`, `{"model":{"vocab":{"a":0}},"MODEL":{"vocab":null}}`, `{"mod\u0065l":{"vocab":{"a":0}}}`,
