@@ -15,7 +15,7 @@ const (
 	weightAlign = 256
 	// weightStage is how much of quantised weights as stored is in one of two stages on the
 	// device before it is packed, at most, but for a weight that is larger: enough for all
-	// workers of an upload, and with the other one for a layer of 8 billion weights.
+	// workers of an upload, and with the other one for a layer of a model of 8 billion weights.
 	weightStage = 64 << 20
 	// weightLeast is how much both begin with.
 	weightLeast = 2 << 20

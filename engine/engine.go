@@ -63,8 +63,9 @@ func Open(ctx context.Context, path string, o Options) (*Engine, error) {
 		e.reading.Go(func() {
 			var err error
 			e.tokens, err = tokenizer.Load(files)
-			read <- err
-			files.Digest()
+			if read <- err; e.remembers() {
+				files.Digest()
+			}
 		})
 		return e, e.start(ctx, func() error { return <-read })
 	})
@@ -98,7 +99,7 @@ func (o Options) open(ctx context.Context, work func(context.Context, Options) (
 
 // start opens the device and, once the tokenizer is there, hands it the weights, which may
 // have to be converted first. After an error the engine is closed.
-func (e *Engine) start(ctx context.Context, tokenizer func() error) (err error) {
+func (e *Engine) start(ctx context.Context, tokens func() error) (err error) {
 	defer func() {
 		if err != nil {
 			e.Close()
@@ -109,7 +110,7 @@ func (e *Engine) start(ctx context.Context, tokenizer func() error) (err error) 
 	if !foreign {
 		e.device, err = openDevice(e.options, e.source)
 	}
-	if unread := tokenizer(); unread != nil {
+	if unread := tokens(); unread != nil {
 		return unread
 	}
 	switch {

@@ -43,12 +43,17 @@ type remembered struct {
 	written     time.Time
 }
 
+// remembers reports whether what is learned is kept on disk.
+func (e *Engine) remembers() bool {
+	return e.files != nil && !e.shared && e.options.Measurements.Folder != NoFolder
+}
+
 // remember begins with what earlier runs learned. A file that cannot be used is as none.
 func (e *Engine) remember() {
-	m := e.options.Measurements
-	if e.files == nil || e.shared || m.Folder == NoFolder {
+	if !e.remembers() {
 		return
 	}
+	m := e.options.Measurements
 	e.remembered.key = fmt.Sprintf("%s, mask %d, %s", e.files.Digest(), e.vocabulary(e.Config()).MaskID, e.costKey())
 	e.remembered.written = time.Now()
 	var l learned
