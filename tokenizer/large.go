@@ -165,6 +165,32 @@ func (w *walker) escaped(from, at int) (int, int, bool, bool) {
 	return 0, 0, false, false
 }
 
+// unescaped is what stands between a string's quotes.
+func unescaped(text []byte) (s string, ok bool) {
+	ok = json.Unmarshal(fmt.Appendf(nil, "\"%s\"", text), &s) == nil
+	return s, ok
+}
+
+// text reads a string of its own.
+func (w *walker) text() string {
+	from, to, escaped, _ := w.str()
+	if !escaped {
+		return string(w.data[from:to])
+	}
+	s, _ := unescaped(w.data[from:to])
+	return s
+}
+
+// bare reads up to the next comma, bracket or space.
+func (w *walker) bare() string {
+	w.next()
+	start := w.at
+	for w.at < len(w.data) && !strings.ContainsRune(",]} \t\r\n", rune(w.data[w.at])) {
+		w.at++
+	}
+	return string(w.data[start:w.at])
+}
+
 // views are strings of the file. Most share the memory of one.
 type views struct {
 	data    []byte
@@ -181,8 +207,8 @@ func (v *views) add(w *walker) bool {
 // put adds bytes of a string.
 func (v *views) put(from, to int, escaped bool) bool {
 	if escaped {
-		var s string
-		if json.Unmarshal(fmt.Appendf(nil, "\"%s\"", v.data[from:to]), &s) != nil {
+		s, ok := unescaped(v.data[from:to])
+		if !ok {
 			return false
 		}
 		if v.escaped == nil {

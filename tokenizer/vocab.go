@@ -1,17 +1,15 @@
 package tokenizer
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// The vocabulary and the merges are nearly all of an 11 MB file. Reading them
-// by reflection takes half a second and a string per token; these two readers
-// take views of one string. They are given JSON that is known to be valid, and
-// keep their errors until the model's type has been looked at.
+// What cutLarge leaves of the vocabulary and the merges is read here: the decoder hands over
+// JSON that it has found valid. Errors are kept until the model's type has been looked at.
 
 // vocabJSON reads {"token": id, …} in file order.
 type vocabJSON struct {
@@ -22,21 +20,21 @@ type vocabJSON struct {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (v *vocabJSON) UnmarshalJSON(data []byte) error {
-	r := reader{text: string(data)}
+	w := walker{data: data}
 	*v = vocabJSON{}
-	if r.peek() == 'n' {
+	if w.next() == 'n' {
 		return nil
 	}
-	if !r.skip('{') {
+	if !w.take('{') {
 		v.err = errors.New("an object of tokens and ids is expected")
 		return nil
 	}
-	entries := strings.Count(r.text, ":") // or somewhat more
+	entries := bytes.Count(data, []byte(":")) // or somewhat more
 	v.tokens, v.ids = make([]string, 0, entries), make([]int64, 0, entries)
-	for r.peek() == '"' {
-		token := r.str()
-		r.skip(':')
-		number := r.bare()
+	for w.next() == '"' {
+		token := w.text()
+		w.take(':')
+		number := w.bare()
 		id, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
 			v.err = fmt.Errorf("the id of token %.40q is not a whole number: %.40q", token, number)
@@ -44,7 +42,7 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 		}
 		v.tokens = append(v.tokens, token)
 		v.ids = append(v.ids, id)
-		r.skip(',')
+		w.take(',')
 	}
 	return nil
 }
@@ -61,20 +59,20 @@ func (m *mergesJSON) pair(i int) (left, right string) { return m.parts[2*i], m.p
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *mergesJSON) UnmarshalJSON(data []byte) error {
-	r := reader{text: string(data)}
+	w := walker{data: data}
 	*m = mergesJSON{}
-	if r.peek() == 'n' {
+	if w.next() == 'n' {
 		return nil
 	}
-	if !r.skip('[') {
+	if !w.take('[') {
 		m.err = errors.New("a list is expected")
 		return nil
 	}
-	m.parts = make([]string, 0, strings.Count(r.text, ",")+2) // or somewhat more
-	for r.peek() != ']' && r.at < len(r.text) {
-		switch r.peek() {
+	m.parts = make([]string, 0, bytes.Count(data, []byte(","))+2) // or somewhat more
+	for w.next() != ']' && w.at < len(data) {
+		switch w.next() {
 		case '"':
-			line := r.str()
+			line := w.text()
 			left, right, ok := strings.Cut(line, " ")
 			if !ok || strings.Contains(right, " ") {
 				m.err = fmt.Errorf("entry %d is %.40q; two parts with a space between them are expected", m.count(), line)
@@ -82,13 +80,13 @@ func (m *mergesJSON) UnmarshalJSON(data []byte) error {
 			}
 			m.parts = append(m.parts, left, right)
 		case '[':
-			r.skip('[')
+			w.take('[')
 			before := len(m.parts)
-			for r.peek() == '"' {
-				m.parts = append(m.parts, r.str())
-				r.skip(',')
+			for w.next() == '"' {
+				m.parts = append(m.parts, w.text())
+				w.take(',')
 			}
-			if !r.skip(']') || len(m.parts) != before+2 {
+			if !w.take(']') || len(m.parts) != before+2 {
 				m.err = fmt.Errorf("entry %d is not a pair of strings", before/2)
 				return nil
 			}
@@ -96,65 +94,7 @@ func (m *mergesJSON) UnmarshalJSON(data []byte) error {
 			m.err = fmt.Errorf("entry %d is neither a string nor a pair of strings", m.count())
 			return nil
 		}
-		r.skip(',')
+		w.take(',')
 	}
 	return nil
-}
-
-// reader walks over valid JSON.
-type reader struct {
-	text string
-	at   int
-}
-
-// peek returns the next byte that is not white space; 0 at the end.
-func (r *reader) peek() byte {
-	for ; r.at < len(r.text); r.at++ {
-		if c := r.text[r.at]; c > ' ' {
-			return c
-		}
-	}
-	return 0
-}
-
-// skip passes over c if it is next.
-func (r *reader) skip(c byte) bool {
-	if r.peek() != c {
-		return false
-	}
-	r.at++
-	return true
-}
-
-// str reads the string that is next: a view of the text unless it has escapes.
-func (r *reader) str() string {
-	start, escaped := r.at, false
-	for r.at++; r.at < len(r.text); r.at++ {
-		switch r.text[r.at] {
-		case '\\':
-			escaped = true
-			r.at++
-		case '"':
-			r.at++
-			if !escaped {
-				return r.text[start+1 : r.at-1]
-			}
-			var s string
-			if json.Unmarshal([]byte(r.text[start:r.at]), &s) != nil {
-				return ""
-			}
-			return s
-		}
-	}
-	return ""
-}
-
-// bare reads up to the next comma, bracket or space.
-func (r *reader) bare() string {
-	r.peek()
-	start := r.at
-	for r.at < len(r.text) && !strings.ContainsRune(",]} \t\r\n", rune(r.text[r.at])) {
-		r.at++
-	}
-	return r.text[start:r.at]
 }
