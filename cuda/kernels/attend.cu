@@ -242,7 +242,7 @@ template <u32 DIM, int KV, u32 TEAMS, class S> DEV void decode(u8 *shared, const
       if (warp_of() == 0 && tid() % 4 == 0) to.marks[(u64)at * to.parts + w.part] = {m_all[h], l_all[h]};
       return;
     }
-    const float inverse = 1 / l_all[h];
+    const float inverse = reciprocal(l_all[h]);
     columns<DIM, KV>(h, [&](u32 column, u32 n, u32 j, u32 n2, u32 j2) {
       const f32x2 gate = gate_of_pair(to.gates, at, DIM, column);
       const f32x2 x = {all[n][j] * inverse * gate.x, all[n2][j2] * inverse * gate.y};
@@ -365,7 +365,7 @@ DEV Merge merge_of(const float *sums, const f32x2 *marks, const Step *step, u32 
 }
 
 DEV void put(const Joined &all, float *out32, u16 *out16, const float *gates, u32 vector, u32 dim, u32 lane) {
-  const float inverse = 1 / all.l;
+  const float inverse = reciprocal(all.l);
   const u64 at = (u64)vector * dim + lane * 4;
   const f32x4 gate = gate_of(gates, vector, dim, lane * 4);
   const f32x4 y = {all.o[0] * inverse * gate.x, all.o[1] * inverse * gate.y, all.o[2] * inverse * gate.z, all.o[3] * inverse * gate.w};

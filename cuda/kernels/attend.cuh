@@ -164,12 +164,12 @@ DEV u32x4 words(const f32x4 &x) {
 DEV f32x4 gate_of(const float *gates, u64 head, u32 dim, u32 column) {
   if (!gates) return {1, 1, 1, 1};
   const f32x4 g = *(const f32x4 *)(gates + (2 * head + 1) * dim + column);
-  return {1 / (1 + exp_precise(-g.x)), 1 / (1 + exp_precise(-g.y)), 1 / (1 + exp_precise(-g.z)), 1 / (1 + exp_precise(-g.w))};
+  return {sigmoid(g.x), sigmoid(g.y), sigmoid(g.z), sigmoid(g.w)};
 }
 DEV f32x2 gate_of_pair(const float *gates, u64 head, u32 dim, u32 column) {
   if (!gates) return {1, 1};
   const f32x2 g = *(const f32x2 *)(gates + (2 * head + 1) * dim + column);
-  return {1 / (1 + exp_precise(-g.x)), 1 / (1 + exp_precise(-g.y))};
+  return {sigmoid(g.x), sigmoid(g.y)};
 }
 
 // load_queries fills the query tile of a team: query i of a span is row

@@ -192,7 +192,7 @@ DEV void store(const Sums &x, const Work &w, const Target &to) {
       if (lane % 4 == 0) to.marks[at * to.parts + w.part] = {x.m[h], x.l[h]};
       continue;
     }
-    const float inverse = 1 / x.l[h];
+    const float inverse = reciprocal(x.l[h]);
     UNROLL for (int n = 0; n < 16; n++) {
       const f32x2 y = {x.o[n][2 * h] * inverse, x.o[n][2 * h + 1] * inverse};
       const u64 column = at * DIM + n * 8 + lane % 4 * 2;

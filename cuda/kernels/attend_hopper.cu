@@ -201,7 +201,7 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
     sum += shfl_xor(sum, 1);
     sum += shfl_xor(sum, 2);
     if (row + 8 * h >= qs.count) continue;
-    const float inverse = 1 / sum;
+    const float inverse = reciprocal(sum);
     const u64 at = qs.at(row + 8 * h) + lane % 4 * 2;
     UNROLL for (int n = 0; n < 16; n++) {
       const f32x2 y = {o[n][2 * h] * inverse, o[n][2 * h + 1] * inverse};

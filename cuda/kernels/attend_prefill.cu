@@ -172,7 +172,7 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const float *gates, const
       sum += shfl_xor(sum, 2);
       const u32 row = warp * 16 * I + i * 16 + h * 8 + lane / 4;
       if (row >= rows) continue;
-      const float inverse = 1 / sum;
+      const float inverse = reciprocal(sum);
       const u64 at = row0 + (u64)row * width + lane % 4 * 2;
       UNROLL for (u32 n = 0; n < N; n++) {
         const f32x2 gate = gate_of_pair(gates, (u64)(s.first + first + row) * q_heads + head, DIM, lane % 4 * 2 + n * 8);

@@ -32,7 +32,7 @@ struct Choice {
 };
 
 // weight_of is the weight of a shared expert.
-DEV float weight_of(float shared) { return 1 / (1 + exp_precise(-shared)); }
+DEV float weight_of(float shared) { return sigmoid(shared); }
 
 // Chosen is what a lane below k gets: an expert, its place in ascending order, and its weight.
 // Bit j of taken says, in every lane, that expert lane + 32·j was chosen.
@@ -124,7 +124,7 @@ template <u32 held> DEV Chosen choose_of(const Choice &c, u64 *pairs) {
     UNROLL for (u32 j = 0; j < held; j++)
       if (key[j]) sum += share_of(number_of(key[j]), largest);
   }
-  to.weight = share / warp_sum(sum);
+  to.weight = share * reciprocal(warp_sum(sum));
   for (u32 i = 0; i < c.k; i++) to.rank += shfl(to.expert, (int)i) < to.expert;
   return to;
 }

@@ -11,20 +11,85 @@ static constexpr u32 MOST_CONV = 8;
 // q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
 // heads]: decay, β. The rows that a convolution reaches, CONV at most, stay in registers
 // from row to row, and the next AHEAD are on their way. Grid: 8 warps a block.
+template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
+  const Shape &shape;
+  u64 fixed, by_log;
+  const RecurrentStep *step;
+  const RecurrentStep &begin;
+  u32 lane, dim, channel, end;
+  bool value, query; // else a key
+  Raw raw;
+  float *to; // of the head, in a row of to_line
+  u64 to_line;
+  const f32x4 (&weight)[CONV];
+
+  METHOD f32x4 row_of(u32 row) const { return load_quad(raw.x + (u64)row * raw.width, lane, dim, FOURS); }
+
+  // run makes rows from row on, of one span, and returns the row behind them. meet is called once what other forwards
+  // brought is on its way.
+  template <class Meet> METHOD u32 run(u32 row, Meet meet) const {
+    const u32 conv = shape.conv, at = begin.spans == 1 ? 0 : begin.span_of[row];
+    const Span span = span_at(step, begin, at);
+    const States states = *(at == 0 ? &step->firstStates : begin.states + at);
+    const u64 ring = place_of(shape, fixed + by_log * states.log, states.log).raw + channel, width = shape.raw_line();
+    const u32 held = states.log + conv - 1, last = span.first + span.rows < end ? span.first + span.rows : end;
+    u32 index = span.base + row - span.first;
+    f32x4 x[CONV] = {}, next[AHEAD] = {}; // of the row, and those before; those behind it
+    // What another forward brought is there before the kernel ahead has ended. Before the
+    // sequence's beginning all is 0.
+    UNROLL for (u32 t = 1; t < CONV; t++) {
+      const u32 back = CONV - t;
+      if (back >= conv || index < back || index - back >= span.base) continue;
+      x[t] = load_quad(states.from + ring + (index - back) % held * width, lane, dim, FOURS);
+    }
+    meet();
+    UNROLL for (u32 t = 1; t < CONV; t++) {
+      const u32 back = CONV - t;
+      if (back >= conv || index < back || index - back < span.base) continue;
+      x[t] = row_of(row - back);
+    }
+    UNROLL for (u32 i = 0; i < AHEAD; i++)
+      if (row + i < last) next[i] = row_of(row + i);
+    // Of the rows before, those that this forward does not bring, to where it writes.
+    if (row == span.first && states.from && states.from != states.to) {
+      for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
+        for (u32 e = lane; e < dim; e += 32) states.to[ring + i % held * width + e] = states.from[ring + i % held * width + e];
+    }
+    _Pragma("nounroll") for (; row < last; row += AHEAD)
+      UNROLL for (u32 a = 0; a < AHEAD; a++) {
+        if (row + a >= last) break;
+        UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
+        x[CONV - 1] = next[a];
+        if (row + a + AHEAD < last) next[a] = row_of(row + a + AHEAD);
+        f32x4 c = {0, 0, 0, 0};
+        UNROLL for (u32 t = 0; t < CONV; t++)
+          if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
+        if (index + conv > states.settle) store_quad(states.to + ring + index % held * width, x[CONV - 1], lane, dim, FOURS);
+        index++;
+        c = silu4(c); // 0 past dim
+        if (!value) {
+          const float scale = unit_scale(c, dim, query);
+          c = {c.x * scale, c.y * scale, c.z * scale, c.w * scale};
+        }
+        store_quad(to + (u64)(row + a) * to_line, c, lane, value ? shape.columns() : shape.lines, true);
+      }
+    return last;
+  }
+};
+
 template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
   launch_dependents();
   const RecurrentStep begin = head_of(step);
-  const u32 key_heads = shape.key_heads, value_heads = shape.value_heads, conv = shape.conv, lines = shape.lines;
+  const u32 key_heads = shape.key_heads, value_heads = shape.value_heads, conv = shape.conv;
   const u32 lane = tid() % 32, group = shape.group(), parts = 2 * key_heads + value_heads;
   const u32 item = bid() * WARPS + tid() / 32, part = item % parts, first = item / parts * each;
-  const bool value = part >= 2 * key_heads;
+  const bool value = part >= 2 * key_heads, query = part < key_heads;
   const u32 head = value ? part - 2 * key_heads : part % key_heads; // of keys or of values
   const u32 dim = value ? shape.value_dim : shape.key_dim, channel = value ? 2 * key_heads * shape.key_dim + head * dim : part * dim;
   Raw raw = {of_v.x + (u64)(head / group) * of_v.stride + head % group * dim, of_v.width, 0};
-  if (!value) raw = part < key_heads ? Raw{of_q.x + (u64)head * of_q.stride, of_q.width, 0} : Raw{of_k.x + (u64)head * of_k.stride, of_k.width, 0};
-  const bool whole = quads(raw.x, raw.width, dim), kept_whole = quads(0, channel, dim);
+  if (!value) raw = query ? Raw{of_q.x + (u64)head * of_q.stride, of_q.width, 0} : Raw{of_k.x + (u64)head * of_k.stride, of_k.width, 0};
   f32x4 weight[CONV]; // of the oldest row first; 0 before those of shorter kernels
   UNROLL for (u32 t = 0; t < CONV; t++) {
     const bool there = t + conv >= CONV;
@@ -33,70 +98,23 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
     weight[t] = {tap(lane * 4), tap(lane * 4 + 1), tap(lane * 4 + 2), tap(lane * 4 + 3)};
   }
   const float decay = value ? log_decay[head] : 0, shift = value ? time_step[head] : 0;
-  const u64 width = shape.raw_line();
   sync_warp();
 
   const u32 end = first + each < begin.rows ? first + each : begin.rows;
-  if (first >= end) return;
-  Span span = {};
-  States states = {};
-  u64 ring = 0;
-  f32x4 x[CONV] = {}; // of the row, and those before
-  f32x4 next[AHEAD] = {};
-  _Pragma("nounroll") for (u32 from = first; from < end; from += AHEAD)
-    UNROLL for (u32 a = 0; a < AHEAD; a++) {
-    const u32 row = from + a;
-    if (row >= end) break;
-    if (row == first || row >= span.first + span.rows) { // the rows before, of another sequence
-      const u32 at = begin.spans == 1 ? 0 : begin.span_of[row];
-      span = span_at(step, begin, at);
-      states = *(at == 0 ? &step->firstStates : begin.states + at);
-      ring = place_of(shape, fixed + by_log * states.log, states.log).raw + channel;
-      const u32 index = span.base + row - span.first, held = states.log + conv - 1;
-      // What another forward brought is there before the kernel ahead has ended. Before the
-      // sequence's beginning all is 0.
-      UNROLL for (u32 t = 1; t < CONV; t++) {
-        const u32 back = CONV - t;
-        x[t] = {0, 0, 0, 0};
-        if (back >= conv || index < back || index - back >= span.base) continue;
-        x[t] = load_quad(states.from + ring + (index - back) % held * width, lane, dim, kept_whole);
-      }
-      dependency_wait();
-      UNROLL for (u32 t = 1; t < CONV; t++) {
-        const u32 back = CONV - t;
-        if (back >= conv || index < back || index - back < span.base) continue;
-        x[t] = load_quad(raw.x + (u64)(row - back) * raw.width, lane, dim, whole);
-      }
-      if (row == first)
-        UNROLL for (u32 i = 0; i < AHEAD; i++)
-          if (row + i < end) next[i] = load_quad(raw.x + (u64)(row + i) * raw.width, lane, dim, whole);
-      // Of the rows before, those that this forward does not bring, to where it writes.
-      if (row == span.first && states.from && states.from != states.to) {
-        for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
-          for (u32 e = lane; e < dim; e += 32) states.to[ring + i % held * width + e] = states.from[ring + i % held * width + e];
-      }
-      if (value && row == first && lane < end - first) { // gates of all rows, one a lane
-        const u32 r = first + lane;
-        const u32 at = head / group;
-        gates[(u64)r * value_heads + head] = gates_of(decay, shift, of_a.x[(u64)r * of_a.width + at * of_a.stride + head % group], of_b.x[(u64)r * of_b.width + at * of_b.stride + head % group]);
-      }
-    }
-    UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
-    x[CONV - 1] = next[a];
-    if (row + AHEAD < end) next[a] = load_quad(raw.x + (u64)(row + AHEAD) * raw.width, lane, dim, whole);
-    f32x4 c = {0, 0, 0, 0};
-    UNROLL for (u32 t = 0; t < CONV; t++)
-      if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
-    const u32 index = span.base + row - span.first;
-    if (index + conv > states.settle) store_quad(states.to + ring + index % (states.log + conv - 1) * width, x[CONV - 1], lane, dim, kept_whole);
-    c = silu4(c); // 0 past dim
-    if (value) {
-      store_quad(v_to + (u64)row * shape.value_line() + head * shape.columns(), c, lane, shape.columns(), true);
-      continue;
-    }
-    const float scale = unit_scale(c, dim, part < key_heads);
-    store_quad((part < key_heads ? q_to : k_to) + (u64)row * shape.key_line() + head * lines, {c.x * scale, c.y * scale, c.z * scale, c.w * scale}, lane, lines, true);
-  }
+  float *const to = value ? v_to + head * shape.columns() : (query ? q_to : k_to) + head * shape.lines;
+  const u64 to_line = value ? shape.value_line() : shape.key_line();
+  auto rows = [&](auto of) INLINE {
+    _Pragma("nounroll") for (u32 row = first; row < end;)
+      row = of.run(row, [&]() INLINE {
+        dependency_wait();
+        if (value && row == first && lane < end - first) { // gates of all rows, one a lane
+          const u32 r = first + lane, at = head / group, within = head % group;
+          gates[(u64)r * value_heads + head] = gates_of(decay, shift, of_a.x[(u64)r * of_a.width + at * of_a.stride + within], of_b.x[(u64)r * of_b.width + at * of_b.stride + within]);
+        }
+      });
+  };
+  if (quads(raw.x, raw.width, dim) && quads(0, channel, dim)) rows(RowsOf<CONV, AHEAD, true>{shape, fixed, by_log, step, begin, lane, dim, channel, end, value, query, raw, to, to_line, weight});
+  else rows(RowsOf<CONV, AHEAD, false>{shape, fixed, by_log, step, begin, lane, dim, channel, end, value, query, raw, to, to_line, weight});
 }
 
 #define DELTA_ROWS(name, most, ahead)                                                                                                                                         \

@@ -49,13 +49,10 @@ DEV Place place_of(const Shape &s, u64 base, u64 log) {
   return p;
 }
 
-DEV float sigmoid(float x) { return 1 / (1 + exp_precise(-x)); }
-DEV float silu(float x) { return x / (1 + exp_precise(-x)); }
-
 // softplus: ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|), the logarithm by its series in
 // s = e / (2 + e) ≤ 1/3: 2·(s + s³/3 + s⁵/5 + …), 1e-8 at most left out.
 DEV float softplus(float x) {
-  const float e = exp_precise(x < 0 ? x : -x), s = e / (2 + e), q = s * s;
+  const float e = exp_precise(x < 0 ? x : -x), s = e * reciprocal(2 + e), q = s * s;
   float sum = 1.0f / 15;
   sum = fma(sum, q, 1.0f / 13);
   sum = fma(sum, q, 1.0f / 11);
@@ -100,7 +97,7 @@ DEV f32x4 fma4(f32x4 a, f32x4 b, f32x4 c) { return {fma(a.x, b.x, c.x), fma(a.y,
 // sum_squares adds a lane's four, and then the lanes.
 DEV float sum_squares(f32x4 v) { return warp_sum(fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, v.x * v.x)))); }
 
-DEV f32x4 silu4(f32x4 c) { return {silu(c.x), silu(c.y), silu(c.z), silu(c.w)}; }
+DEV f32x4 silu4(f32x4 c) { return {silu_precise(c.x), silu_precise(c.y), silu_precise(c.z), silu_precise(c.w)}; }
 
 // gates_of are decay and β of a row and value head, of what the projections made and the head's
 // parameters.
@@ -112,15 +109,15 @@ DEV f32x4 gates_of(float log_decay, float time_step, float a, float b) {
 // unit_scale is what makes a head of queries or keys, four elements a lane, one of length 1; queries
 // are divided by √dim, too.
 DEV float unit_scale(f32x4 c, u32 dim, bool query) {
-  float scale = 1 / sqrt_exact(sum_squares(c) + 1e-6f);
-  if (query) scale *= 1 / sqrt_exact((float)dim);
-  return scale;
+  const float length = sum_squares(c) + 1e-6f;
+  return rsqrt(query ? length * (float)dim : length);
 }
 
 // gated_norm norms what the recurrence gave for a head, four elements a lane, times silu(z).
 DEV f32x4 gated_norm(f32x4 y, f32x4 z, f32x4 weight, u32 dim, float eps) {
-  const float scale = 1 / sqrt_exact(sum_squares(y) / (float)dim + eps);
-  return {y.x * scale * weight.x * silu(z.x), y.y * scale * weight.y * silu(z.y), y.z * scale * weight.z * silu(z.z), y.w * scale * weight.w * silu(z.w)};
+  const float scale = rsqrt(fma(sum_squares(y), reciprocal((float)dim), eps));
+  const f32x4 gate = silu4(z);
+  return {y.x * scale * weight.x * gate.x, y.y * scale * weight.y * gate.y, y.z * scale * weight.z * gate.z, y.w * scale * weight.w * gate.w};
 }
 
 // The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes

@@ -26,7 +26,7 @@ template <class F> DEV float products(const Weights &w, u32 expert, const float 
   return sum[0];
 }
 
-DEV float gated(float gate, float up) { return gate / (1 + exp_precise(-gate)) * up; }
+DEV float gated(float gate, float up) { return silu_precise(gate) * up; }
 
 // dst[pairs, out] = silu(gate·x) · (up·x), where up is not null, else gate·x; x is [pairs / each, in].
 #define EXPERTS(name, F)                                                                                                                            \

@@ -52,7 +52,7 @@ template <class W, u32 NT, u32 C> struct Finisher {
         if (of(p.bias, s.weight)) v[n] += bias;
         if (!p.gated) continue;
         if (s.weight == 0) gate[n] = v[n];
-        else v[n] = gate[n] / (1 + exp(-gate[n])) * v[n];
+        else v[n] = silu(gate[n]) * v[n];
       }
       if (p.gated && s.weight == 0) continue;
       const u32 to = p.gated ? 0 : s.weight;

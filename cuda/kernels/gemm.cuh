@@ -74,8 +74,6 @@ template <int tiles, int n> DEV void store(float (&c)[n][4], const Output &d, u3
   }
 }
 
-DEV float silu(float g) { return g / (1 + exp(-g)); }
-
 // activate makes silu(gate)·up of the first tiles tiles (gate) and the next ones (up).
 template <int tiles, int n> DEV void activate(float (&c)[n][4], const float *gate_bias, const float *up_bias, u32 col0, u32 out) {
   static_assert(n == 2 * tiles);

@@ -71,9 +71,10 @@ DEV float shfl_xor(float v, int m) { return __nvvm_shfl_sync_bfly_f32(0xffffffff
 DEV u32 shfl_xor(u32 v, int m) { return __nvvm_shfl_sync_bfly_i32(0xffffffff, v, m, 31); }
 DEV float shfl(float v, int lane) { return __nvvm_shfl_sync_idx_f32(0xffffffff, v, lane, 31); }
 DEV u32 shfl(u32 v, int lane) { return __nvvm_shfl_sync_idx_i32(0xffffffff, v, lane, 31); }
-DEV float rsqrt(float x) { float r; asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
-DEV float sqrt_exact(float x) { float r; asm("sqrt.rn.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
-// reciprocal is within an ulp of 1/x.
+// rsqrt is within 1.3e-7 of 1/√x, reciprocal within an ulp of 1/x: an instruction each, of numbers that are not subnormal. A quotient or
+// root that is rounded right takes some 10 and 20, a branch and a subroutine, and where four are made one waits for the other. The assembler
+// makes those of a constant, and rounds them right: kernels that are to agree in bits ask for no constant's but a power of two's reciprocal.
+DEV float rsqrt(float x) { float r; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float reciprocal(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 DEV float lg2(float x) { float r; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
@@ -194,7 +195,12 @@ DEV float exp(float x) { return ex2(x * 1.4426950408889634f); }
 // exp_precise has a relative error under 4e-7 for |x| up to 87; beyond, it stays at the value there. A NaN stays one.
 DEV float exp_precise(float x) {
   x = x < -87 ? -87 : x > 87 ? 87 : x;
-  float n = __builtin_rintf(x * 1.4426950408889634f);
-  float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
-  return ex2(r * 1.4426950408889634f) * __builtin_bit_cast(float, (u32)((i32)n + 127) << 23);
+  const float whole = fma(x, 1.4426950408889634f, 12582912), n = whole - 12582912; // 1.5 · 2^23: rounds, and has the whole number in its last bits
+  const float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
+  return ex2(r * 1.4426950408889634f) * __builtin_bit_cast(float, (__builtin_bit_cast(u32, whole) + 127) << 23);
 }
+
+// silu of a projection; sigmoid, and silu of what goes on in f32.
+DEV float silu(float x) { return x * reciprocal(1 + exp(-x)); }
+DEV float sigmoid(float x) { return reciprocal(1 + exp_precise(-x)); }
+DEV float silu_precise(float x) { return x * sigmoid(x); }

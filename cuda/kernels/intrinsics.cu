@@ -70,7 +70,7 @@ KERNEL(32) void intrinsic_shuffle(const float *in, float *out) {
   out[160 + tid()] = high_bf16(p);
 }
 
-// Approximations and roots: out[5][n].
+// Approximations: out[5][n].
 KERNEL(128) void intrinsic_math(const float *in, float *out, u32 n) {
   launch_dependents();
   dependency_wait();
@@ -81,7 +81,7 @@ KERNEL(128) void intrinsic_math(const float *in, float *out, u32 n) {
   out[n + i] = ex2(x);
   out[2 * n + i] = lg2(x * x + 1);
   out[3 * n + i] = rsqrt(x * x + 1);
-  out[4 * n + i] = sqrt_exact(x * x);
+  out[4 * n + i] = reciprocal(x * x + 1);
 }
 
 // The sum of in[n] by blocks, joined by the last of them to arrive (sum, then

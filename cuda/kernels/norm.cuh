@@ -16,7 +16,7 @@ DEV float norm_total(const float *partials) {
   return warp_sum(lane < normThreads / 32 ? partials[lane] : 0);
 }
 
-DEV float norm_scale(float total, u32 width, float eps) { return 1 / sqrt_exact(total / (float)width + eps); }
+DEV float norm_scale(float total, u32 width, float eps) { return rsqrt(fma(total, reciprocal((float)width), eps)); }
 
 DEV f32x4 normed(f32x4 a, float scale, f32x4 weight) { return {a.x * scale * weight.x, a.y * scale * weight.y, a.z * scale * weight.z, a.w * scale * weight.w}; }
 

@@ -61,7 +61,7 @@ template <int N> DEV void scale(Head<N> &x, float inverse, const Head<N> &weight
 }
 
 // inverse_norm: 1 / sqrt(mean(x²) + eps), of the sum of a head's squares.
-DEV float inverse_norm(float sum, u32 half, float eps) { return 1 / sqrt_exact(sum / (float)(2 * half) + eps); }
+DEV float inverse_norm(float sum, u32 half, float eps) { return rsqrt(fma(sum, reciprocal((float)(2 * half)), eps)); }
 
 // norm: x / sqrt(mean(x²) + eps) · weight.
 template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {

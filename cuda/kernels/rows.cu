@@ -152,7 +152,7 @@ KERNEL(256) void put_columns(float *dst32, u16 *dst16, const float *src, u32 wid
 }
 
 // silu(gate) · up
-DEV float gated(float gate, float up) { return gate / (1 + exp_precise(-gate)) * up; }
+DEV float gated(float gate, float up) { return silu_precise(gate) * up; }
 
 // dst = silu(gate) · up, 4 elements a thread, in f32 and bf16 (null: not wanted); gate and up are bf16 where half is set, else f32.
 KERNEL(256) void gated_act(float *dst32, u16 *dst16, const void *gate, const void *up, u32 half, u32 n) {

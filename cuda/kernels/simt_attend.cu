@@ -194,8 +194,8 @@ DEV void attend(AttendShared &s, float *out, const float *q, u32 q_stride, u32 g
         total = fma(s.share[w][h], s.sum[w][h], total);
         y = fma(s.share[w][h], ((const float *)s.out[w])[t], y);
       }
-      y /= total;
-      if (q_stride != dim) y *= 1 / (1 + exp_precise(-q[(first + h) * q_stride + dim + t]));
+      y *= reciprocal(total);
+      if (q_stride != dim) y *= sigmoid(q[(first + h) * q_stride + dim + t]);
       out[(first + h) * dim + t] = y;
     }
     sync();

@@ -241,7 +241,7 @@ template <class W, u32 NT, u32 G, bool alone> struct Streamer {
           u32 m = s.first + at % 16;
           if (m >= p.out[0]) continue;
           float gate = v[0] + (p.bias[0] ? p.bias[0][m] : 0), up = v[1] + (p.bias[1] ? p.bias[1][m] : 0);
-          put(0, row, m, gate / (1 + exp(-gate)) * up);
+          put(0, row, m, silu(gate) * up);
           continue;
         }
         UNROLL for (u32 j = 0; j < 2; j++) {

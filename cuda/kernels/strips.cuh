@@ -79,7 +79,7 @@ template <u32 warps> DEV void store_output(const Projection &p, const Strip &s, 
   if (bias) v += bias[m];
   if (p.gated) {
     if (p.bias[1]) up += p.bias[1][m];
-    v = v / (1 + exp(-v)) * up;
+    v = silu(v) * up;
   }
   if (p.add >> s.weight & 1) v += before;
   if (float *f = of(p.f32, s.weight)) f[m] = v;

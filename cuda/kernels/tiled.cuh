@@ -509,7 +509,7 @@ template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
       float up[4] = {sums.x, sums.y, sums.z, sums.w};
       bias = p.bias[1] ? load4(p.bias[1] + to.m, to) : f32x4{};
       up[0] += bias.x, up[1] += bias.y, up[2] += bias.z, up[3] += bias.w;
-      UNROLL for (u32 e = 0; e < 4; e++) v[e] = v[e] / (1 + exp(-v[e])) * up[e];
+      UNROLL for (u32 e = 0; e < 4; e++) v[e] = silu(v[e]) * up[e];
     }
     if (p.add >> to.weight & 1) v[0] += old.x, v[1] += old.y, v[2] += old.z, v[3] += old.w;
     float *f = of(p.f32, to.weight);

@@ -12,14 +12,6 @@
 #include "rounded.cuh"
 #include "strips.cuh"
 
-#ifdef __NVPTX__
-// over is a / b, off by two units in the last place.
-DEV float over(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
-
-#else
-DEV float over(float a, float b) { return a / b; }
-#endif
-
 template <class W, u32 NT> struct Wide {
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
@@ -194,7 +186,7 @@ template <class W, u32 NT> struct Wide {
         UNROLL for (u32 j = 0; j < batch; j++) {
           f32x4 up = *(const f32x4 *)(from + box + (i + j < tiles ? i + j : 0) * step * 8 * line);
           float *e = (float *)&v[j], *u = (float *)&up, *b = (float *)&bias[1];
-          UNROLL for (u32 k = 0; k < 4; k++) e[k] = over(e[k], 1 + exp(-e[k])) * (u[k] + b[k]);
+          UNROLL for (u32 k = 0; k < 4; k++) e[k] = silu(e[k]) * (u[k] + b[k]);
         }
       }
       if (adds) {

@@ -112,7 +112,6 @@ DEV float warp_sum(float v, CALLER) { return reduce(v, emulator::operation_sum, 
 DEV float warp_max(float v, CALLER) { return reduce(v, emulator::operation_max, file, line); }
 
 DEV float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
-DEV float sqrt_exact(float x) { return __builtin_sqrtf(x); }
 DEV float reciprocal(float x) { return 1 / x; }
 DEV float ex2(float x) { return __builtin_exp2f(x); }
 DEV float lg2(float x) { return __builtin_log2f(x); }
