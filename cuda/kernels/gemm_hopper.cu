@@ -10,29 +10,24 @@
 #ifdef __NVPTX__
 #define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 
-// One stage: c[64, n] (+)= a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
-// descriptors are 32 bytes apart in the swizzled lines. p is false where c starts at zero.
-#define WGMMA(n, list, da, db, p) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, " da ", " db ", " p ", 1, 1, 0, 0;\n\t"
-#define STAGE(n, list, da, db, add)                                                                                                   \
-  "{\n\t.reg .pred p, q;\n\t.reg .b64 a1, a2, a3, b1, b2, b3;\n\t"                                                                     \
-  "setp.ne.b32 p, " add ", 0;\n\tsetp.eq.b32 q, " add ", " add ";\n\t"                                                                 \
+// One stage: c[64, n] += a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
+// descriptors are 32 bytes apart in the swizzled lines.
+#define WGMMA(n, list, da, db) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, " da ", " db ", 1, 1, 1, 0, 0;\n\t"
+#define STAGE(n, list, da, db)                                                                                                        \
+  "{\n\t.reg .b64 a1, a2, a3, b1, b2, b3;\n\t"                                                                                       \
   "add.s64 a1, " da ", 2;\n\tadd.s64 a2, " da ", 4;\n\tadd.s64 a3, " da ", 6;\n\t"                                                     \
   "add.s64 b1, " db ", 2;\n\tadd.s64 b2, " db ", 4;\n\tadd.s64 b3, " db ", 6;\n\t"                                                     \
   "wgmma.fence.sync.aligned;\n\t"                                                                                                     \
-  WGMMA(n, list, da, db, "p") WGMMA(n, list, "a1", "b1", "q") WGMMA(n, list, "a2", "b2", "q") WGMMA(n, list, "a3", "b3", "q")          \
+  WGMMA(n, list, da, db) WGMMA(n, list, "a1", "b1") WGMMA(n, list, "a2", "b2") WGMMA(n, list, "a3", "b3")                              \
   "wgmma.commit_group.sync.aligned;\n\t}"
 
 // multiply starts a stage.
-DEV void multiply(float (&c)[32][4], u64 a, u64 b, u32 add) {
-  asm volatile(STAGE(256, N128, "%128", "%129", "%130") : SUMS32(c) : "l"(a), "l"(b), "r"(add) : "memory");
-}
-DEV void multiply(float (&c)[16][4], u64 a, u64 b, u32 add) {
-  asm volatile(STAGE(128, N64, "%64", "%65", "%66") : SUMS16(c) : "l"(a), "l"(b), "r"(add) : "memory");
-}
+DEV void multiply(float (&c)[32][4], u64 a, u64 b) { asm volatile(STAGE(256, N128, "%128", "%129") : SUMS32(c) : "l"(a), "l"(b) : "memory"); }
+DEV void multiply(float (&c)[16][4], u64 a, u64 b) { asm volatile(STAGE(128, N64, "%64", "%65") : SUMS16(c) : "l"(a), "l"(b) : "memory"); }
 #else
-template <int n> DEV void multiply(float (&c)[n][4], u64 a, u64 b, u32 add) {
+template <int n> DEV void multiply(float (&c)[n][4], u64 a, u64 b) {
   products_fence();
-  for (u32 k = 0; k < 4; k++) product(c, a + k * 2, b + k * 2, add || k);
+  for (u32 k = 0; k < 4; k++) product(c, a + k * 2, b + k * 2, true);
   products_commit();
 }
 #endif
@@ -153,13 +148,13 @@ template <u32 WIDTH, u32 STAGES, Way WAY, bool GATED> DEV void multiply_tiles(u8
       if (readers == 2) arrive_at(empty + s * 8, lane, lane < 2);
       else arrive(empty + s * 8, lane == 0);
     };
-    float c[WIDTH / 8][4];
     for (u32 t = first; locate<outputs, WAY>(k, t, rank, p); t += step) {
+      float c[WIDTH / 8][4] = {};
       u32 before = 0;
       for (u32 i = from; i < to; i++) {
         const u32 x = base + at * stage;
         wait_phase(full + at * 8, phase);
-        multiply(c, descriptor(x + group * (x_bytes / 2)), descriptor(x + x_bytes), i - from);
+        multiply(c, descriptor(x + group * (x_bytes / 2)), descriptor(x + x_bytes));
         products_wait<1>();
         if (i > from) free(before);
         before = at;
