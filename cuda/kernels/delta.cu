@@ -6,11 +6,8 @@
 static constexpr u32 WARPS = 8; // of a block that takes a head of a row a warp
 static constexpr u32 MOST_CONV = 8;
 
-// A warp makes one head's queries, keys or values of `each` rows in turn: convolution, silu, and
-// of queries and keys the L2 norm; with values also the decay and β of the head. Results are
-// q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
-// heads]: decay, β. The rows that a convolution reaches, CONV at most, stay in registers
-// from row to row, and the next AHEAD are on their way. Grid: 8 warps a block.
+// RowsOf makes rows of a head in a warp. Those that a convolution reaches, CONV at most, stay in registers
+// from row to row, and the next AHEAD are on their way. FOURS: quads lie whole.
 template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
   const Shape &shape;
   u64 fixed, by_log;
@@ -77,6 +74,10 @@ template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
   }
 };
 
+// A warp makes one head's queries, keys or values of `each` rows in turn: convolution, silu, and
+// of queries and keys the L2 norm; with values also the decay and β of the head. Results are
+// q and k [rows, key heads, lines], v [rows, value heads, columns], gates [rows, value
+// heads]: decay, β. Grid: 8 warps a block.
 template <u32 CONV, u32 AHEAD>
 DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_q, Raw of_k, Raw of_v, Raw of_b, Raw of_a, const float *taps, const float *log_decay,
                     const float *time_step, const RecurrentStep *step, u64 fixed, u64 by_log, const Shape &shape, u32 each) {
