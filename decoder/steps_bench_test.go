@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"windrow/model"
@@ -42,16 +41,21 @@ func BenchmarkSteps(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, c := range []struct {
-		mode Mode
-		cost *CostModel
-	}{{AR, nil}, {WeDLM, nil}, {Verified, nil}, {Verified, flat}} {
-		b.Run(fmt.Sprintf("mode=%v/auto=%v", c.mode, c.cost != nil), func(b *testing.B) {
+		name  string
+		mode  Mode
+		cost  *CostModel
+		draft DraftChoice
+	}{
+		{"ar", AR, nil, ""}, {"wedlm", WeDLM, nil, ""}, {"verified", Verified, nil, ""}, {"verified,auto", Verified, flat, DraftAuto},
+		{"verified,lookup", Verified, flat, DraftLookup}, {"verified,none", Verified, flat, DraftNone},
+	} {
+		b.Run("mode="+c.name, func(b *testing.B) {
 			e := &instant{}
 			o := DefaultOptions()
 			o.Mode, o.Window, o.MaxTokens, o.Cost = c.mode, 16, 200, c.cost
 			o.Vocabulary = Vocabulary{Size: 100, MaskID: 99}
-			if c.cost != nil {
-				o.Draft = DraftAuto
+			if c.draft != "" {
+				o.Draft = c.draft
 			}
 			prompt := make([]int32, 100)
 			for i := range prompt {
