@@ -205,7 +205,7 @@ template <u32 DIM, u32 PAIRS, u32 TEAMS> struct Unit {
         static_assert(SHARE == 4);
         float sum = (squares(x[0]) + squares(x[2])) + (squares(x[1]) + squares(x[3])); // as warp_sum
         UNROLL for (int m = LANES / 2; m; m >>= 1) sum += shfl_xor(sum, m);
-        const float inverse = inverse_norm(sum, DIM / 2, in.eps);
+        const float inverse = norm_scale(sum, DIM, in.eps);
         UNROLL for (u32 i = 0; i < SHARE; i++) scale(x[i], inverse, weight[i]);
       }
       UNROLL for (u32 i = 0; i < SHARE; i++) rotate(x[i], turn[i]);

@@ -27,12 +27,9 @@ struct Choice {
   const float *logits;
   u32 experts, k, renormalise;
 
-  // shared is the logit of a shared expert.
+  // shared is the logit of a shared expert, whose weight is its sigmoid.
   METHOD float shared() const { return load_l2(logits + experts); }
 };
-
-// weight_of is the weight of a shared expert.
-DEV float weight_of(float shared) { return sigmoid(shared); }
 
 // Chosen is what a lane below k gets: an expert, its place in ascending order, and its weight.
 // Bit j of taken says, in every lane, that expert lane + 32·j was chosen.

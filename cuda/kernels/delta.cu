@@ -7,24 +7,29 @@ static constexpr u32 WARPS = 8; // of a block that takes a head of a row a warp
 static constexpr u32 MOST_CONV = 8;
 
 // RowsOf makes rows of a head in a warp. Those that a convolution reaches, CONV at most, stay in registers
-// from row to row, and the next AHEAD are on their way. FOURS: quads lie whole.
-template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
+// from row to row, and the next AHEAD are on their way.
+template <u32 CONV, u32 AHEAD> struct RowsOf {
   const Shape &shape;
   u64 fixed, by_log;
   const RecurrentStep *step;
   const RecurrentStep &begin;
-  u32 lane, dim, channel, end;
+  u32 lane, dim, channel, first, end;
   bool value, query; // else a key
   Raw raw;
   float *to; // of the head, in a row of to_line
   u64 to_line;
   const f32x4 (&weight)[CONV];
 
-  METHOD f32x4 row_of(u32 row) const { return load_quad(raw.x + (u64)row * raw.width, lane, dim, FOURS); }
+  template <bool FOURS> METHOD f32x4 row_of(u32 row) const { return load_quad(raw.x + (u64)row * raw.width, lane, dim, FOURS); }
 
-  // run makes rows from row on, of one span, and returns the row behind them. meet is called once what other forwards
-  // brought is on its way.
-  template <class Meet> METHOD u32 run(u32 row, Meet meet) const {
+  // make makes all rows. FOURS: quads lie whole. meet is called with the row where a span's begin, once what other
+  // forwards brought of it is on its way.
+  template <bool FOURS, class Meet> METHOD void make(Meet meet) const {
+    _Pragma("nounroll") for (u32 row = first; row < end;) row = run<FOURS>(row, meet);
+  }
+
+  // run makes rows from row on, of one span, and returns the row behind them.
+  template <bool FOURS, class Meet> METHOD u32 run(u32 row, Meet meet) const {
     const u32 conv = shape.conv, at = begin.spans == 1 ? 0 : begin.span_of[row];
     const Span span = span_at(step, begin, at);
     const States states = *(at == 0 ? &step->firstStates : begin.states + at);
@@ -39,14 +44,14 @@ template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
       if (back >= conv || index < back || index - back >= span.base) continue;
       x[t] = load_quad(states.from + ring + (index - back) % held * width, lane, dim, FOURS);
     }
-    meet();
+    meet(row);
     UNROLL for (u32 t = 1; t < CONV; t++) {
       const u32 back = CONV - t;
       if (back >= conv || index < back || index - back < span.base) continue;
-      x[t] = row_of(row - back);
+      x[t] = row_of<FOURS>(row - back);
     }
     UNROLL for (u32 i = 0; i < AHEAD; i++)
-      if (row + i < last) next[i] = row_of(row + i);
+      if (row + i < last) next[i] = row_of<FOURS>(row + i);
     // Of the rows before, those that this forward does not bring, to where it writes.
     if (row == span.first && states.from && states.from != states.to) {
       for (u32 i = states.settle + 1 > conv ? states.settle + 1 - conv : 0; i < span.base; i++)
@@ -57,7 +62,7 @@ template <u32 CONV, u32 AHEAD, bool FOURS> struct RowsOf {
         if (row + a >= last) break;
         UNROLL for (u32 t = 0; t + 1 < CONV; t++) x[t] = x[t + 1];
         x[CONV - 1] = next[a];
-        if (row + a + AHEAD < last) next[a] = row_of(row + a + AHEAD);
+        if (row + a + AHEAD < last) next[a] = row_of<FOURS>(row + a + AHEAD);
         f32x4 c = {0, 0, 0, 0};
         UNROLL for (u32 t = 0; t < CONV; t++)
           if (CONV == 4 || t + conv >= CONV) c = fma4(x[t], weight[t], c);
@@ -104,18 +109,16 @@ DEV void delta_rows(float *q_to, float *k_to, float *v_to, f32x4 *gates, Raw of_
   const u32 end = first + each < begin.rows ? first + each : begin.rows;
   float *const to = value ? v_to + head * shape.columns() : (query ? q_to : k_to) + head * shape.lines;
   const u64 to_line = value ? shape.value_line() : shape.key_line();
-  auto rows = [&](auto of) INLINE {
-    _Pragma("nounroll") for (u32 row = first; row < end;)
-      row = of.run(row, [&]() INLINE {
-        dependency_wait();
-        if (value && row == first && lane < end - first) { // gates of all rows, one a lane
-          const u32 r = first + lane, at = head / group, within = head % group;
-          gates[(u64)r * value_heads + head] = gates_of(decay, shift, of_a.x[(u64)r * of_a.width + at * of_a.stride + within], of_b.x[(u64)r * of_b.width + at * of_b.stride + within]);
-        }
-      });
+  const RowsOf<CONV, AHEAD> of{shape, fixed, by_log, step, begin, lane, dim, channel, first, end, value, query, raw, to, to_line, weight};
+  auto meet = [&](u32 row) INLINE {
+    dependency_wait();
+    if (!value || row != first || lane >= end - first) return;
+    // Gates of all rows, one a lane.
+    const u32 r = first + lane, at = head / group, within = head % group;
+    gates[(u64)r * value_heads + head] = gates_of(decay, shift, of_a.x[(u64)r * of_a.width + at * of_a.stride + within], of_b.x[(u64)r * of_b.width + at * of_b.stride + within]);
   };
-  if (quads(raw.x, raw.width, dim) && quads(0, channel, dim)) rows(RowsOf<CONV, AHEAD, true>{shape, fixed, by_log, step, begin, lane, dim, channel, end, value, query, raw, to, to_line, weight});
-  else rows(RowsOf<CONV, AHEAD, false>{shape, fixed, by_log, step, begin, lane, dim, channel, end, value, query, raw, to, to_line, weight});
+  if (quads(raw.x, raw.width, dim) && quads(0, channel, dim)) of.template make<true>(meet);
+  else of.template make<false>(meet);
 }
 
 #define DELTA_ROWS(name, most, ahead)                                                                                                                                         \

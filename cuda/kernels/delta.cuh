@@ -115,7 +115,7 @@ DEV float unit_scale(f32x4 c, u32 dim, bool query) {
 
 // gated_norm norms what the recurrence gave for a head, four elements a lane, times silu(z).
 DEV f32x4 gated_norm(f32x4 y, f32x4 z, f32x4 weight, u32 dim, float eps) {
-  const float scale = rsqrt(fma(sum_squares(y), reciprocal((float)dim), eps));
+  const float scale = norm_scale(sum_squares(y), dim, eps);
   const f32x4 gate = silu4(z);
   return {y.x * scale * weight.x * gate.x, y.y * scale * weight.y * gate.y, y.z * scale * weight.z * gate.z, y.w * scale * weight.w * gate.w};
 }

@@ -492,7 +492,7 @@ template <class W> DEV Chosen list_chosen(const Experts<W, 1> &e, const Sum &j, 
   const Chosen by = choose(c, rooms);
   u32 expert = by.expert, rank = by.rank;
   float weight = by.weight;
-  if (e.lane == c.k && c.k < j.each) expert = c.experts, rank = c.k, weight = weight_of(c.shared());
+  if (e.lane == c.k && c.k < j.each) expert = c.experts, rank = c.k, weight = sigmoid(c.shared());
   if (e.lane < j.each) {
     l.list[rank] = {e.strip_of((const u8 *)e.p.weights[0][expert], bid()), rank, 1};
     l.pairs[rank] = rank;

@@ -26,7 +26,6 @@ template <class F> DEV float products(const Weights &w, u32 expert, const float 
   return sum[0];
 }
 
-DEV float gated(float gate, float up) { return silu_precise(gate) * up; }
 
 // dst[pairs, out] = silu(gate·x) · (up·x), where up is not null, else gate·x; x is [pairs / each, in].
 #define EXPERTS(name, F)                                                                                                                            \
@@ -40,7 +39,7 @@ DEV float gated(float gate, float up) { return silu_precise(gate) * up; }
     const u32 expert = (u32)routing[(u64)row * 2 * k + pair % k];                                                                                   \
     x += (u64)(pair / each) * in;                                                                                                                   \
     float y = products<F>({gate, gate_scales, gate_biases}, expert, x, first, out, in, group, kind);                                                \
-    if (up) y = gated(y, products<F>({up, up_scales, up_biases}, expert, x, first, out, in, group, kind));                                          \
+    if (up) y = silu_precise(y) * products<F>({up, up_scales, up_biases}, expert, x, first, out, in, group, kind);                                          \
     if (lane < outputs && first + lane < out) dst[(u64)pair * out + first + lane] = y;                                                              \
   }                                                                                                                                                 \
   REGISTER(experts_simt_##name)

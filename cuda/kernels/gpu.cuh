@@ -204,3 +204,6 @@ DEV float exp_precise(float x) {
 DEV float silu(float x) { return x * reciprocal(1 + exp(-x)); }
 DEV float sigmoid(float x) { return reciprocal(1 + exp_precise(-x)); }
 DEV float silu_precise(float x) { return x * sigmoid(x); }
+
+// norm_scale is what a norm multiplies by, 1 / √(mean(x²) + eps), of the sum of n squares.
+DEV float norm_scale(float total, u32 n, float eps) { return rsqrt(fma(total, reciprocal((float)n), eps)); }

@@ -16,8 +16,6 @@ DEV float norm_total(const float *partials) {
   return warp_sum(lane < normThreads / 32 ? partials[lane] : 0);
 }
 
-DEV float norm_scale(float total, u32 width, float eps) { return rsqrt(fma(total, reciprocal((float)width), eps)); }
-
 DEV f32x4 normed(f32x4 a, float scale, f32x4 weight) { return {a.x * scale * weight.x, a.y * scale * weight.y, a.z * scale * weight.z, a.w * scale * weight.w}; }
 
 DEV u32x2 pack_bf16_x4(f32x4 v) { return {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}; }

@@ -60,12 +60,9 @@ template <int N> DEV void scale(Head<N> &x, float inverse, const Head<N> &weight
     }
 }
 
-// inverse_norm: 1 / sqrt(mean(x²) + eps), of the sum of a head's squares.
-DEV float inverse_norm(float sum, u32 half, float eps) { return rsqrt(fma(sum, reciprocal((float)(2 * half)), eps)); }
-
 // norm: x / sqrt(mean(x²) + eps) · weight.
 template <int N> DEV void norm(Head<N> &x, const float *weight, float eps) {
-  const float inverse = inverse_norm(warp_sum(squares(x)), x.half, eps);
+  const float inverse = norm_scale(warp_sum(squares(x)), 2 * x.half, eps);
   Head<N> w;
   w.half = x.half;
   w.pairs = x.pairs;

@@ -121,7 +121,7 @@ DEV void write_row(const Router &p, u32 row, const Chosen &to, float shared) {
     p.routing[(u64)row * 2 * p.k + to.rank] = (float)to.expert;
     p.routing[(u64)row * 2 * p.k + p.k + to.rank] = to.weight;
   }
-  if (p.share && lane == 0) p.shares[row] = weight_of(shared);
+  if (p.share && lane == 0) p.shares[row] = sigmoid(shared);
 }
 
 // choose_row routes a row in a warp.
