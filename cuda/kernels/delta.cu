@@ -148,13 +148,12 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
   const Place place = place_of(shape, base, states.log);
   const u32 blocks = shape.columns() / COUNT, head = bid() / blocks, first = bid() % blocks * COUNT;
   const u32 key_head = tiled ? head % key_heads : head / shape.group();
-  const u32 t = tid(), slice = t % L, column = t / L * C;
+  const u32 t = tid();
   // Items are rows that are folded in, and then the forward's; from item settled on they
   // may be taken back.
   const u32 folded = states.from ? step->folded[layer * step->spans + bid_y()] : 0, folds = span.base - folded, items = folds + span.rows;
   const u32 settled = states.settle - folded;
-  const u64 state = base + ((u64)head * shape.columns() + first + column) * DIM + slice * 4;
-  const u64 mine = (u64)head * shape.columns() + first, value_line = shape.value_line(), key_line = shape.key_line(); // of a row of values
+  const u64 mine = (u64)head * shape.columns() + first, state = base + mine * DIM, value_line = shape.value_line(), key_line = shape.key_line(); // of a row of values
 
   // copy starts the copy of a row into the ring: a vector of keys and queries a thread, the
   // first ones also have values and gates.
@@ -166,38 +165,40 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
     if (t < COUNT / 4) copy_async(line + 2 * DIM + t * 4, (fold ? states.from + place.deltas : v) + row * value_line + mine + t * 4);
     else if (t == COUNT / 4) copy_async(line + 2 * DIM + COUNT, (fold ? (const f32x4 *)(states.from + place.gates) : gates) + row * value_heads + head);
   };
+  // What a thread copies of a chunk that is all rows of the forward: of every PASS-th row the same four elements of
+  // its key or query, of one row values, of one its gates.
+  constexpr u32 PASS = THREADS / (DIM / 2), QUADS = COUNT / 4;
+  static_assert(PASS > 0 && CHUNK % PASS == 0 && CHUNK * QUADS <= THREADS);
+  const u32 element = t % (DIM / 2), own = t / (DIM / 2);
+  const float *side = (element < DIM / 4 ? k : q) + (u64)own * key_line + key_head * DIM + element % (DIM / 4) * 4, *values = v + (u64)(t / QUADS) * value_line + mine + t % QUADS * 4;
+  const u32 last = t - (THREADS - CHUNK); // of threads that copy gates the row's number
   auto start = [&](u32 chunk) INLINE {
     float *lines = ring + chunk % STAGES * CHUNK * LINE;
     const u32 item = chunk * CHUNK;
-    if (item >= folds && item + CHUNK <= items) { // rows of the forward, all there
+    if (item >= folds && item + CHUNK <= items) {
       const u64 row = span.first + item - folds;
-      UNROLL for (u32 i = t; i < CHUNK * DIM / 2; i += THREADS) {
-        const u32 r = i / (DIM / 2), e = i % (DIM / 2);
-        copy_async(lines + r * LINE + e * 4, (e < DIM / 4 ? k : q) + (row + r) * key_line + key_head * DIM + e % (DIM / 4) * 4);
-      }
-      for (u32 i = t; i < CHUNK * COUNT / 4; i += THREADS) {
-        const u32 r = i / (COUNT / 4), e = i % (COUNT / 4);
-        copy_async(lines + r * LINE + 2 * DIM + e * 4, v + (row + r) * value_line + mine + e * 4);
-      }
-      if (t < CHUNK) copy_async(lines + t * LINE + 2 * DIM + COUNT, gates + (row + t) * value_heads + head);
+      const float *from = side + row * key_line;
+      UNROLL for (u32 i = 0; i < CHUNK / PASS; i++) copy_async(lines + (own + i * PASS) * LINE + element * 4, from + (u64)(i * PASS) * key_line);
+      if (t < CHUNK * QUADS) copy_async(lines + t / QUADS * LINE + 2 * DIM + t % QUADS * 4, values + row * value_line);
+      if (last < CHUNK) copy_async(lines + last * LINE + 2 * DIM + COUNT, gates + (row + last) * value_heads + head);
     } else {
       for (u32 r = 0; r < CHUNK && item + r < items; r++) copy(item + r, lines + r * LINE);
     }
     copy_commit();
   };
 
-  typename Form::Running r{slice, column};
+  typename Form::Running r(t);
   r.begin(states.from ? states.from + state : nullptr);
   const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
   dependency_wait();
   UNROLL for (u32 i = 0; i + 1 < STAGES; i++) start(i);
-  r.given = out + (u64)span.first * value_line + mine + column + slice;
+  r.given = out + (u64)span.first * value_line + mine + r.own;
   r.apart = r.line = value_line;
   r.log = states.log;
   // rows takes those of a chunk from item from on, up to item to.
   auto rows = [&](const float *lines, u32 from, u32 to, bool log) INLINE {
     if (from >= to) return;
-    if (log) r.keep(states.to + place.deltas + mine + column, folded + from);
+    if (log) r.keep(states.to + place.deltas + mine, folded + from);
     r.rows(lines + from % CHUNK * LINE, to - from, log);
   };
   _Pragma("nounroll") for (u32 chunk = 0; chunk * CHUNK < items; chunk++) {
@@ -209,9 +210,8 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
     u32 item = chunk * CHUNK;
     const u32 end = item + CHUNK < items ? item + CHUNK : items;
     for (; item < end && item < folds; item++) {
-      typename Form::Item fold;
-      Form::take(fold, lines + item % CHUNK * LINE, slice, column);
-      r.fold(fold);
+      const float *line = lines + item % CHUNK * LINE;
+      r.fold(line, line + 2 * DIM, *(const f32x2 *)(line + 2 * DIM + COUNT));
     }
     const u32 plain = end < settled ? end : settled;
     if (item < plain) rows(lines, item, plain, false), item = plain;
@@ -223,7 +223,7 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
 
 // out, v [rows, value heads, columns]; q, k [rows, key heads, DIM]. layer is the layer's
 // number among those with a state. Grid: columns / (32/L·C·W) of all value heads, spans. 384 threads a
-// multiprocessor leave each 168 registers, of which a row without conditions takes 144.
+// multiprocessor leave each 168 registers, as many as four columns a thread take.
 #define DELTA_COLUMNS(name, dim, l, c, w, chunk, stages)                                                                                                          \
   KERNEL(32 * w, 384 / (32 * w)) void name(float *out, const float *q, const float *k, const float *v, const f32x4 *gates, const RecurrentStep *step, u32 layer, u32 fixed, u32 by_log, \
                        u32 key_heads, u32 value_heads, u32 value_dim, u32 tiled) {                                                                                \
@@ -234,6 +234,7 @@ DEV void delta_columns(float *ring, float *out, const float *q, const float *k, 
 DELTA_COLUMNS(delta_columns_32, 32, 8, 2, 2, 8, 3)
 DELTA_COLUMNS(delta_columns_64, 64, 8, 2, 2, 8, 3)
 DELTA_COLUMNS(delta_columns_128, 128, 16, 2, 4, 16, 2)
+DELTA_COLUMNS(delta_columns_128_wide, 128, 16, 4, 4, 16, 2)
 
 // A warp norms one head of a row, x [rows, value heads, columns], times silu(z), into f32 and bf16
 // (null: not wanted) [rows, value heads · value_dim]. It logs keys and gates of rows that

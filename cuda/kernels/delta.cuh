@@ -121,37 +121,41 @@ DEV f32x4 gated_norm(f32x4 y, f32x4 z, f32x4 weight, u32 dim, float eps) {
 }
 
 // The recurrence. A block has W warps of 32/L·C value columns of a head of a span; L lanes
-// share C columns, of which each holds N runs of 4 elements, 4·L apart. A sum over a
-// column is 4·L chains, in ascending order: those of a lane are added (0 + 1) + (2 + 3),
-// then those of the lanes likewise.
+// share C columns, two or four, of which each holds N runs of 4 elements, 4·L apart. A sum over a
+// column is a chain of a lane's elements in ascending order, and then those of the lanes, (0 + 1) + (2 + 3).
+//
+// Each exchange between lanes halves what a lane has left to add: sums of half of the columns first, then of one of
+// two kinds. So that nothing is chosen on the way, a lane has its columns in an order of its own: column j is j ^ its
+// slice, and it keeps the first ones. In the end it has a sum of its own column, the first.
 //
 // Rows come through chunks in shared memory: first those that were logged and are to stay, then
 // the forward's.
 template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
   static constexpr u32 N = DIM / 4 / L, COUNT = 32 / L * C * W, THREADS = 32 * W;
   static constexpr u32 LINE = 2 * DIM + COUNT + 4; // a row in shared memory: key, query, values, gates
+  static_assert((C == 2 || C == 4) && L >= 2 * C);
 
   // Held are the elements of a column, key or query that a lane has.
   struct Held { f32x4 v[N]; };
   // Item is what a row brings besides its query.
   struct Item {
     Held key;
-    float value[C];
+    float value; // of the lane's own column
     f32x2 gates; // decay, β
   };
 
   static METHOD void take(Held &to, const float *line, u32 slice) {
     UNROLL for (u32 j = 0; j < N; j++) to.v[j] = ((const f32x4 *)line)[slice + j * L];
   }
-  static METHOD void take(Item &to, const float *line, u32 slice, u32 column) {
+  static METHOD void take(Item &to, const float *line, u32 slice, u32 own) {
     take(to.key, line, slice);
     to.gates = *(const f32x2 *)(line + 2 * DIM + COUNT);
-    UNROLL for (u32 c = 0; c < C; c++) to.value[c] = line[2 * DIM + column + c];
+    to.value = line[2 * DIM + own];
   }
   static METHOD float dot(const Held &s, const Held &x) {
-    f32x4 sum = {0, 0, 0, 0};
-    UNROLL for (u32 j = 0; j < N; j++) sum = fma4(s.v[j], x.v[j], sum);
-    return (sum.x + sum.y) + (sum.z + sum.w);
+    float sum = 0;
+    UNROLL for (u32 j = 0; j < N; j++) sum = fma(s.v[j].w, x.v[j].w, fma(s.v[j].z, x.v[j].z, fma(s.v[j].y, x.v[j].y, fma(s.v[j].x, x.v[j].x, sum))));
+    return sum;
   }
   static METHOD void update(Held &s, const Held &key, float delta, float decay) {
     UNROLL for (u32 j = 0; j < N; j++) {
@@ -159,65 +163,77 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
       s.v[j] = {fma(x.x, delta, decay * s.v[j].x), fma(x.y, delta, decay * s.v[j].y), fma(x.z, delta, decay * s.v[j].z), fma(x.w, delta, decay * s.v[j].w)};
     }
   }
-  // lanes adds sums up over the lanes that share columns: all of them have them then. Beside each step it
-  // does one of spread, of others, whose sum it returns.
-  static METHOD float lanes(float (&sum)[C], const float (&others)[C], u32 slice) {
-    float own = C == 2 && slice % 2 ? others[C - 1] : others[0];
-    UNROLL for (u32 m = 1; m < L; m *= 2) {
-      UNROLL for (u32 c = 0; c < C; c++) sum[c] += shfl_xor(sum[c], (int)m);
-      own += shfl_xor(C == 2 && m == 1 ? slice % 2 ? others[0] : others[C - 1] : own, (int)m);
-    }
-    return own;
+  // halve leaves a lane one sum, of its own column over C lanes.
+  static METHOD float halve(const float (&sum)[C]) {
+    float x[C];
+    UNROLL for (u32 c = 0; c < C; c++) x[c] = sum[c];
+    UNROLL for (u32 m = 1; m < C; m *= 2)
+      UNROLL for (u32 c = 0; c < C; c += 2 * m) x[c] += shfl_xor(x[c + m], (int)m);
+    return x[0];
   }
-  // spread is the same with fewer exchanges, C ≤ 2: the lane of slice c has the sum of column c.
-  static METHOD float spread(const float (&sum)[C], u32 slice) {
-    float own = sum[0];
-    if constexpr (C == 2) {
-      own = slice % 2 ? sum[1] : sum[0];
-      own += shfl_xor(slice % 2 ? sum[0] : sum[1], 1);
-    }
-    UNROLL for (u32 m = C; m < L; m *= 2) own += shfl_xor(own, (int)m);
+  // both adds up sums of two kinds: lanes of slices with the bit C have those of the second, the others those of the first.
+  static METHOD float both(const float (&first)[C], const float (&second)[C], u32 slice) {
+    const float a = halve(first), b = halve(second);
+    float own = (slice & C ? b : a) + shfl_xor(slice & C ? a : b, (int)C);
+    UNROLL for (u32 m = 2 * C; m < L; m *= 2) own += shfl_xor(own, (int)m);
     return own;
   }
 
   // Running is a lane's part of the recurrence. What a row gives, its query times the state behind
-  // it, is summed up beside the next row's key times the same state: two sums whose steps do not
-  // wait for each other.
+  // it, is summed up beside the next row's key times the same state.
   struct Running {
-    u32 slice, column;
-    float *given; // of the row before; the next row's is apart floats on
+    u32 slice, column, own; // its own column
+    float *given; // of the row before and the lane's own column; the next row's is apart floats on
     u64 apart;
     bool before = false;
-    float *logged = 0; // where the next row's deltas are kept: in slot of log, which are line floats apart
+    float *logged = 0; // where the next row's delta is kept: in slot of log, which are line floats apart
     u32 slot = 0, log = 0;
     u64 line = 0;
     Held s[C], asked; // the state; the query of the row before
 
-    // begin takes the state from memory; null: there is none yet.
+    METHOD Running(u32 thread) : slice(thread % L), column(thread / L * C), own(column + slice % C) {}
+
+    // arrange brings columns from their order to the lane's own, and back. In memory they are in their order, so that
+    // lanes beside each other take what lies beside each other.
+    METHOD void arrange() {
+      UNROLL for (u32 m = 1; m < C; m *= 2)
+        UNROLL for (u32 c = 0; c < C; c++)
+          if ((c & m) == 0)
+            UNROLL for (u32 j = 0; j < N; j++) {
+              const f32x4 low = s[c].v[j], high = s[c + m].v[j];
+              s[c].v[j] = slice & m ? high : low, s[c + m].v[j] = slice & m ? low : high;
+            }
+    }
+    // begin takes the state from memory, where the block's columns begin at from; null: there is none yet.
     METHOD void begin(const float *from) {
       UNROLL for (u32 c = 0; c < C; c++)
         UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = {0, 0, 0, 0};
       if (from)
         UNROLL for (u32 c = 0; c < C; c++)
-          UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(from + c * DIM + j * 4 * L);
+          UNROLL for (u32 j = 0; j < N; j++) s[c].v[j] = *(const f32x4 *)(from + ((column + c) * DIM + (slice + j * L) * 4));
+      arrange();
       UNROLL for (u32 j = 0; j < N; j++) asked.v[j] = {0, 0, 0, 0};
     }
-    METHOD void store(float *to) const {
+    METHOD void store(float *to) {
+      arrange();
       UNROLL for (u32 c = 0; c < C; c++)
-        UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(to + c * DIM + j * 4 * L) = s[c].v[j];
+        UNROLL for (u32 j = 0; j < N; j++) *(f32x4 *)(to + ((column + c) * DIM + (slice + j * L) * 4)) = s[c].v[j];
+      arrange();
     }
-    METHOD void fold(const Item &item) {
-      UNROLL for (u32 c = 0; c < C; c++) update(s[c], item.key, item.value[c], item.gates.x);
+    // fold takes a row that was logged: its key and gates, and the deltas of the block's columns.
+    METHOD void fold(const float *key, const float *deltas, f32x2 gates) {
+      Held k;
+      take(k, key, slice);
+      UNROLL for (u32 c = 0; c < C; c++) update(s[c], k, deltas[own ^ c], gates.x);
     }
-    METHOD bool gives() const { return slice < C; }
     // give gives the row before's.
     METHOD void give(float sum) const {
-      if (gives() && before) *given = sum;
+      if (slice / C == 1 && before) *given = sum;
     }
     METHOD void give_last() const {
       float o[C];
       UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], asked);
-      give(spread(o, slice));
+      give(both(o, o, slice));
     }
 
     // row takes an item, asks what the row before asked, and brings what the one behind it needs: this
@@ -226,19 +242,17 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
     METHOD void row(const float *line_of, const Item &item, const Held &last, Held &query, const float *next_line, Item &next, bool kept) {
       float kv[C], o[C], delta[C];
       take(query, line_of + DIM, slice);
-      take(next, next_line, slice, column);
+      take(next, next_line, slice, own);
       UNROLL for (u32 c = 0; c < C; c++) kv[c] = dot(s[c], item.key);
       UNROLL for (u32 c = 0; c < C; c++) o[c] = dot(s[c], last);
-      give(lanes(kv, o, slice));
-      UNROLL for (u32 c = 0; c < C; c++) {
-        delta[c] = item.gates.y * fma(-item.gates.x, kv[c], item.value[c]);
-        update(s[c], item.key, delta[c], item.gates.x);
-      }
+      const float sum = both(kv, o, slice), of_own = item.gates.y * fma(-item.gates.x, sum, item.value);
+      UNROLL for (u32 c = 0; c < C; c++) delta[c] = shfl(of_own, (int)(tid() % 32 / L * L + (slice % C ^ c))); // a lane without the bit C
+      give(sum);
+      UNROLL for (u32 c = 0; c < C; c++) update(s[c], item.key, delta[c], item.gates.x);
       if (before) given += apart;
       before = true;
       if (kept) {
-        if (slice == 0)
-          UNROLL for (u32 c = 0; c < C; c++) logged[c] = delta[c];
+        if (slice < C) *logged = of_own;
         logged += line;
         if (++slot == log) slot = 0, logged -= log * line;
       }
@@ -248,7 +262,7 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
       if (count == 0) return;
       Item a, b;
       Held query;
-      take(a, from, slice, column);
+      take(a, from, slice, own);
       u32 left = count;
       _Pragma("nounroll") for (; left >= 2; left -= 2) {
         row(from, a, asked, query, from + LINE, b, kept);
@@ -260,10 +274,10 @@ template <u32 DIM, u32 L, u32 C, u32 W> struct Columns {
         asked = query;
       }
     }
-    // keep has deltas logged from an index on: the log's begin at deltas.
+    // keep has deltas logged from an index on: the log's, of the block's columns, begin at deltas.
     METHOD void keep(float *deltas, u32 index) {
       slot = index % log;
-      logged = deltas + slot * line;
+      logged = deltas + own + slot * line;
     }
   };
 };

@@ -173,10 +173,10 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   }
 
   const u32 folded = states.from ? covered : 0, folds = span.base - folded;
-  const u64 state = base + ((u64)mine + t / 16 * 2) * DIM + t % 16 * 4;
-  Few::Running y{t % 16, t / 16 * 2};
+  const u64 state = base + (u64)mine * DIM;
+  Few::Running y(t);
   y.begin(states.from ? states.from + state : nullptr);
-  y.given = given + y.column + y.slice, y.apart = COUNT;
+  y.given = given + y.own, y.apart = COUNT;
   y.log = states.log, y.line = value_line;
   const bool kept = states.from == states.to && folded == states.settle; // the state is there as it is to be
   // load_logged starts copies of logged rows, those of the fold from first on.
@@ -246,11 +246,7 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
     }
     _Pragma("nounroll") for (u32 i = 0; i < FOLDS && first + i < folds; i++) {
       const float *line = logged + i * FOLD;
-      Few::Item item;
-      Few::take(item.key, line, y.slice);
-      item.gates = *(const f32x2 *)(line + DIM + COUNT);
-      UNROLL for (u32 c = 0; c < 2; c++) item.value[c] = line[DIM + y.column + c];
-      y.fold(item);
+      y.fold(line, line + DIM, *(const f32x2 *)(line + DIM + COUNT));
     }
   }
   sync_warp();
@@ -259,7 +255,7 @@ KERNEL(TEAM + 32, 4) void delta_few_c8(float *out32, u16 *out16, const float *q,
   const u32 plain = states.settle - span.base; // rows that stay
   y.rows(lines, plain, false);
   if (!kept) y.store(states.to + state);
-  y.keep(states.to + place.deltas + mine + y.column, states.settle);
+  y.keep(states.to + place.deltas + mine, states.settle);
   y.rows(lines + plain * LINE, rows - plain, true);
   y.give_last();
   sync_group(1, TEAM);

@@ -88,10 +88,11 @@ func (d *Device) freshBy(f freshForm, out32, out16, q, k, v driver.Ptr, a Attent
 		teams, blocks := f.split.teams(longest, a.group()), f.split.blocks(longest, a.group())
 		span, positions, pages := stepArrays(step, bucket, spans)
 		arrays := []uint64{uint64(span), uint64(positions), uint64(pages), uint64(h.Angles.Near), uint64(h.Angles.Nearest), uint64(h.Angles.List)}
-		d.launch(unitKernel(a, teams, longest), dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
+		k := d.spread(unitKernel(a, teams, longest), 0, a.KVHeads*parts*blocks*spans, 2) // of more than one steps are slower so
+		d.launch(k, dim{a.KVHeads, parts * blocks, spans}, teams*attendThreads,
 			slices.Concat(in, arrays, []uint64{uint64(layer), uint64(a.group()), uint64(a.KVHeads), scale, uint64(longest), uint64(parts), uint64(blocks), share(a.group()), share(blocks)})...)
 	} else {
-		d.launch(freshKernel(a), dim{a.KVHeads, parts, spans}, attendThreads,
+		d.launch(d.spread(freshKernel(a), 0, a.KVHeads*parts*spans, 2), dim{a.KVHeads, parts, spans}, attendThreads,
 			slices.Concat([]uint64{uint64(out32), uint64(out16)}, in, []uint64{uint64(h.Angles.List), uint64(h.Pairs), uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), scale, uint64(units), uint64(parts)})...)
 	}
 	if parts > 1 {

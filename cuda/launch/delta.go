@@ -18,10 +18,11 @@ var (
 
 // Sizes that delta.cu has, too.
 const (
-	deltaWarps   = 8   // of a block that takes a head of a row a warp
-	deltaColumns = 16  // of a block of the recurrence
-	deltaMostDim = 128 // of a head
-	deltaRun     = 8   // rows that a warp of delta_rows takes in turn, where there are many
+	deltaWarps    = 8   // of a block that takes a head of a row a warp
+	deltaColumns  = 16  // of a block of the recurrence, or twice as many
+	deltaResident = 3   // of these, as many as a multiprocessor has room for
+	deltaMostDim  = 128 // of a head
+	deltaRun      = 8   // rows that a warp of delta_rows takes in turn, where there are many
 )
 
 // And delta_few_hopper.cu.
@@ -50,7 +51,10 @@ func (s DeltaShape) lines() int { return max(32, PowerOfTwo(s.KeyDim)) }
 
 // keys and values are the elements of a row of keys and of values.
 func (s DeltaShape) keys() int   { return s.KeyHeads * s.lines() }
-func (s DeltaShape) values() int { return s.ValueHeads * Ceil(s.ValueDim, deltaColumns) * deltaColumns }
+func (s DeltaShape) values() int { return s.ValueHeads * s.columns() }
+
+// columns are a value head's, with those that pad its blocks.
+func (s DeltaShape) columns() int { return Ceil(s.ValueDim, deltaColumns) * deltaColumns }
 
 // raw is the elements of a row before the convolution.
 func (s DeltaShape) raw() int { return Ceil(s.Channels(), 4) * 4 }
@@ -247,7 +251,7 @@ func (d *Device) deltaFew(x deltaStep) {
 // for, so that blocks do not crowd on some multiprocessors while others have none, where the driver
 // says that all are at work at once even so.
 func (d *Device) deltaFewKernel(clusters int) kernel {
-	for each := Ceil(deltaFewBlocks*clusters, max(1, d.Info.SMs)); each < 4; each++ { // blocks of a multiprocessor
+	for each := d.each(deltaFewBlocks * clusters); each < 4; each++ { // blocks of a multiprocessor
 		k := kernelDeltaFew
 		k.shared = max(k.shared, (d.Info.SharedPerBlock+reservedShared)/each-reservedShared)
 		if d.activeClusters(k, deltaFewBlocks, deltaFewThreads) >= clusters {
@@ -281,15 +285,29 @@ func (d *Device) deltaRows(x deltaStep) {
 	d.launch(k, dim{x: Ceil(heads, deltaWarps)}, deltaWarps*32, args...)
 }
 
-// deltaColumns is the recurrence.
+// deltaColumns is the recurrence, by blocks of 16 columns or of 32, whose warps have twice the columns each.
 func (d *Device) deltaColumns(x deltaStep) {
-	k := kernel{file: "delta", name: fmt.Sprintf("delta_columns_%d", x.lines())}
-	threads := 64
+	of, name, threads, rows := deltaColumns, fmt.Sprintf("delta_columns_%d", x.lines()), 64, 8*3
 	if x.lines() == deltaMostDim { // 16 lanes a column
-		threads = 128
+		threads, rows = 128, 16*2
+		if d.deltaWide(x) {
+			of, name = 2*of, name+"_wide"
+		}
 	}
-	d.launch(k, dim{x: x.values() / deltaColumns, y: x.spans}, threads,
+	blocks, ring := x.values()/of, 4*rows*(2*x.lines()+of+4) // of kernels/delta.cu
+	k := d.spread(kernel{file: "delta", name: name}, ring, blocks*x.spans, deltaResident)
+	d.launch(k, dim{x: blocks, y: x.spans}, threads,
 		x.o, x.q, x.k, x.v, x.gates, x.place[0], uint64(x.Layer), x.place[1], x.place[2], x.place[3], x.place[4], uint64(x.ValueDim), flag(x.Tiled))
+}
+
+// deltaWide reports whether columns go 32 a block. Of rows of a prompt one block of 16 a multiprocessor takes 300 cycles
+// a row, two 440, three 550; one of 32 takes 390, two 600 (H200). No more than three are at work at once.
+func (d *Device) deltaWide(x deltaStep) bool {
+	if x.columns()%(2*deltaColumns) != 0 || d.Tuning.deltaWide == never {
+		return false
+	}
+	each := d.each(x.values() / deltaColumns * x.spans)
+	return d.Tuning.deltaWide == always || each == 2 || each > deltaResident
 }
 
 // deltaNorm norms and gates what the recurrence made, and logs rows.

@@ -156,12 +156,25 @@ func checkDeltaCase(d *Device, r *rand.Rand, c backend.StateShape) error {
 		return err
 	}
 	one, other := b.states(), b.states()
-	return b.equal(all,
+	err = b.equal(all,
 		[]deltaForward{{0, one, 0, 0, 2}}, []deltaForward{{one, one, 0, 1, 3}}, // of two rows one is kept
 		[]deltaForward{{one, one, 1, 4, 1}}, []deltaForward{{one, one, 4, 4, 1}}, // nothing is kept
 		[]deltaForward{{one, other, 4, 5, 1}}, // a fork's first step
 		[]deltaForward{{other, one, 5, 6, 7}}, // more than the log holds
 		[]deltaForward{{one, one, 9, 11, 3}}, []deltaForward{{one, one, 11, 12, 2}},
+	)
+	if err != nil || d.brief || b.columns()%(2*deltaColumns) != 0 {
+		return err
+	}
+	defer func() { d.Tuning.deltaWide = ifFaster }()
+	d.Tuning.deltaWide = never
+	if all, err = b.run(deltaForward{to: b.states(), rows: b.rows}); err != nil {
+		return err
+	}
+	d.Tuning.deltaWide = always
+	wide := b.states()
+	return b.equal(all,
+		[]deltaForward{{0, wide, 0, 0, 3}}, []deltaForward{{wide, other, 0, 2, 9}}, []deltaForward{{other, other, 7, 10, 2}}, []deltaForward{{other, other, 10, 11, 22}},
 	)
 }
 
