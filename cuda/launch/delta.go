@@ -253,7 +253,7 @@ func (d *Device) deltaFew(x deltaStep) {
 func (d *Device) deltaFewKernel(clusters int) kernel {
 	for each := d.each(deltaFewBlocks * clusters); each < 4; each++ { // blocks of a multiprocessor
 		k := kernelDeltaFew
-		k.shared = max(k.shared, (d.Info.SharedPerBlock+reservedShared)/each-reservedShared)
+		k.shared = max(k.shared, d.sharedOf(each))
 		if d.activeClusters(k, deltaFewBlocks, deltaFewThreads) >= clusters {
 			return k
 		}
