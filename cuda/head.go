@@ -52,8 +52,8 @@ func (g *geometry) wideHead() bool { return g.wide && g.head > invariantRows }
 func (b *Backend) emitHead(y *plan, a *action) {
 	d, w, src := b.device, a.w[0], a.from[0]
 	switch {
-	case w.Weight.Fast() && y.shape.Bucket == 1 && d.TakesNorm(a.w[:1]): // the only row is the wanted one
-		d.ProjectNormed([]launch.Target{{F32: a.logits()}}, launch.Inputs{X: src.f32, Norm: a.norm[0], Eps: a.eps}, a.w[:1], false)
+	case w.Weight.Fast() && y.shape.Bucket == 1 && d.TakesNorm(a.w[:1], false, 1): // the only row is the wanted one
+		d.ProjectNormed([]launch.Target{{F32: a.logits()}}, launch.Inputs{X: src.f32, Norm: a.norm[0], Eps: a.eps}, a.w[:1], false, 1)
 	case w.Weight.Fast():
 		d.RMSNormWanted(0, a.scratch[0], src.f32, a.norm[0], src.width, y.head, a.eps, b.step.Device)
 		logits := []launch.Target{{F32: a.logits()}}

@@ -88,8 +88,8 @@ func (o operand) target(add bool) launch.Target {
 	return launch.Target{F32: o.f32, BF16: o.bf16, Add: add}
 }
 
-// project enqueues up to three weights of one format. norm says how the only row
-// of src is normed first, if at all.
+// project enqueues up to three weights of one format. norm says how the rows
+// of src are normed first, if at all.
 func (b *Backend) project(y *plan, dst []operand, src operand, w []launch.Linear, norm driver.Ptr, eps float32, add bool) {
 	var targets [3]launch.Target
 	for i, o := range dst {
@@ -97,7 +97,7 @@ func (b *Backend) project(y *plan, dst []operand, src operand, w []launch.Linear
 	}
 	switch {
 	case norm != 0:
-		b.device.ProjectNormed(targets[:len(dst)], launch.Inputs{X: src.f32, Norm: norm, Eps: eps}, w, false)
+		b.device.ProjectNormed(targets[:len(dst)], launch.Inputs{X: src.f32, Norm: norm, Eps: eps}, w, false, y.shape.Bucket)
 	case y.decode && !y.wide:
 		b.device.Project(targets[:len(dst)], src.bf16, w, y.shape.Bucket)
 	default:
@@ -140,7 +140,7 @@ func (b *Backend) emitGated(y *plan, a *action) {
 	if a.scratch[0] == 0 {
 		switch {
 		case a.norm[0] != 0:
-			d.ProjectNormed([]launch.Target{dst.target(false)}, launch.Inputs{X: a.from[0].f32, Norm: a.norm[0], Eps: a.eps}, a.w[:2], true)
+			d.ProjectNormed([]launch.Target{dst.target(false)}, launch.Inputs{X: a.from[0].f32, Norm: a.norm[0], Eps: a.eps}, a.w[:2], true, bucket)
 		case y.decode && !y.wide:
 			d.ProjectGated(dst.target(false), a.from[0].bf16, a.w[0], a.w[1], bucket)
 		default:

@@ -132,7 +132,7 @@ func (y *plan) make(s section) error {
 }
 
 // joins reports whether an operation does what the one before it would: a projection
-// norms its input, of one row, and an attention rotates its queries, where nobody else
+// norms its input, of few rows, and an attention rotates its queries, where nobody else
 // reads what comes of that, now or later. Wants are those of the operations after them.
 func (y *plan) joins(before, o *op) bool {
 	switch o.kind {
@@ -141,7 +141,7 @@ func (y *plan) joins(before, o *op) bool {
 	case opAttend:
 		return y.joinsRotation(before, o)
 	}
-	if before.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != before.dst[0] || y.buffers[o.src[0]].want != 0 || y.shape.Bucket != 1 {
+	if before.kind != opRMSNorm || o.kind != opProject && o.kind != opGated || o.src[0] != before.dst[0] || y.buffers[o.src[0]].want != 0 {
 		return false
 	}
 	for _, d := range o.dst {
@@ -153,7 +153,7 @@ func (y *plan) joins(before, o *op) bool {
 	if o.kind == opGated && !gatedTogether(w[0], w[1]) {
 		return false
 	}
-	return y.decode && y.reads(o) == asBF16 && y.f.b.device.TakesNorm(w)
+	return y.decode && y.reads(o) == asBF16 && !y.wide && y.f.b.device.TakesNorm(w, o.kind == opGated, y.shape.Bucket)
 }
 
 // wanted returns the forms of the first target that operation o has to write,

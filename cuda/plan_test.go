@@ -6,6 +6,7 @@ import (
 
 	"windrow/backend"
 	"windrow/backend/vectors"
+	"windrow/cuda/emulator"
 )
 
 // joinedCase is norms before projections. joined is how many are joined where all
@@ -79,6 +80,43 @@ func TestJoinedNorms(t *testing.T) {
 		several, joined, atEnd := c.run(t, y, 2, false)
 		if joined != 0 || atEnd != 0 || len(got) != len(several) || vectors.Equal(got, several) != nil {
 			t.Errorf("%s: other bits than among two rows (%d and %d norms joined): %v", c.name, joined, atEnd, vectors.Equal(got, several))
+		}
+	}
+}
+
+// TestJoinedNormsHopper lists norms of several rows before projections on an emulated device of compute
+// capability 9.0, checked: up to eight of 2,048 inputs are joined, with the bits that they have apart.
+func TestJoinedNormsHopper(t *testing.T) {
+	b, err := New(Options{Library: emulator.CheckedHopper(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	y := newWideToy(t, b, backend.Affine4, 2048, 64, 1, 1)
+	l := &y.layers[0]
+	for _, c := range []joinedCase{
+		{"q, k, v", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.Project(p.targets, p.h, l.qkv[:])
+			norm(p.h, p.x)
+		}},
+		{"gate and up", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
+			norm(p.h, p.x)
+			p.GatedProject(p.mlp, p.h, l.gate, l.up)
+			p.ProjectAdd(p.x, p.mlp, l.down)
+			norm(p.h, p.x)
+		}},
+	} {
+		for _, z := range []struct{ rows, joined int }{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {9, 0}} {
+			got, joined, atEnd := c.run(t, y, z.rows, false)
+			if joined != z.joined || atEnd != z.joined {
+				t.Errorf("%s, %d rows: %d norms joined, %d at the end", c.name, z.rows, joined, atEnd)
+			}
+			want, joined, _ := c.run(t, y, z.rows, true)
+			n := len(got) - y.hidden // h, shown later, may have been kept in bf16
+			if joined != 0 || len(got) != len(want) || vectors.Equal(got[:n], want[:n]) != nil {
+				t.Errorf("%s, %d rows: other bits than with norms apart (%d joined): %v", c.name, z.rows, joined, vectors.Equal(got, want))
+			}
 		}
 	}
 }

@@ -46,7 +46,13 @@ func newToy(t testing.TB, b *Backend, dt backend.DType, layers int, seed uint64)
 // newToyOf is newToy with heads of another dimension.
 func newToyOf(t testing.TB, b *Backend, dt backend.DType, dim, layers int, seed uint64) *toy {
 	t.Helper()
-	const hidden, heads, kvHeads, inner, vocabulary = 64, 2, 1, 128, 96
+	return newWideToy(t, b, dt, 64, dim, layers, seed)
+}
+
+// newWideToy is newToyOf with rows of other widths.
+func newWideToy(t testing.TB, b *Backend, dt backend.DType, hidden, dim, layers int, seed uint64) *toy {
+	t.Helper()
+	const heads, kvHeads, inner, vocabulary = 2, 1, 128, 96
 	r := rand.New(rand.NewPCG(seed, 3))
 	matrix := func(out, in int) backend.Matrix {
 		m, err := b.Matrix(*vectors.Tensor(r, dt, out, in, 64))

@@ -399,8 +399,10 @@ template <class W, bool one> DEV void few_join(const Mixture &p, const Sum &j, c
 // result is, and four numbers are stored as one. So nobody has to tell, behind a fence, which takes 2 to 3 µs
 // while memory is busy. There are two places, of which a launch takes one and clears the other.
 //
-// A stage is some granules of down. Rows come from L2 to registers, as operands, a granule ahead of
-// what is multiplied: few_gated leaves them in the order in which lanes take them.
+// A copy is of some granules of down. Rows come from L2 to registers, as operands, a granule ahead of
+// what is multiplied: few_gated leaves them in the order in which lanes take them. Nobody asks for rows that it
+// has no use for: what all blocks ask for at once waits at one slice of L2.
+constexpr u32 downRing = 2; // copies on their way in a warp
 constexpr u32 nothing = 0xffffffff; // two numbers that are none
 DEV u32 larger_of(u32 a, u32 b) { return a > b ? a : b; }
 template <class W> struct FewDown {
@@ -410,7 +412,7 @@ template <class W> struct FewDown {
 
   const Mixture &p;
   const Sum &j;
-  u32 chunk, apart, listed; // granules of a stage; whether what is made has room beside sums of gate and up
+  u32 chunk, apart, listed; // granules of a copy; whether what is made has room beside sums of gate and up
   u32 *places;              // {which of two is this launch's, blocks that know it, 0, 0}, and both
   u32 words;                // of a place
   u8 *shared;               // rings of all warps, where those of gate and up were, and what follows
@@ -420,11 +422,15 @@ template <class W> struct FewDown {
   u32 used, rows;
   u32 *inner, *other; // the places
 
-  // In the room: where matrices lie, weights of pairs, barriers, what is made.
+  // In the room: where matrices lie, weights of pairs, barriers, how many slots of each part are taken, what is made.
   METHOD u32 pairs() const { return (j.bucket * j.each + 1) / 2 * 2; }
   METHOD u32 weights() const { return room + listed * 8; }
-  METHOD u32 barriers(u32 warp) const { return shared_address(shared) + weights() + pairs() * 4 + warp * p.stages * 8; }
-  METHOD u32 made() const { return apart ? weights() + pairs() * 4 + fewWarps * p.stages * 8 : sums; }
+  METHOD u32 barriers(u32 warp) const { return shared_address(shared) + weights() + pairs() * 4 + warp * downRing * 8; }
+  METHOD u32 taken() const { return weights() + pairs() * 4 + fewWarps * downRing * 8; }
+  METHOD u32 made() const { return apart ? taken() + 8 : sums; }
+  METHOD void takeNone() const {
+    if (tid() < 2) ((u32 *)(shared + taken()))[tid()] = 0;
+  }
 
   // put stores of 16 inputs of a row lane t's: 2t and the next, 2t+8 and the next. Of 32 inputs its 8 lie one after the other.
   METHOD void put(u32 pair, u32 strip, u32 t, u32 low, u32 high) const {
@@ -435,9 +441,10 @@ template <class W> struct FewDown {
     const u32 warp = shfl(tid() / 32, 0);
     sums = sumsAt, slots = slotsAt, room = roomAt;
     if (elected()) {
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) barrier_init(barriers(warp) + i * 8, 1);
+      _Pragma("nounroll") for (u32 i = 0; i < downRing; i++) barrier_init(barriers(warp) + i * 8, 1);
       barriers_made();
     }
+    takeNone();
     u64 *matrices = (u64 *)(shared + room);
     _Pragma("nounroll") for (u32 i = tid(); i < listed; i += bdim()) matrices[i] = p.weights[0][i];
   }
@@ -467,118 +474,113 @@ template <class W> struct FewDown {
 
   METHOD void run() const {
     const u32 warp = shfl(tid() / 32, 0), lane = tid() % 32, depth = p.in / W::inputs, part = warp & (p.parts - 1), cut = log2_of(p.parts), strips = (p.out + 15) / 16;
-    // Warps take units in turn: a part of the inputs, of a slot.
-    const u32 from = part * depth >> cut, count = ((part + 1) * depth >> cut) - from, units = bid() < strips ? used << cut : 0;
-    const u32 base = shared_address(shared), list = base + slots, numbers = list + j.most * 16, ring = base + warp * wide, barriers = this->barriers(warp);
-    // What is copied next: granules of a unit's part of a strip.
-    u32 strip = bid(), unit, granule;
+    // A warp has a part of the inputs, and takes the block's next slot of that part when it has room for its weights: warps are done
+    // with gate and up at different times.
+    const u32 from = part * depth >> cut, count = ((part + 1) * depth >> cut) - from, wanted = bid() < strips ? used : 0;
+    const u32 base = shared_address(shared), list = base + slots, numbers = list + j.most * 16, barriers = this->barriers(warp), counter = base + taken() + part * 4;
+    // A slot's part of a strip comes in so many copies, of `bytes` but the last.
+    const u32 copies = (count + chunk - 1) / chunk, tail = count - (copies - 1) * chunk, bytes = chunk * p.granule, less = tail * p.granule, ring = base + warp * wide;
+    u32 strip = bid(), slot, still; // what is copied: of the last slot that was taken so many are to come
     const u8 *source;
-    auto aim = [&]() INLINE {
-      granule = 0;
-      if (unit >= units) return;
-      const u32x2 at = get_x2(base + room + get_x4(list + (unit >> cut) * 16).x * 8);
-      source = (const u8 *)((u64)at.y << 32 | at.x) + ((u64)strip * depth + from) * p.granule;
+    auto copyNext = [&](u32 to, u32 barrier) INLINE {
+      if (slot >= wanted) return;
+      if (still == 0) {
+        slot = shfl(count_word(counter, lane == 0), 0);
+        if (slot >= wanted) return;
+        still = copies;
+        const u32x2 at = get_x2(base + room + get_word(list + slot * 16) * 8);
+        source = (const u8 *)((u64)at.y << 32 | at.x) + ((u64)strip * depth + from) * p.granule;
+      }
+      const u32 n = --still ? bytes : less;
+      copy_bulk_once(to, source, n, barrier, n);
+      source += n;
     };
-    auto copyNext = [&](u32 stage) INLINE {
-      if (unit >= units) return;
-      const u32 rest = count - granule, n = rest < chunk ? rest : chunk;
-      copy_bulk_once(ring + stage * chunk * p.granule, source, n * p.granule, barriers + stage * 8, n * p.granule);
-      source += n * p.granule;
-      granule += n;
-      if (n < rest) return;
-      unit += fewWarps;
-      aim();
+    // Where the ring is read: its place and barrier, and the barrier's phase. The two places take turns.
+    const u32 both = 2 * barriers + 8;
+    u32 at = 0, barrier = barriers, parity = 0;
+    auto onward = [&]() INLINE {
+      at = bytes - at, barrier = both - barrier;
+      if (at == 0) parity ^= 1;
     };
-    Ring at{p.stages};
+    u32 coming; // the slot whose rows come next
     auto begin = [&]() INLINE {
-      unit = warp;
-      aim();
-      Ring to = at;
-      _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++, to.next()) copyNext(to.stage);
+      slot = 0, still = 0;
+      copyNext(ring + at, barrier);
+      coming = slot;
+      copyNext(ring + bytes - at, both - barrier);
     };
     begin();
     if (!apart) sync();
+    const u32 *const origin = inner + from * W::inputs / 2 + lane % 4 * 4;
     _Pragma("nounroll") for (; strip < strips; strip += gdim()) {
       const Joined to = begin_sum(p, j, rows, strip);
       if (strip != bid()) {
         sync(); // what was made is added up
         begin();
       }
-      // Operands come a granule ahead: this lane's, of its column's row, from the unit's that comes then.
-      u32 coming = warp, left = 0;
-      const u32 *row = nullptr;
+      // Operands come a granule ahead: this lane's, of its column's row, from the slot's that comes then. That is the last one that was
+      // taken, as the ring is a copy ahead.
+      const u32 *row = origin;
       u32x4 b[perGranule][2] = {};
       auto aimRow = [&]() INLINE {
-        left = count;
-        if (coming >= units) {
-          row -= count * W::inputs / 2; // once more, for nothing
-          return;
-        }
-        const u32 slot = coming >> cut;
-        const u32x4 of = get_x4(list + slot * 16);
+        const u32x4 of = get_x4(list + coming * 16);
         const u32 column = lane / 4 < of.z ? lane / 4 : 0; // where there is none the first one, which is asked for anyway
-        row = inner + get_word(numbers + (of.y + column) * 4) * (p.in / 2) + from * W::inputs / 2 + lane % 4 * 4;
+        row = origin + get_word(numbers + (of.y + column) * 4) * (p.in / 2);
       };
-      auto bring = [&](u32 block) INLINE {
+      auto bring = [&](const u32 *row, u32 block) INLINE {
         UNROLL for (u32 i = 0; i < 2; i++) b[block][i] = load_relaxed(row + block * 32 + i * 16);
       };
-      // there waits until they are; before is where they come from.
-      auto there = [&](const u32 *before) INLINE {
-        auto most = [&]() INLINE {
-          u32 v = 0;
-          UNROLL for (u32 block = 0; block < perGranule; block++)
-            UNROLL for (u32 i = 0; i < 2; i++) v = larger_of(larger_of(v, b[block][i].x), b[block][i].z);
-          return v;
-        };
-        while (ballot(most() == nothing)) {
-          let_others();
-          UNROLL for (u32 block = 0; block < perGranule; block++)
-            UNROLL for (u32 i = 0; i < 2; i++) b[block][i] = load_relaxed(before + block * 32 + i * 16);
-        }
+      auto missing = [&]() INLINE {
+        u32 v = 0;
+        UNROLL for (u32 block = 0; block < perGranule; block++)
+          UNROLL for (u32 i = 0; i < 2; i++) v = larger_of(larger_of(v, b[block][i].x), b[block][i].z);
+        return ballot(v == nothing);
       };
-      auto onward = [&]() INLINE {
+      if (coming < wanted) {
+        aimRow();
+        UNROLL for (u32 block = 0; block < perGranule; block++) bring(row, block);
         row += W::inputs / 2;
-        if (--left) return;
-        coming += fewWarps;
-        aimRow();
-      };
-      const u32 *before = nullptr;
-      if (warp < units) {
-        aimRow();
-        UNROLL for (u32 block = 0; block < perGranule; block++) bring(block);
-        before = row;
-        onward();
       }
-      _Pragma("nounroll") for (u32 now = warp; now < units; now += fewWarps) {
+      _Pragma("nounroll") while (coming < wanted) {
+        const u32 now = coming;
         float total[1][4] = {};
-        _Pragma("nounroll") for (u32 i = 0; i < count; i += chunk) {
-          wait_phase(barriers + at.stage * 8, at.phase);
-          const u8 *weights = shared + warp * wide + at.stage * chunk * p.granule;
-          _Pragma("nounroll") for (u32 k = i; k < i + chunk && k < count; k++, weights += p.granule) {
-            there(before);
+        u32 todo = copies;
+        _Pragma("nounroll") do {
+          wait_phase(barrier, parity);
+          const u8 *weights = shared + (warp * wide + at);
+          u32 n = --todo ? chunk : tail;
+          _Pragma("nounroll") do {
+            while (missing()) {
+              let_others();
+              UNROLL for (u32 block = 0; block < perGranule; block++) bring(row - W::inputs / 2, block);
+            }
+            if (n == 1 && todo == 0) {
+              coming = slot;
+              if (coming < wanted) aimRow();
+            }
             UNROLL for (u32 block = 0; block < perGranule; block++) {
               const u32x4 v = b[block][0], w = b[block][1];
               multiply_packed<W>(total, {{v.x, v.z, w.x, w.z}, {v.y, v.w, w.y, w.w}}, weights, p.granule, p.shift, block, lane);
-              bring(block);
+              if (coming < wanted) bring(row, block);
             }
-            before = row;
-            onward();
-          }
+            row += W::inputs / 2, weights += p.granule;
+          } while (--n);
           sync_warp();
-          copyNext(at.stage);
-          at.next();
-        }
-        // What the unit made.
-        const u32x4 of = get_x4(list + (now >> cut) * 16);
+          copyNext(ring + at, barrier);
+          onward();
+        } while (todo);
+        // What the slot's part made.
+        const u32x4 of = get_x4(list + now * 16);
         UNROLL for (u32 i = 0; i < 2; i++) {
           const u32 r = lane % 4 * 2 + i;
           if (r >= of.z) continue;
-          float *to = (float *)(shared + made()) + ((get_word(numbers + (of.y + r) * 4) << cut) + (now & (p.parts - 1))) * 16 + lane / 4;
+          float *to = (float *)(shared + made()) + ((get_word(numbers + (of.y + r) * 4) << cut) + part) * 16 + lane / 4;
           to[0] = total[0][i];
           to[8] = total[0][i + 2];
         }
       }
       sync();
+      takeNone();
       add_up<W>(p, j, {(float *)(shared + made()), nullptr, nullptr, nullptr, (float *)(shared + weights())}, to);
     }
   }
@@ -612,12 +614,12 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
   REGISTER(experts_few_join_##name)                                                                                                                    \
   HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
   void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, float *dst, const u32 *tables,                          \
-                                const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 stages2,             \
-                                u32 parts2, const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,      \
+                                const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 parts2,              \
+                                const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,      \
                                 u32 bucket, u32 slots, u32 chunk, u32 apart, u32 listed, u32 *places, u32 words) {                                     \
     DYNAMIC_SHARED(experts_few_whole_##name, shared);                                                                                                  \
     const FewMixture p{{gate, up}, x, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};             \
-    const Mixture m{{down, down}, nullptr, nullptr, dst, tables, pairs, middle, out, granule, shift, stages2, parts2, 1};                                \
+    const Mixture m{{down, down}, nullptr, nullptr, dst, tables, pairs, middle, out, granule, shift, downRing, parts2, 1};                               \
     few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, chunk, apart, places, words);                \
   }                                                                                                                                                    \
   REGISTER(experts_few_whole_##name)                                                                                                                   \

@@ -6,7 +6,8 @@
 // registers, as operands, all or as many as there is room for: no strip reads them again. A warp's part of a
 // strip comes in one copy, or two.
 //
-// One row can be f32, and is normed on the way then. It is all eight of its tile.
+// Rows can be f32, and are normed on the way then: one, which is all eight of its tile, or up to eight of so many inputs
+// that a warp has those whose squares the same warp of rms_norm adds up.
 //
 // Rows go 8 a tile, of which there are NT; a warp has U units of 64 inputs, or one less.
 #pragma once
@@ -17,7 +18,10 @@ constexpr u32 heldStages = 8; // of a ring, at most
 constexpr u32 heldFours = 3; // fours of a row that is normed that a thread keeps
 constexpr u32 heldTiles = 9; // of 64 inputs by 8 rows that a warp has registers for
 
-template <class W, u32 NT, u32 U, bool normed> struct Held {
+// What a block does with rows before it multiplies them: nothing, or it norms the only one, or all of them.
+constexpr u32 normsNone = 0, normsOne = 1, normsAll = 2;
+
+template <class W, u32 NT, u32 U, u32 norms> struct Held {
   using Sums = Finisher<W, NT, 1>;
   static constexpr u32 part = Sums::part, place = Sums::place, half = W::bytes / 2;
   static constexpr u32 tiles = U * NT < heldTiles ? U * NT : heldTiles; // the first ones; the others stay in shared memory
@@ -100,6 +104,37 @@ template <class W, u32 NT, u32 U, bool normed> struct Held {
     }
   }
 
+  // halve adds eight sums up over lanes that are m and less apart, in warp_sum's order; a lane has one of them in the end.
+  template <u32 n, u32 m> METHOD void halve(float (&sum)[8]) const {
+    if constexpr (n == 0) sum[0] += shfl_xor(sum[0], (int)m);
+    else
+      UNROLL for (u32 i = 0; i < n; i++) sum[i] = (lane & m ? sum[i + n] : sum[i]) + shfl_xor(lane & m ? sum[i] : sum[i + n], (int)m);
+    if constexpr (m > 1) halve<n / 2, m / 2>(sum);
+  }
+
+  // takeRows is take of rows of 128 inputs a warp that the block norms, with the bits of rms_norm. A lane has four
+  // inputs of each; of their squares' sums it adds up a part, by exchanges that halve what is left.
+  METHOD void takeRows(u32 (&b)[tiles][2][4], const f32x4 &w, u8 *normed_rows) const {
+    constexpr u32 R = 8, each = 32 / R; // rows; lanes that have a row's sum
+    f32x4 v[R];
+    UNROLL for (u32 r = 0; r < R; r++) v[r] = r < p.rows ? ((const f32x4 *)p.x)[(u64)r * (p.in / 4) + warp * 32 + lane] : f32x4{};
+    float sum[R];
+    UNROLL for (u32 r = 0; r < R; r++) sum[r] = squares(v[r]);
+    halve<R / 2, 16>(sum);
+    float *partials = (float *)(normed_rows + R * p.in * 2), *scales = partials + R * fewWorkers;
+    if (lane % each == 0) partials[lane / each * fewWorkers + warp] = sum[0];
+    sync_group(1, normThreads);
+    if (warp < R) {
+      const float scale = norm_scale(norm_total(partials + warp * fewWorkers), p.in, p.eps);
+      if (lane == 0) scales[warp] = scale;
+    }
+    sync_group(1, normThreads);
+    const u32 to = shared_address(normed_rows) + warp * (U * 1024); // the warp's tiles, as take has them
+    UNROLL for (u32 r = 0; r < R; r++) put_x2(to + lane / 16 * 1024 + r * 128 + (lane % 16 / 2 ^ r) * 16 + lane % 2 * 8, normed_bf16(v[r], scales[r], w));
+    sync_warp();
+    UNROLL for (u32 tile = 0; tile < tiles; tile++) tileAt(b[tile], to + tile * 1024);
+  }
+
   METHOD void work(u8 *row) {
     const u32 odd = begin % 2, cut = (begin + mine) % 2, granules = (begin + mine + 1) / 2 - begin / 2;
     skip = odd * half, scales = cut ? p.granule - W::bytes : 0, bytes = granules * p.granule - skip - (cut ? half + scales : 0);
@@ -113,12 +148,13 @@ template <class W, u32 NT, u32 U, bool normed> struct Held {
     // Weights never change: these need not wait for the kernel before.
     _Pragma("nounroll") for (u32 i = 0; i + 1 < p.stages; i++) copy(i);
     u32 b[tiles][2][4];
-    if constexpr (normed) {
+    if constexpr (norms != normsNone) {
       f32x4 w[heldFours];
       norm_weights(w, (const f32x4 *)p.norm, warp * 32 + lane, p.in);
       copy(p.stages - 1);
       dependency_wait();
-      takeNormed(b, w, row);
+      if constexpr (norms == normsAll) takeRows(b, w[0], row);
+      else takeNormed(b, w, row);
     } else {
       dependency_wait();
       take(b);
@@ -175,8 +211,8 @@ template <class W, u32 NT, u32 U, bool normed> struct Held {
 };
 
 // The first blocks, more of them, have a strip more than the others, or a gate's and an up's.
-template <class W, u32 NT, u32 U, bool normed> DEV void held(const Projection &p, u32 more, u32 slot, u8 *shared) {
-  using H = Held<W, NT, U, normed>;
+template <class W, u32 NT, u32 U, u32 norms> DEV void held(const Projection &p, u32 more, u32 slot, u8 *shared) {
+  using H = Held<W, NT, U, norms>;
   launch_dependents();
   const u32 lane = tid() % 32, warp = shfl(tid() / 32, 0), each = p.gated ? 2 : 1;
   const StripList strips{(bid() * (p.strips / each) + (bid() < more ? bid() : more)) * each, (p.strips / each + (bid() < more)) * each, 1};
@@ -204,7 +240,7 @@ template <class W, u32 NT, u32 U, bool normed> DEV void held(const Projection &p
   }
 }
 
-#define HELD_KERNEL(name, W, NT, U, normed)                                                                               \
+#define HELD_KERNEL(name, W, NT, U, norms)                                                                                \
   HOPPER_KERNEL((fewWorkers + fewFinishers) * 32)                                                                         \
   void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1, u16 *h2,         \
             const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1, u32 out2, u32 add, u32 gated, \
@@ -213,21 +249,22 @@ template <class W, u32 NT, u32 U, bool normed> DEV void held(const Projection &p
     DYNAMIC_SHARED(name, shared);                                                                                         \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,         \
                  x, in, rows, granule, shift, stages, strips, 1, norm, eps};                                              \
-    held<W, NT, U, normed>(p, more, slot, shared);                                                                        \
+    held<W, NT, U, norms>(p, more, slot, shared);                                                                         \
   }                                                                                                                       \
   REGISTER(name)
-#define HELD(name, W, U)                           \
-  HELD_KERNEL(name##_1_##U, W, 1, U, false)        \
-  HELD_KERNEL(name##_1_##U##_normed, W, 1, U, true)
-#define HELD_ALL(name, W)                   \
-  HELD(name, W, 2)                          \
-  HELD(name, W, 3)                          \
-  HELD(name, W, 4)                          \
-  HELD(name, W, 5)                          \
-  HELD(name, W, 6)                          \
-  HELD(name, W, 8)                          \
-  HELD_KERNEL(name##_2_2, W, 2, 2, false)   \
-  HELD_KERNEL(name##_2_3, W, 2, 3, false)   \
-  HELD_KERNEL(name##_2_4, W, 2, 4, false)   \
-  HELD_KERNEL(name##_2_5, W, 2, 5, false)   \
-  HELD_KERNEL(name##_2_6, W, 2, 6, false)
+#define HELD(name, W, U)                        \
+  HELD_KERNEL(name##_1_##U, W, 1, U, normsNone) \
+  HELD_KERNEL(name##_1_##U##_normed, W, 1, U, normsOne)
+#define HELD_ALL(name, W)                         \
+  HELD(name, W, 2)                                \
+  HELD_KERNEL(name##_1_2_rows, W, 1, 2, normsAll) \
+  HELD(name, W, 3)                                \
+  HELD(name, W, 4)                                \
+  HELD(name, W, 5)                                \
+  HELD(name, W, 6)                                \
+  HELD(name, W, 8)                                \
+  HELD_KERNEL(name##_2_2, W, 2, 2, normsNone)     \
+  HELD_KERNEL(name##_2_3, W, 2, 3, normsNone)     \
+  HELD_KERNEL(name##_2_4, W, 2, 4, normsNone)     \
+  HELD_KERNEL(name##_2_5, W, 2, 5, normsNone)     \
+  HELD_KERNEL(name##_2_6, W, 2, 6, normsNone)

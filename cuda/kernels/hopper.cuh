@@ -101,7 +101,14 @@ DEV void put_at(u32 to, const float (&v)[4]) { asm volatile("st.shared.v4.f32 [%
 DEV void get(float (&v)[4], u32 from) { asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]) : "r"(from) : "memory"); }
 DEV u32x4 get_x4(u32 from) { u32x4 r; asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(from) : "memory"); return r; }
 DEV u32 get_word(u32 from) { u32 r; asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(from) : "memory"); return r; }
+// count_word adds one, and returns what was there: in the lane where yes is set.
+DEV u32 count_word(u32 at, bool yes) {
+  u32 r = 0;
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\t@p atom.shared.add.u32 %0, [%1], %2;\n\t}" : "+r"(r) : "r"(at), "r"((u32)yes) : "memory");
+  return r;
+}
 DEV u32x2 get_x2(u32 from) { u32x2 r; asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(from) : "memory"); return r; }
+DEV void put_x2(u32 to, u32x2 v) { asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory"); }
 DEV void put_x4(u32 to, u32x4 v) { asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
 // put_into writes to a block of the cluster.
 DEV void put_into(u32 to, u32 rank, const float (&v)[4]) {

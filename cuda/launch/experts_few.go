@@ -15,6 +15,7 @@ const (
 	fewSums   = fewWarps * 2 * 8 * 16 * 4 // bytes of gate's and up's
 	oneChunk  = 2                         // granules of a copy of one row's
 	downChunk = 2                         // granules of a copy of few rows' down, at most
+	downRing  = 2                         // such copies on their way in a warp
 	gatedFew  = 2                         // stages of a ring of gate and up, at most, as measured: docs/adr/0049-rings-are-short.md
 )
 
@@ -48,11 +49,11 @@ func (d *Device) fewGated(p *expertsPass, f format, parts int, s fewShape) {
 }
 
 // wholeShape is how a launch of all of a mixture's few rows is cut, blocks that need what the others
-// make: of down the depth of rings, and granules of a stage.
+// make: of down the granules of a copy.
 type wholeShape struct {
 	fewShape
-	blocks, downStages, chunk int
-	apart                     bool // what down makes has room beside sums of gate and up
+	blocks, chunk int
+	apart         bool // what down makes has room beside sums of gate and up
 }
 
 // fewWholeShape is how gate and up, down and the sum of a pass are one launch of
@@ -66,10 +67,10 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 	if p.Down.Of.format() != f || !d.copiesExperts(f, p.Down.Of.In) || made > fewSums {
 		return s, false
 	}
-	// A ring of down lies where a warp's of gate and up was. A copy is of what a warp has of a slot, if it is
-	// little.
+	// A ring of down, of two copies, lies where a warp's of gate and up was. A copy is of what a warp has of a slot,
+	// if it is little.
 	s.chunk = min(downChunk, Ceil(Ceil(p.Down.Of.In, f.inputs), parts))
-	lists := 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 8*(1+fewWarps*(2*gatedFew/s.chunk)) + 16
+	lists := 8*(p.Down.Count+p.Down.More) + 4*(pairs+1) + 8*(1+fewWarps*downRing) + 8 + 16
 	if !d.Tuning.expertsTight {
 		s.fewShape, s.apart = d.fewGatedShape(p, f, lists+made)
 	}
@@ -78,7 +79,6 @@ func (d *Device) fewWholeShape(p *expertsPass) (s wholeShape, ok bool) {
 			return s, false
 		}
 	}
-	s.downStages = 2 * s.stages / s.chunk
 	// One less than there is room for: they wait for each other, and where the experts are chosen one would
 	// begin when all others are ready.
 	s.blocks = max(1, d.Info.SMs-1)
@@ -121,7 +121,7 @@ func (d *Device) fewWhole(p *expertsPass, s wholeShape) {
 	d.launch(s.kernel(f), dim{x: s.blocks}, 32*fewWarps,
 		p.Gate.address(0), p.Up.address(0), p.Down.address(0), uint64(p.x16), uint64(p.dst), uint64(p.tables), uint64(p.pairs),
 		uint64(w.In), uint64(w.Out), uint64(p.Down.Of.Out), uint64(f.granule), uint64(f.shift), uint64(s.stages), uint64(gatedParts(f, w.In)),
-		uint64(s.downStages), uint64(p.joinParts()), uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step),
+		uint64(p.joinParts()), uint64(p.shared), uint64(p.shares), uint64(p.routing), uint64(p.Chosen), uint64(p.each), uint64(p.step),
 		uint64(p.bucket), uint64(p.slots), uint64(s.chunk), flag(s.apart), uint64(p.Gate.Count+p.Gate.More), uint64(d.mixtures.flow.data), uint64(place/4))
 }
 

@@ -20,6 +20,10 @@ func checkHeld(d *Device, dt backend.DType, group int) error {
 	if d.brief {
 		ins, rows = []int{2048, 2560, 4096, 5120, 6144, 8192}, []int{1, 7, 11}
 	}
+	for i, rows := range []int{2, 5, 8} {
+		d.Tuning = Tuning{held: always, blocks: []int{0, 2}[i%2], stages: 2 + i}
+		b.checkNormed(dt, group, fewWorkers*heldNormed, rows)
+	}
 	for i, in := range ins {
 		c := b.tiledCase(dt, group, in)
 		c.held = always
@@ -30,7 +34,7 @@ func checkHeld(d *Device, dt backend.DType, group int) error {
 			c.gated(TiledForm{}, rows)
 		}
 		d.Tuning = Tuning{held: always, blocks: []int{0, 2}[i%2]}
-		b.checkNormed(dt, group, in)
+		b.checkNormed(dt, group, in, 1)
 	}
 	return b.close()
 }

@@ -79,7 +79,10 @@ var faults = []fault{
 	{"a tile of rows is read before all of it is there", "held.cuh", "sync_warp();\ntileAt(b[tile], to);", "tileAt(b[tile], to);", byHeld},
 	{"the next tile of rows overwrites what is read", "held.cuh", "tileAt(b[tile], to);\nsync_warp();", "tileAt(b[tile], to);", byHeld},
 	{"weights come where rows are still read", "held.cuh", "proxy_fence(); // before", "// before", byHeld},
-	{"a row is normed before it is made", "held.cuh", "dependency_wait();\ntakeNormed(b, w, row);", "takeNormed(b, w, row);", byHeld},
+	{"a row is normed before it is made", "held.cuh", "dependency_wait();\nif constexpr (norms == normsAll)", "if constexpr (norms == normsAll)", byHeld},
+	{"squares of rows are added up before they are there", "held.cuh", "sync_group(1, normThreads);\nif (warp < R) {", "if (warp < R) {", byHeld},
+	{"rows are normed before their scales are there", "held.cuh", "scales[warp] = scale;\n}\nsync_group(1, normThreads);", "scales[warp] = scale;\n}", byHeld},
+	{"a tile of rows is read before all of it is normed", "held.cuh", "sync_warp();\nUNROLL for (u32 tile", "UNROLL for (u32 tile", byHeld},
 	{"squares are added before all are there", "norm.cuh", "meet();\nconst float scale", "const float scale", byHeld},
 	{"a row is read before all of it is normed", "held.cuh", "sync_group(1, normThreads);\nUNROLL for (u32 u = 0; u < U; u++) {\nif", "UNROLL for (u32 u = 0; u < U; u++) {\nif", byHeld},
 
@@ -141,9 +144,10 @@ var faults = []fault{
 	{"down of few rows reads rows before they are made", "experts_few.cuh", "dependency_wait();\nif (one && bid() == 0 && warp == 0) note_choice(j, c, by, lane);", "", byFew},
 	{"down of few rows waits for weights alone", "experts_few.cuh", "p.granule + count * bytes);", "p.granule);", byFew},
 	{"few rows are added up before all experts are there", "experts_few.cuh", "sync();\nadd_up<W>(p, j, l, to);", "add_up<W>(p, j, l, to);", byFew},
-	{"few rows are added up before all experts of a strip are there", "experts_few.cuh", "sync();\nadd_up<W>(p, j, {(float", "add_up<W>(p, j, {(float", byFew},
-	{"weights of down of few rows are not waited for", "experts_few.cuh", "wait_phase(barriers + at.stage * 8, at.phase);\nconst u8 *weights", "const u8 *weights", byFew},
-	{"a stage of down is filled while it is read", "experts_few.cuh", "}\nsync_warp();\ncopyNext(at.stage);", "}\ncopyNext(at.stage);", byFew},
+	{"few rows are added up before all experts of a strip are there", "experts_few.cuh", "sync();\ntakeNone();\nadd_up", "takeNone();\nadd_up", byFew},
+	{"weights of down of few rows are not waited for", "experts_few.cuh", "wait_phase(barrier, parity);", "", byFew},
+	{"a ring of down has one phase", "experts_few.cuh", "if (at == 0) parity ^= 1;", "", byFew},
+	{"a stage of down is filled while it is read", "experts_few.cuh", "sync_warp();\ncopyNext(ring + at, barrier);", "copyNext(ring + at, barrier);", byFew},
 	{"what down makes overwrites sums of gate and up", "experts_few.cuh", "if (!apart) sync();", "", byFew},
 	{"the next strip overwrites what is added up", "experts_few.cuh", "sync(); // what was made is added up", "", byFew},
 	{"the sum begins before all experts are there", "experts.cuh", "sync();\nadd_up<W>(p", "add_up<W>(p", byExperts},
@@ -176,9 +180,10 @@ var faults = []fault{
 // silent are faults in what tells by itself whether it is there, which orders nothing: results are wrong, or a
 // launch does not end.
 var silent = []fault{
-	{"down of few rows waits for what it has seen", "experts_few.cuh", "b[block][i] = load_relaxed(before + block * 32 + i * 16);", "b[block][i] = load_relaxed(row + block * 32 + i * 16);", byFew},
-	{"down of few rows does not look whether its rows are there", "experts_few.cuh", "there(before);", "", byFew},
+	{"down of few rows waits for what it has seen", "experts_few.cuh", "bring(row - W::inputs / 2, block);", "bring(row, block);", byFew},
+	{"down of few rows does not look whether its rows are there", "experts_few.cuh", "while (missing()) {", "while (false) {", byFew},
 	{"down of few rows looks at half of its rows", "experts_few.cuh", "larger_of(larger_of(v, b[block][i].x), b[block][i].z)", "larger_of(v, b[block][i].x)", byFew},
+	{"slots of the next strip are taken already", "experts_few.cuh", "sync();\ntakeNone();", "sync();", byFew},
 	{"the place of the next launch is not cleared", "experts_few.cuh", "((u32x4 *)other)[i] = {nothing, nothing, nothing, nothing};", ";", byFew},
 	{"a place is cleared that is in use", "experts_few.cuh", "((u32x4 *)other)[i] = ", "((u32x4 *)inner)[i] = ", byFew},
 	{"the next launch takes the same place", "experts_few.cuh", "atomic_add(places, inner < other ? 1 : -1);", "", byFew},

@@ -107,13 +107,36 @@ func (d *Device) wholeRow(f format, in int) int {
 	return n
 }
 
-// TakesNorm reports whether projections of one row by these weights norm it
-// themselves.
-func (d *Device) TakesNorm(w []Linear) bool {
+// TakesNorm reports whether projections of so many rows by these weights, gated ones of gate and up,
+// norm them themselves: of one row, or of several by kernels/held.cuh.
+func (d *Device) TakesNorm(w []Linear, gated bool, rows int) bool {
+	if rows > 1 {
+		return d.takesNorms(w, gated, rows)
+	}
 	for _, l := range w {
 		if d.wholeRow(l.Weight.format(), l.Weight.In) == 0 {
 			return false
 		}
+	}
+	return true
+}
+
+// takesNorms is TakesNorm of several rows: all launches of the projections, weights of one format each,
+// have to.
+func (d *Device) takesNorms(w []Linear, gated bool, rows int) bool {
+	for len(w) > 0 {
+		n := 1
+		for n < len(w) && w[n].Weight.format() == w[0].Weight.format() {
+			n++
+		}
+		p := projectionOf(nil, w[:n], gated)
+		if p.err != nil {
+			return false
+		}
+		if s, ok := d.held(p.format, p.total, rows, p.in, gated, true); !ok || !s.norms() {
+			return false
+		}
+		w = w[n:]
 	}
 	return true
 }
@@ -204,11 +227,11 @@ func (d *Device) ProjectGated(dst Target, x driver.Ptr, gate, up Linear, rows in
 	d.enqueueProjection([]Target{dst}, Inputs{X: x}, []Linear{gate, up}, true, rows)
 }
 
-// ProjectNormed is project, or ProjectGated for gate and up, of one row that is
+// ProjectNormed is project, or ProjectGated for gate and up, of rows that are
 // normed first, with the bits of RMSNorm and then those. TakesNorm says whether
 // the weights can.
-func (d *Device) ProjectNormed(dst []Target, x Inputs, w []Linear, gated bool) {
-	d.enqueueProjection(dst, x, w, gated, 1)
+func (d *Device) ProjectNormed(dst []Target, x Inputs, w []Linear, gated bool, rows int) {
+	d.enqueueProjection(dst, x, w, gated, rows)
 }
 
 // projection is up to three weights of one format that share their inputs, and
@@ -272,11 +295,11 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		d.launch(heldKernel(f, s), dim{x: s.blocks}, 32*(fewWorkers+fewFinishers), append(p.args(x.X, rows, s.stages, s.strips, s.more, s.slot), uint64(x.Norm), f32(x.Eps))...)
 		return
 	}
-	if s, ok := d.few(f, total, rows, p.in, gated); ok {
+	if s, ok := d.few(f, total, rows, p.in, gated); ok && x.Norm == 0 {
 		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more, s.chunk)...)
 		return
 	}
-	if s, ok := d.tiled(f, total, rows); ok {
+	if s, ok := d.tiled(f, total, rows); ok && x.Norm == 0 {
 		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.tiledInputs(s, x.X, rows, p.in), rows, s.stages, s.slices, d.streamWarps(f))...)
 		return
 	}
@@ -285,7 +308,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	s := d.streamShapeOf(f, total, rows, p.in, gated)
-	if x.Norm != 0 && s.whole == 0 {
+	if x.Norm != 0 && (s.whole == 0 || rows > 1) {
 		d.err = fmt.Errorf("project: %d rows of %d inputs cannot be normed on the way", rows, p.in)
 		return
 	}

@@ -76,7 +76,9 @@ DEV void get(float (&v)[4], u32 from, CALLER) {
 }
 DEV u32 get_word(u32 from, CALLER) { return *(const u32 *)emulator::shared_place(from, 4, "get_word", file, line); }
 DEV u32x4 get_x4(u32 from, CALLER) { return *(const u32x4 *)emulator::shared_place(from, 16, "get_x4", file, line); }
+DEV void put_x2(u32 to, const u32x2 &v, CALLER) { *(u32x2 *)emulator::shared_place(to, 8, "put_x2", file, line) = v; }
 DEV void put_x4(u32 to, const u32x4 &v, CALLER) { *(u32x4 *)emulator::shared_place(to, 16, "put_x4", file, line) = v; }
+DEV u32 count_word(u32 at, bool yes, CALLER) { return yes ? emulator::atomic_add((u32 *)emulator::shared_place(at, 4, "count_word", file, line), 1, file, line) : 0; }
 DEV u32x2 get_x2(u32 from, CALLER) { return *(const u32x2 *)emulator::shared_place(from, 8, "get_x2", file, line); }
 DEV u32 cluster_rank() { return emulator::group.rank; }
 DEV void cluster_arrive(CALLER) { emulator::cluster_arrive(false, file, line); }
