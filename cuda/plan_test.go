@@ -7,6 +7,7 @@ import (
 	"windrow/backend"
 	"windrow/backend/vectors"
 	"windrow/cuda/emulator"
+	"windrow/quant"
 )
 
 // joinedCase is norms before projections. joined is how many are joined where all
@@ -87,6 +88,7 @@ func TestJoinedNorms(t *testing.T) {
 // TestJoinedNormsHopper lists norms of several rows before projections on an emulated device of compute
 // capability 9.0, checked: up to eight of 2,048 inputs are joined, with the bits that they have apart.
 func TestJoinedNormsHopper(t *testing.T) {
+	t.Setenv("WINDROW_EMULATED_SMS", "8") // blocks have up to three strips, as they must
 	b, err := New(Options{Library: emulator.CheckedHopper(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +96,16 @@ func TestJoinedNormsHopper(t *testing.T) {
 	defer b.Close()
 	y := newWideToy(t, b, backend.Affine4, 2048, 64, 1, 1)
 	l := &y.layers[0]
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, to := range []*backend.Linear{&l.qkv[0], &l.qkv[1], &l.qkv[2], &l.gate, &l.up} { // scales under 1/2, as held.cuh takes them
+		x := vectors.Normals(r, to.Weight.Out()*y.hidden)
+		for i := range x {
+			x[i] /= 4
+		}
+		if to.Weight, err = b.Matrix(quant.Encode("w", backend.Affine4, to.Weight.Out(), y.hidden, 64, x)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []joinedCase{
 		{"q, k, v", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
 			norm(p.h, p.x)

@@ -597,8 +597,8 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
   void experts_few_gated_##name(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, const Step *step,         \
                                 u32 in, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 each, u32 listed, u32 bucket, u32 slots) {         \
     DYNAMIC_SHARED(experts_few_gated_##name, shared);                                                                                                  \
-    const FewMixture p{{gate, up}, x, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                  \
-    Gated alone{dst};                                                                                                                                     \
+    const FewMixture p{{gate, up}, x, tables, pairs, step, in, out, granule, shift, stages, parts, each, listed, bucket, slots};                       \
+    Gated alone{dst};                                                                                                                                  \
     few_gated<W>(p, shared, alone);                                                                                                                    \
   }                                                                                                                                                    \
   REGISTER(experts_few_gated_##name)                                                                                                                   \
@@ -615,11 +615,11 @@ template <class W> DEV void few_whole(const FewMixture &p, const Mixture &down, 
   HOPPER_KERNEL(fewWarps * 32)                                                                                                                         \
   void experts_few_whole_##name(const u64 *gate, const u64 *up, const u64 *down, const u16 *x, float *dst, const u32 *tables,                          \
                                 const u32 *pairs, u32 in, u32 middle, u32 out, u32 granule, u32 shift, u32 stages, u32 parts, u32 parts2,              \
-                                const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,      \
+                                const float *with, const float *shares, const float *routing, u32 chosen, u32 each, const Step *step,                  \
                                 u32 bucket, u32 slots, u32 chunk, u32 apart, u32 listed, u32 *places, u32 words) {                                     \
     DYNAMIC_SHARED(experts_few_whole_##name, shared);                                                                                                  \
-    const FewMixture p{{gate, up}, x, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};             \
-    const Mixture m{{down, down}, nullptr, nullptr, dst, tables, pairs, middle, out, granule, shift, downRing, parts2, 1};                               \
+    const FewMixture p{{gate, up}, x, tables, pairs, step, in, middle, granule, shift, stages, parts, each, listed, bucket, slots};                    \
+    const Mixture m{{down, down}, nullptr, nullptr, dst, tables, pairs, middle, out, granule, shift, downRing, parts2, 1};                             \
     few_whole<W>(p, m, {with, shares, routing, chosen, each, step, bucket, slots, nullptr, true}, shared, chunk, apart, places, words);                \
   }                                                                                                                                                    \
   REGISTER(experts_few_whole_##name)                                                                                                                   \
