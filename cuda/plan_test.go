@@ -31,17 +31,8 @@ func TestJoinedNorms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []joinedCase{
-		{"only reader", 1, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
-			norm(p.h, p.x)
-			p.Project(p.targets, p.h, l.qkv[:])
-			norm(p.h, p.x)
-		}},
-		{"gate and up", 1, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
-			norm(p.h, p.x)
-			p.GatedProject(p.mlp, p.h, l.gate, l.up)
-			p.ProjectAdd(p.x, p.mlp, l.down)
-			norm(p.h, p.x)
-		}},
+		{"only reader", 1, 1, l.normedQKV},
+		{"gate and up", 1, 1, l.normedGate},
 		{"read later", 0, 1, func(p *listing, norm func(dst, x backend.Buffer)) {
 			norm(p.h, p.x)
 			p.Project(p.targets, p.h, l.qkv[:])
@@ -69,15 +60,7 @@ func TestJoinedNorms(t *testing.T) {
 			norm(p.h, p.x)
 		}},
 	} {
-		got, joined, atEnd := c.run(t, y, 1, false)
-		if joined != c.joined || atEnd != c.atEnd {
-			t.Errorf("%s: %d norms joined, %d at the end; want %d and %d", c.name, joined, atEnd, c.joined, c.atEnd)
-		}
-		want, _, _ := c.run(t, y, 1, true)
-		n := len(got) - y.hidden // h, shown later, may have been kept in bf16
-		if len(got) != len(want) || vectors.Equal(got[:n], want[:n]) != nil {
-			t.Errorf("%s: other bits than with norms apart: %v", c.name, vectors.Equal(got, want))
-		}
+		got := c.check(t, y, 1)
 		several, joined, atEnd := c.run(t, y, 2, false)
 		if joined != 0 || atEnd != 0 || len(got) != len(several) || vectors.Equal(got, several) != nil {
 			t.Errorf("%s: other bits than among two rows (%d and %d norms joined): %v", c.name, joined, atEnd, vectors.Equal(got, several))
@@ -106,31 +89,41 @@ func TestJoinedNormsHopper(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, c := range []joinedCase{
-		{"q, k, v", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
-			norm(p.h, p.x)
-			p.Project(p.targets, p.h, l.qkv[:])
-			norm(p.h, p.x)
-		}},
-		{"gate and up", 0, 0, func(p *listing, norm func(dst, x backend.Buffer)) {
-			norm(p.h, p.x)
-			p.GatedProject(p.mlp, p.h, l.gate, l.up)
-			p.ProjectAdd(p.x, p.mlp, l.down)
-			norm(p.h, p.x)
-		}},
-	} {
-		for _, z := range []struct{ rows, joined int }{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {9, 0}} {
-			got, joined, atEnd := c.run(t, y, z.rows, false)
-			if joined != z.joined || atEnd != z.joined {
-				t.Errorf("%s, %d rows: %d norms joined, %d at the end", c.name, z.rows, joined, atEnd)
-			}
-			want, joined, _ := c.run(t, y, z.rows, true)
-			n := len(got) - y.hidden // h, shown later, may have been kept in bf16
-			if joined != 0 || len(got) != len(want) || vectors.Equal(got[:n], want[:n]) != nil {
-				t.Errorf("%s, %d rows: other bits than with norms apart (%d joined): %v", c.name, z.rows, joined, vectors.Equal(got, want))
-			}
+	for _, z := range []struct{ rows, joined int }{{1, 1}, {2, 1}, {5, 1}, {8, 1}, {9, 0}} {
+		for _, c := range []joinedCase{{"q, k, v", z.joined, z.joined, l.normedQKV}, {"gate and up", z.joined, z.joined, l.normedGate}} {
+			c.check(t, y, z.rows)
 		}
 	}
+}
+
+// normedQKV lists a norm that only q, k and v read.
+func (l *toyLayer) normedQKV(p *listing, norm func(dst, x backend.Buffer)) {
+	norm(p.h, p.x)
+	p.Project(p.targets, p.h, l.qkv[:])
+	norm(p.h, p.x)
+}
+
+// normedGate lists one that only gate and up read.
+func (l *toyLayer) normedGate(p *listing, norm func(dst, x backend.Buffer)) {
+	norm(p.h, p.x)
+	p.GatedProject(p.mlp, p.h, l.gate, l.up)
+	p.ProjectAdd(p.x, p.mlp, l.down)
+	norm(p.h, p.x)
+}
+
+// check runs a case: as many norms are joined as it says, none where each is shown alone, and both have the same bits.
+func (c joinedCase) check(t *testing.T, y *toy, rows int) (got []float32) {
+	t.Helper()
+	got, joined, atEnd := c.run(t, y, rows, false)
+	if joined != c.joined || atEnd != c.atEnd {
+		t.Errorf("%s, %d rows: %d norms joined, %d at the end; want %d and %d", c.name, rows, joined, atEnd, c.joined, c.atEnd)
+	}
+	want, joined, _ := c.run(t, y, rows, true)
+	n := len(got) - y.hidden // h, shown later, may have been kept in bf16
+	if joined != 0 || len(got) != len(want) || vectors.Equal(got[:n], want[:n]) != nil {
+		t.Errorf("%s, %d rows: other bits than with norms apart (%d joined): %v", c.name, rows, joined, vectors.Equal(got, want))
+	}
+	return got
 }
 
 // run returns the first row of all buffers that are written, and how many norms are

@@ -130,7 +130,7 @@ template <class W, u32 NT, u32 U, u32 norms> struct Held {
     }
     sync_group(1, normThreads);
     const u32 to = shared_address(normed_rows) + warp * (U * 1024); // the warp's tiles, as take has them
-    UNROLL for (u32 r = 0; r < R; r++) put_x2(to + lane / 16 * 1024 + r * 128 + (lane % 16 / 2 ^ r) * 16 + lane % 2 * 8, normed_bf16(v[r], scales[r], w));
+    UNROLL for (u32 r = 0; r < R; r++) put_x2(to + lane / 16 * 1024 + r * 128 + (lane % 16 / 2 ^ r) * 16 + lane % 2 * 8, pack_bf16_x4(normed(v[r], scales[r], w)));
     sync_warp();
     UNROLL for (u32 tile = 0; tile < tiles; tile++) tileAt(b[tile], to + tile * 1024);
   }

@@ -19,7 +19,6 @@ DEV float norm_total(const float *partials) {
 DEV f32x4 normed(f32x4 a, float scale, f32x4 weight) { return {a.x * scale * weight.x, a.y * scale * weight.y, a.z * scale * weight.z, a.w * scale * weight.w}; }
 
 DEV u32x2 pack_bf16_x4(f32x4 v) { return {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}; }
-DEV u32x2 normed_bf16(f32x4 a, float scale, f32x4 weight) { return pack_bf16_x4(normed(a, scale, weight)); }
 
 // norm_row norms a row with the bits of rms_norm, by the normThreads threads that meet() is a barrier of: t is this
 // one's number. put takes fours by their number. The first `held` fours of a thread stay in registers

@@ -19,9 +19,8 @@ var heldUnits = [...][]int{{2, 3, 4, 5, 6, 8}, {2, 3, 4, 5, 6}}
 
 // heldLines is how a launch of kernels/held.cuh is cut.
 type heldLines struct {
-	tiles  int  // of 8 rows
-	normed bool // rows in f32: one, or several
-	rows   int
+	tiles  int // of 8 rows
+	normed int // rows in f32 that a block norms
 	units  int // of 64 inputs, of a warp at most
 	slot   int // bytes of a warp's part of a strip, at most
 	stages int // of its ring, such a part each
@@ -38,22 +37,25 @@ func (d *Device) held(f format, total, rows, in int, gated, normed bool) (s held
 	if !wanted || !d.takesFew(f, rows, in) {
 		return s, false
 	}
-	s.tiles, s.normed, s.rows = Ceil(rows, 8), normed, rows
+	s.tiles = Ceil(rows, 8)
+	if normed {
+		s.normed = rows
+	}
 	least := in / 64
 	for i := range fewWorkers {
 		begin, end := i*(in/64)/fewWorkers, (i+1)*(in/64)/fewWorkers
 		least, s.units = min(least, end-begin), max(s.units, end-begin)
 		s.slot = max(s.slot, (end-begin)*512+(Ceil(end, 2)-begin/2)*(f.granule-1024))
 	}
-	if least < s.units-1 || !slices.Contains(heldUnits[s.tiles-1], s.units) || s.norms() && !s.normsRows(d, total, in) {
+	if least < s.units-1 || !slices.Contains(heldUnits[s.tiles-1], s.units) || s.normed > 1 && !d.heldNorms(total, rows, in) {
 		return s, false
 	}
 	limit := min(cmp.Or(d.Tuning.shared, d.Info.SharedPerBlock), d.Info.SharedPerBlock) - reservedShared
 	fixed := fewPlaces*fewWorkers*s.tiles*32*4*4 + 8*(2*fewPlaces+fewWorkers*heldMostStages) + fewWorkers*max(0, s.tiles*s.units-heldTiles)*1024
 	switch {
-	case s.norms():
+	case s.normed > 1:
 		fixed += 8 * (in*2 + fewWorkers*4 + 4) // normed rows, parts of their sums, scales
-	case normed:
+	case s.normed == 1:
 		fixed += in*2 + fewWorkers*4
 	}
 	// As measured: few copies at a time, but some 48 KiB of a block's (docs/adr/0052-rows-stay-in-registers.md).
@@ -76,13 +78,10 @@ func (d *Device) heldPays(total, rows, in int) bool {
 	return rows <= 8 || in <= 2048 || total <= d.Info.SMs || total > 2*d.Info.SMs
 }
 
-// norms reports whether a block norms several rows.
-func (s heldLines) norms() bool { return s.normed && s.rows > 1 }
-
-// normsRows reports whether there is a kernel for that, and it is faster than a launch of their own: where
-// blocks have few strips, as measured (docs/adr/0060-rows-nobody-wants-are-not-asked-for.md).
-func (s heldLines) normsRows(d *Device, total, in int) bool {
-	return in == fewWorkers*heldNormed && s.tiles == 1 && total <= 3*d.Info.SMs
+// heldNorms reports whether blocks have a kernel to norm several rows, and it is faster than a launch of its own:
+// where they have few strips, as measured (docs/adr/0060-rows-nobody-wants-are-not-asked-for.md).
+func (d *Device) heldNorms(total, rows, in int) bool {
+	return in == fewWorkers*heldNormed && rows <= 8 && total <= 3*d.Info.SMs
 }
 
 // heldKernel is the kernel of a shape.
@@ -90,9 +89,9 @@ func heldKernel(f format, s heldLines) kernel {
 	file := strings.Replace(f.file, "stream_", "held_", 1)
 	name := fmt.Sprintf("%s_%d_%d", file, s.tiles, s.units)
 	switch {
-	case s.norms():
+	case s.normed > 1:
 		name += "_rows"
-	case s.normed:
+	case s.normed == 1:
 		name += "_normed"
 	}
 	return kernel{file + "_hopper", name, s.shared}

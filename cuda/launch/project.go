@@ -108,35 +108,20 @@ func (d *Device) wholeRow(f format, in int) int {
 }
 
 // TakesNorm reports whether projections of so many rows by these weights, gated ones of gate and up,
-// norm them themselves: of one row, or of several by kernels/held.cuh.
+// norm them themselves: of one row, or of several by kernels/held.cuh, in one launch.
 func (d *Device) TakesNorm(w []Linear, gated bool, rows int) bool {
 	if rows > 1 {
-		return d.takesNorms(w, gated, rows)
+		p := projectionOf(nil, w, gated)
+		if p.err != nil {
+			return false
+		}
+		s, ok := d.held(p.format, p.total, rows, p.in, gated, true)
+		return ok && s.normed > 1
 	}
 	for _, l := range w {
 		if d.wholeRow(l.Weight.format(), l.Weight.In) == 0 {
 			return false
 		}
-	}
-	return true
-}
-
-// takesNorms is TakesNorm of several rows: all launches of the projections, weights of one format each,
-// have to.
-func (d *Device) takesNorms(w []Linear, gated bool, rows int) bool {
-	for len(w) > 0 {
-		n := 1
-		for n < len(w) && w[n].Weight.format() == w[0].Weight.format() {
-			n++
-		}
-		p := projectionOf(nil, w[:n], gated)
-		if p.err != nil {
-			return false
-		}
-		if s, ok := d.held(p.format, p.total, rows, p.in, gated, true); !ok || !s.norms() {
-			return false
-		}
-		w = w[n:]
 	}
 	return true
 }
