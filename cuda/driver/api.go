@@ -26,6 +26,7 @@ type api struct {
 	hostAlloc, hostFree, hostRegister, hostUnregister                          proc
 	uploadAsync, downloadAsync, copyAsync, zeroAsync                           proc
 	libraryLoad, libraryKernel, kernelFunction, libraryUnload, functionSetting proc
+	functionGetting                                                            proc
 
 	streamCreate, streamDestroy, streamSynchronize, launch   proc
 	beginCapture, endCapture                                 proc
@@ -75,6 +76,7 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuKernelGetFunction":         &a.kernelFunction,
 			"cuLibraryUnload":             &a.libraryUnload,
 			"cuFuncSetAttribute":          &a.functionSetting,
+			"cuFuncGetAttribute":          &a.functionGetting,
 			"cuStreamCreate":              &a.streamCreate,
 			"cuStreamDestroy_v2":          &a.streamDestroy,
 			"cuStreamSynchronize":         &a.streamSynchronize,

@@ -33,6 +33,7 @@ const (
 	jitInfoLog, jitInfoSize   = 3, 4
 	jitErrorLog, jitErrorSize = 5, 6
 	functionMaxDynamicShared  = 8
+	functionSharedCarveout    = 9
 )
 
 // defaultShared is the dynamic shared memory that every kernel may ask for.
@@ -168,6 +169,24 @@ func (f *Function) AllowShared(bytes int) error {
 	}
 	f.shared = uint32(bytes)
 	return nil
+}
+
+// PreferShared has as much of a multiprocessor's memory as there is be shared memory while the kernel runs there, and
+// not L1: blocks of other launches that ask for more than this one need not wait until the multiprocessor is idle, and
+// its memory split anew. It is a preference.
+func (f *Function) PreferShared() error {
+	const most = 100 // percent
+	if err := f.ctx.api.call(&f.ctx.api.functionSetting, f.handle, functionSharedCarveout, most); err != nil {
+		return fmt.Errorf("cuda: kernel %s: the share of shared memory: %w", f.name, err)
+	}
+	return nil
+}
+
+// SharedCarveout is the percentage of that memory that is asked for as shared memory; -1: as the driver likes.
+func (f *Function) SharedCarveout() (int, error) {
+	var percent int32
+	err := f.ctx.api.call(&f.ctx.api.functionGetting, uintptr(unsafe.Pointer(&percent)), functionSharedCarveout, f.handle)
+	return int(percent), err
 }
 
 // Close unloads the module; its functions are then gone.

@@ -119,6 +119,21 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// TestPreferShared: the preference is that kernel's.
+func TestPreferShared(t *testing.T) {
+	c := testContext(t)
+	_, ticket := function(t, c, "intrinsic_ticket")
+	_, mma := function(t, c, "intrinsic_mma")
+	if err := ticket.PreferShared(); err != nil {
+		t.Fatal(err)
+	}
+	for f, want := range map[*Function]int{ticket: 100, mma: -1} {
+		if got, err := f.SharedCarveout(); err != nil || got != want {
+			t.Errorf("%s has %d %%, want %d; error %v", f.name, got, want, err)
+		}
+	}
+}
+
 func TestGraph(t *testing.T) {
 	b := newTicketBench(t, testContext(t))
 	if err := b.s.BeginCapture(); err != nil {

@@ -50,6 +50,10 @@ type kernel struct {
 	shared     int
 }
 
+// roomy reports whether blocks of the next launch begin beside this one's, if a multiprocessor's memory is all shared
+// memory (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). That is as measured: others are no faster so, or slower.
+func (k kernel) roomy() bool { return strings.HasPrefix(k.name, "attend_merge") }
+
 // NewDevice makes a context and a stream on a device. The caller holds the
 // context (driver.Context.Enter) around every use.
 func NewDevice(d *driver.Driver, ordinal int) (*Device, error) {
@@ -126,6 +130,9 @@ func (d *Device) translate(k kernel) (*function, error) {
 // functionOf finds the only kernel of a module, which is closed after an error.
 func functionOf(m *driver.Module, k kernel) (*function, error) {
 	f, err := m.Function(k.name)
+	if err == nil && k.roomy() {
+		err = f.PreferShared()
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -80,6 +80,29 @@ func TestSelfTests(t *testing.T) {
 	}
 }
 
+// TestRoomy: what joins attention's parts leaves room beside it, what makes them has a multiprocessor's memory
+// split as the driver likes.
+func TestRoomy(t *testing.T) {
+	d := testDevice(t)
+	if err := checkAttendFresh(d); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for e, f := range d.functions {
+		want := -1
+		if strings.HasPrefix(e.name, "attend_merge") {
+			want = 100
+			told++
+		}
+		if got, err := f.SharedCarveout(); err != nil || got != want {
+			t.Errorf("%s has %d %%, want %d; error %v", e.name, got, want, err)
+		}
+	}
+	if told == 0 {
+		t.Error("nothing was joined")
+	}
+}
+
 // TestSelfTestsChecked runs the self-tests with races between threads, bounds
 // and uninitialised reads checked, in a random order of threads, on a device
 // whose launches overlap.

@@ -53,6 +53,7 @@ struct Function {
   bool any_lanes; // the kernel asks for the size of its block
   u32 cluster = 1;       // blocks of a cluster, along x
   bool together = false; // its blocks may wait for each other
+  int carveout = -1;     // percent of L1 that is to be shared memory; -1: as the driver likes
 };
 
 struct Stream;

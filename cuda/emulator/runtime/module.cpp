@@ -177,7 +177,12 @@ API cuLibraryUnload(Module *m) {
 
 API cuFuncSetAttribute(Function *f, int attribute, int value) {
   ENTER;
-  if (attribute != 8) return SUCCESS; // the split of L1 and the like
+  if (attribute == 9) { // what of L1 is to be shared memory, in percent
+    if (value < -1 || value > 100) return refuse(INVALID_VALUE, "kernel %s: %d percent of L1 as shared memory", f->kernel->name, value);
+    f->carveout = value;
+    return SUCCESS;
+  }
+  if (attribute != 8) return SUCCESS;
   if (value < 0 || u64(value) + f->static_shared > shared_limit()) return refuse(INVALID_VALUE, "kernel %s: %d bytes of dynamic shared memory and %u static, the device gives a block %llu", f->kernel->name, value, f->static_shared, (unsigned long long)shared_limit());
   f->most_dynamic = u32(value);
   return SUCCESS;
@@ -185,7 +190,7 @@ API cuFuncSetAttribute(Function *f, int attribute, int value) {
 
 API cuFuncGetAttribute(int *value, int attribute, const Function *f) {
   ENTER;
-  *value = attribute == 0 ? int(f->most_lanes) : attribute == 1 ? int(f->static_shared) : attribute == 4 ? 32 : attribute == 8 ? int(f->most_dynamic) : 0;
+  *value = attribute == 0 ? int(f->most_lanes) : attribute == 1 ? int(f->static_shared) : attribute == 4 ? 32 : attribute == 8 ? int(f->most_dynamic) : attribute == 9 ? f->carveout : 0;
   return SUCCESS;
 }
 
