@@ -51,7 +51,7 @@ type kernel struct {
 }
 
 // roomy reports whether blocks of the next launch begin beside this one's, if a multiprocessor's memory is all shared
-// memory (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). That is as measured: others are no faster so, or slower.
+// memory (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). That is as measured: with norms, too, some steps are slower.
 func (k kernel) roomy() bool { return strings.HasPrefix(k.name, "attend_merge") }
 
 // NewDevice makes a context and a stream on a device. The caller holds the
