@@ -26,7 +26,6 @@ type api struct {
 	hostAlloc, hostFree, hostRegister, hostUnregister                          proc
 	uploadAsync, downloadAsync, copyAsync, zeroAsync                           proc
 	libraryLoad, libraryKernel, kernelFunction, libraryUnload, functionSetting proc
-	functionGetting                                                            proc
 
 	streamCreate, streamDestroy, streamSynchronize, launch   proc
 	beginCapture, endCapture                                 proc
@@ -36,7 +35,7 @@ type api struct {
 	eventElapsed                                             proc
 	launchExtended, graphNodes                               proc // may be absent
 	canReach, enablePeer                                     proc // may be absent
-	activeClusters                                           proc // may be absent
+	activeClusters, functionGetting                          proc // may be absent
 }
 
 // symbols lists the functions; the optional ones stay nil when absent.
@@ -76,7 +75,6 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuKernelGetFunction":         &a.kernelFunction,
 			"cuLibraryUnload":             &a.libraryUnload,
 			"cuFuncSetAttribute":          &a.functionSetting,
-			"cuFuncGetAttribute":          &a.functionGetting,
 			"cuStreamCreate":              &a.streamCreate,
 			"cuStreamDestroy_v2":          &a.streamDestroy,
 			"cuStreamSynchronize":         &a.streamSynchronize,
@@ -100,6 +98,7 @@ func (a *api) symbols() (required, optional map[string]*proc) {
 			"cuCtxEnablePeerAccess": &a.enablePeer,
 
 			"cuOccupancyMaxActiveClusters": &a.activeClusters,
+			"cuFuncGetAttribute":           &a.functionGetting,
 		}
 }
 

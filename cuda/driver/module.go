@@ -184,6 +184,9 @@ func (f *Function) PreferShared() error {
 
 // SharedCarveout is the percentage of that memory that is asked for as shared memory; -1: as the driver likes.
 func (f *Function) SharedCarveout() (int, error) {
+	if f.ctx.api.functionGetting.address == 0 {
+		return 0, fmt.Errorf("cuda: kernel %s: this driver does not say what it asks for", f.name)
+	}
 	var percent int32
 	err := f.ctx.api.call(&f.ctx.api.functionGetting, uintptr(unsafe.Pointer(&percent)), functionSharedCarveout, f.handle)
 	return int(percent), err
