@@ -167,26 +167,25 @@ template <u32 STAGES, bool GROUPED> DEV void flash(float *out32, u16 *out16, con
   auto keys_at = [&](u32 u) { return descriptor(shared + KEYS + u % STAGES * 2 * HALF, 16); };
   auto values_at = [&](u32 u) { return descriptor(shared + KEYS + (STAGES + u % STAGES) * 2 * HALF, HALF); };
 
+  // The first tile, which has no values before it, is in the loop too: by itself
+  // it was a third of the kernel, which a first start waits for to be translated.
+  UNROLL for (int i = 0; i < 8; i++)
+    UNROLL for (int j = 0; j < 4; j++) p[i][j] = 0;
   wait_phase(full_q, 0);
-  wait_phase(full, 0);
-  start_scores(x, queries, keys_at(0));
-  products_wait<0>(x);
-  arrive(empty, lane == 0);
-  if (s.window != 0 || TILE > least + 1) hide(x, view, 0, index);
-  soften(x, m, l, shrink, scale);
-  pack(p, x);
-  for (u32 u = 1; u < w.tiles; u++) {
+  for (u32 u = 0; u < w.tiles; u++) {
     const u32 k = u % STAGES * 8, v = (STAGES + (u - 1) % STAGES) * 8;
     wait_phase(full + k, u / STAGES % 2);
     start_scores(x, queries, keys_at(u));
-    wait_phase(full + v, (u - 1) / STAGES % 2);
-    start_values(o, p, values_at(u - 1));
+    if (u) {
+      wait_phase(full + v, (u - 1) / STAGES % 2);
+      start_values(o, p, values_at(u - 1));
+    } else products_commit();
     products_wait<1>(x);
     arrive(empty + k, lane == 0);
     if (s.window != 0 || (u + 1) * TILE > least + 1) hide(x, view, u * TILE, index);
     soften(x, m, l, shrink, scale);
     products_wait<0>(o);
-    arrive(empty + v, lane == 0);
+    if (u) arrive(empty + v, lane == 0);
     UNROLL for (int n = 0; n < 16; n++)
       UNROLL for (int j = 0; j < 4; j++) o[n][j] *= shrink[j / 2];
     pack(p, x);
