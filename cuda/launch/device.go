@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"windrow/cuda/driver"
@@ -50,9 +51,18 @@ type kernel struct {
 	shared     int
 }
 
-// roomy reports whether blocks of the next launch begin beside this one's, if a multiprocessor's memory is all shared
-// memory (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). That is as measured: with norms, too, some steps are slower.
-func (k kernel) roomy() bool { return strings.HasPrefix(k.name, "attend_merge") }
+// roomy reports whether all of a multiprocessor's memory is to be shared memory while the kernel runs there: then blocks
+// of the next launch begin beside this one's, and need not wait until that memory is split anew
+// (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). It is so for what steps of few rows are made of, between which a
+// multiprocessor stays as it is, but for norms: with them some steps are slower.
+func (k kernel) roomy() bool {
+	return slices.ContainsFunc(roomyKernels, func(prefix string) bool { return strings.HasPrefix(k.name, prefix) })
+}
+
+var roomyKernels = []string{
+	"attend_fresh", "attend_merge", "attend_unit", "delta_few", "delta_norm", "embed", "experts_few", "experts_one", "few_",
+	"held_", "one_", "rotate_store", "route_bf16", "route_choose_few", "row_",
+}
 
 // NewDevice makes a context and a stream on a device. The caller holds the
 // context (driver.Context.Enter) around every use.

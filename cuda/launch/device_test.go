@@ -3,12 +3,14 @@ package launch
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
+	"windrow/cuda/kernels"
 )
 
 // testDevice opens the device that tests run on: the emulated one, or the GPU
@@ -80,8 +82,8 @@ func TestSelfTests(t *testing.T) {
 	}
 }
 
-// TestRoomy: what joins attention's parts leaves room beside it, what makes them has a multiprocessor's memory
-// split as the driver likes.
+// TestRoomy: kernels of steps of few rows ask for all of a multiprocessor's memory as shared memory, norms and those of
+// prompts for what the driver likes.
 func TestRoomy(t *testing.T) {
 	d := testDevice(t)
 	if err := checkAttendFresh(d); err != nil {
@@ -90,7 +92,7 @@ func TestRoomy(t *testing.T) {
 	told := 0
 	for e, f := range d.functions {
 		want := -1
-		if strings.HasPrefix(e.name, "attend_merge") {
+		if (kernel{name: e.name}).roomy() {
 			want = 100
 			told++
 		}
@@ -98,8 +100,29 @@ func TestRoomy(t *testing.T) {
 			t.Errorf("%s has %d %%, want %d; error %v", e.name, got, want, err)
 		}
 	}
-	if told == 0 {
-		t.Error("nothing was joined")
+	if told < 2 {
+		t.Errorf("%d kernels, want attention and the join of its parts", told)
+	}
+	for name, want := range map[string]bool{
+		"held_affine4_1_2_normed": true, "delta_few_c8": true, "experts_few_whole_q4_0": true, "route_bf16_2": true,
+		"rms_norm_1": false, "flash_hopper": false, "gated_wide": false, "experts_gated_affine4": false, "route_prompt_bf16": false,
+	} {
+		if got := (kernel{name: name}).roomy(); got != want {
+			t.Errorf("%s: roomy is %v", name, got)
+		}
+	}
+	var names []string
+	for _, file := range kernels.Files(9, 0) {
+		more, err := kernels.Names(file, 9, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, more...)
+	}
+	for _, prefix := range roomyKernels {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
+			t.Errorf("no kernel is named %s", prefix)
+		}
 	}
 }
 
