@@ -112,7 +112,7 @@ func (d *Device) Receive(b *Begun) {
 			l.err = errors.Join(err, b.code.Close())
 			return
 		}
-		l.f, l.err = functionOf(m, b.kernel)
+		l.f, l.err = d.functionOf(m, b.kernel)
 	}()
 }
 
