@@ -60,8 +60,8 @@ func (k kernel) roomy() bool {
 }
 
 var roomyKernels = []string{
-	"attend_fresh", "attend_merge", "attend_unit", "delta_few", "delta_norm", "embed", "experts_few", "experts_one", "few_",
-	"held_", "one_", "rotate_store", "route_bf16", "route_choose_few", "row_",
+	"attend_fresh", "attend_merge", "attend_unit", "delta_few", "embed", "experts_few", "experts_one", "few_", "held_", "one_",
+	"route_bf16", "route_choose_few", "row_",
 }
 
 // NewDevice makes a context and a stream on a device. The caller holds the

@@ -112,7 +112,7 @@ func TestRoomy(t *testing.T) {
 	}
 	for name, want := range map[string]bool{
 		"attend_merge": true, "embed": true, "held_affine4_1_2_normed": true, "delta_few_c8": true, "experts_few_whole_q4_0": true, "route_bf16_2": true,
-		"rms_norm_1": false, "flash_hopper": false, "gated_wide": false, "experts_gated_affine4": false, "route_prompt_bf16": false,
+		"rms_norm_1": false, "flash_hopper": false, "gated_wide": false, "delta_norm": false, "experts_gated_affine4": false, "route_prompt_bf16": false,
 	} {
 		if got := (kernel{name: name}).roomy(); got != want {
 			t.Errorf("%s: roomy is %v", name, got)
