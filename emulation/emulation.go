@@ -5,6 +5,8 @@ package emulation
 
 import (
 	"embed"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -94,6 +96,45 @@ func Sources(folder, suffix string) ([]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// SourceOf returns a source file with the text of the files that it includes, each once. They lie beside the
+// file that includes them, or in one of the folders; others are the compiler's, and left out.
+func SourceOf(file string, folders ...string) (string, error) {
+	return sourceOf(file, folders, map[string]bool{})
+}
+
+func sourceOf(file string, folders []string, seen map[string]bool) (string, error) {
+	if seen[file] {
+		return "", nil
+	}
+	seen[file] = true
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	text.Write(data)
+	for line := range strings.Lines(string(data)) {
+		var name string
+		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "#include %q", &name); n == 0 {
+			continue
+		}
+		part, err := sourceOf(filepath.Join(filepath.Dir(file), name), folders, seen)
+		for _, folder := range folders {
+			if errors.Is(err, fs.ErrNotExist) {
+				part, err = sourceOf(filepath.Join(folder, name), folders, seen)
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of the compiler
+		}
+		if err != nil {
+			return "", err
+		}
+		text.WriteString(part)
+	}
+	return text.String(), nil
 }
 
 // Available skips a test where what (an emulated GPU) cannot be built, or fails it

@@ -3,7 +3,6 @@ package emulator
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,7 +36,7 @@ func (b builder) build() (string, error) {
 		return "", err
 	}
 	b.executor = executor
-	common, err := b.sourceOf(filepath.Join(b.runtime, "emulated.h"), map[string]bool{})
+	common, err := emulation.SourceOf(filepath.Join(b.runtime, "emulated.h"), b.include, b.executor)
 	if err != nil {
 		return "", err
 	}
@@ -152,7 +151,7 @@ func each(files []string, compile func(file string) (string, error)) ([]string, 
 // object compiles one file of kernels for a driver. Where it does not compile, it
 // returns a text file of the errors.
 func (b builder) object(file, driver, version, name string) (string, error) {
-	source, err := b.sourceOf(file, map[string]bool{})
+	source, err := emulation.SourceOf(file, b.include, b.executor)
 	if err != nil {
 		return "", err
 	}
@@ -204,40 +203,6 @@ func (b builder) assemble(driver string, objects, leftOut []string) (string, err
 		return os.WriteFile(filepath.Join(out, "kernels", "left-out"), []byte(strings.Join(leftOut, " ")), 0o644)
 	})
 	return filepath.Join(folder, "libcuda.so.1"), err
-}
-
-// sourceOf returns a source file with the text of the files that it includes.
-func (b builder) sourceOf(file string, seen map[string]bool) (string, error) {
-	if seen[file] {
-		return "", nil
-	}
-	seen[file] = true
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	text.Write(data)
-	for line := range strings.Lines(string(data)) {
-		var name string
-		if n, _ := fmt.Sscanf(strings.TrimSpace(line), "#include %q", &name); n == 0 {
-			continue
-		}
-		part, err := b.sourceOf(filepath.Join(filepath.Dir(file), name), seen)
-		for _, folder := range []string{b.include, b.executor} {
-			if errors.Is(err, fs.ErrNotExist) {
-				part, err = b.sourceOf(filepath.Join(folder, name), seen)
-			}
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // of the compiler
-		}
-		if err != nil {
-			return "", err
-		}
-		text.WriteString(part)
-	}
-	return text.String(), nil
 }
 
 // hashFiles hashes the files of a folder with a suffix.

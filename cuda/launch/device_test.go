@@ -85,51 +85,54 @@ func TestSelfTests(t *testing.T) {
 // TestRoomy: where launches overlap, kernels of steps of few rows ask for all of a multiprocessor's memory as shared
 // memory, norms and those of prompts for what the driver likes; elsewhere all do.
 func TestRoomy(t *testing.T) {
+	if emulator.OnGPU {
+		testRoomy(t)
+		return
+	}
 	for _, capability := range []string{"8.0", "9.0"} {
 		t.Run(capability, func(t *testing.T) {
-			switch {
-			case emulator.OnGPU:
-			case capability == "9.0" && os.Getenv("WINDROW_SLOW") == "" && os.Getenv("CI") == "":
-				t.Skip("all kernels for compute capability 9.0 are compiled for the emulator: set WINDROW_SLOW=1")
-			default:
-				t.Setenv("WINDROW_EMULATED_CC", capability)
-			}
-			d := testDevice(t)
-			for _, k := range []kernel{{file: "attend", name: "attend_merge"}, {file: "rows", name: "embed"}, {file: "rows", name: "rms_norm_1"}, {file: "attend_prefill", name: "flash_bf16_128"}} {
-				want := -1
-				if d.Info.Major == 9 && k.roomy() {
-					want = 100
-				}
-				f, err := d.function(k)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, err := f.SharedCarveout(); err != nil || got != want {
-					t.Errorf("%s has %d %%, want %d; error %v", k.name, got, want, err)
-				}
-			}
+			t.Setenv("WINDROW_EMULATED_CC", capability)
+			testRoomy(t)
 		})
 	}
-	for name, want := range map[string]bool{
-		"attend_merge": true, "embed": true, "held_affine4_1_2_normed": true, "delta_few_c8": true, "experts_few_whole_q4_0": true, "route_bf16_2": true,
-		"rms_norm_1": false, "flash_hopper": false, "gated_wide": false, "delta_norm": false, "experts_gated_affine4": false, "route_prompt_bf16": false,
+}
+
+func testRoomy(t *testing.T) {
+	d := testDevice(t)
+	left := slices.Clone(roomyKernels)
+	for _, c := range []struct {
+		file, name string
+		roomy      bool
+	}{
+		{"attend", "attend_fresh_128", true}, {"attend", "attend_merge_units_128", true}, {"attend_unit", "attend_unit_128_1", true},
+		{"rows", "embed", true}, {"route", "route_bf16_2", true}, {"route", "route_choose_few_4", true}, {"results", "row_chunks", true},
+		{"rows", "rms_norm_1", false}, {"rotate", "rotate_store", false}, {"delta", "delta_norm", false}, {"stream_bf16", "stream_bf16_1_2", false},
+		{"attend_prefill", "flash_bf16_128", false}, {"route", "route_prompt_bf16", false}, {"gemm", "gated_wide", false},
+		{"experts_affine4", "experts_gated_affine4", false},
+
+		{"one_q4_0_hopper", "one_q4_0", true}, {"held_affine4_hopper", "held_affine4_1_2_normed", true}, {"few_affine4_hopper", "few_affine4_1", true},
+		{"delta_few_hopper", "delta_few_c8", true}, {"experts_few_affine4_hopper", "experts_few_whole_affine4", true},
+		{"experts_few_affine4_hopper", "experts_one_gated_affine4", true},
+		{"attend_hopper", "flash_hopper", false}, {"tiled_affine4_hopper", "tiled_affine4_4_1", false}, {"wide_affine4_hopper", "wide_affine4_8", false},
 	} {
-		if got := (kernel{name: name}).roomy(); got != want {
-			t.Errorf("%s: roomy is %v", name, got)
+		left = slices.DeleteFunc(left, func(prefix string) bool { return c.roomy && strings.HasPrefix(c.name, prefix) })
+		if !slices.Contains(kernels.Files(d.Info.Major, d.Info.Minor), c.file) {
+			continue
 		}
-	}
-	var names []string
-	for _, file := range kernels.Files(9, 0) {
-		more, err := kernels.Names(file, 9, 0)
+		want := -1
+		if c.roomy && d.Info.Major == 9 {
+			want = 100
+		}
+		f, err := d.function(kernel{file: c.file, name: c.name})
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, more...)
-	}
-	for _, prefix := range roomyKernels {
-		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
-			t.Errorf("no kernel is named %s", prefix)
+		if got, err := f.SharedCarveout(); err != nil || got != want {
+			t.Errorf("%s has %d %%, want %d; error %v", c.name, got, want, err)
 		}
+	}
+	if len(left) > 0 {
+		t.Errorf("no kernel here is named %v", left)
 	}
 }
 

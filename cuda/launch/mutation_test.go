@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"windrow/cuda/driver"
 	"windrow/cuda/emulator"
+	"windrow/emulation"
 )
 
 // fault is a single mistake in a kernel for compute capability 9.0, which the
@@ -342,31 +342,19 @@ func TestMutationsPlanted(t *testing.T) {
 			t.Error(err)
 		}
 		hopper, others := f.sources()
-		made := map[string]bool{}
+		var made strings.Builder
 		for _, source := range append(others, hopper) {
-			if source != "" {
-				collect(t, made, source+".cu")
+			if source == "" {
+				continue
 			}
+			text, err := emulation.SourceOf(filepath.Join("../kernels", source+".cu"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.WriteString(text)
 		}
-		if !made[f.file] {
+		if !strings.Contains(made.String(), string(text)) {
 			t.Errorf("%s, %s: not part of what %q runs", f.file, f.what, f.by)
 		}
 	}
 }
-
-// collect adds a file of kernels and all that it includes.
-func collect(t *testing.T, made map[string]bool, file string) {
-	if made[file] {
-		return
-	}
-	made[file] = true
-	text, err := os.ReadFile(filepath.Join("../kernels", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range included.FindAllStringSubmatch(string(text), -1) {
-		collect(t, made, m[1])
-	}
-}
-
-var included = regexp.MustCompile(`(?m)^#include "([^"]+\.cuh)"`)
