@@ -54,6 +54,9 @@ var hopperFaults = []struct {
 	{"met_not_shown", 3, "proxy_fence_global"},
 	{"met_not_looked_for", 3, "proxy_fence_global"},
 	{"met_without_fence", 3, "race: read"},
+	{"boxes_not_shown", 3, "proxy_fence_global"},
+	{"boxes_not_looked_for", 3, "proxy_fence_global"},
+	{"boxes_without_fence", 3, "race: read"},
 	{"ok_meets", 7, "what nobody does"}, // the device has room for 6 at once
 
 	{"ok_ring", 1, ""},
@@ -67,6 +70,7 @@ var hopperFaults = []struct {
 	{"ok_shared_pair", 4, ""},
 	{"ok_meets", 3, ""},
 	{"ok_copies_met", 3, ""},
+	{"ok_boxes_met", 3, ""},
 }
 
 // nan: the fault shows in the results, of any build.
@@ -89,7 +93,17 @@ func TestCheckerHopper(t *testing.T) {
 		t.Setenv("WINDROW_EMULATED_SEED", seed)
 		for _, f := range hopperFaults {
 			matrix := boxes[f.kernel == "ok_shared_pair" || f.kernel == "freed_by_one_pair"]
-			data, counts, out := r.buffer(t, 8192/4), r.buffer(t, 2), r.buffer(t, 128*8)
+			size, maps := 8192/4, strings.Contains(f.kernel, "boxes_") // which copy by a map what they wrote
+			if maps {
+				size = len(ones) / 4
+			}
+			data, counts, out := r.buffer(t, size), r.buffer(t, 2), r.buffer(t, 128*8)
+			if maps {
+				matrix = r.boxes(t, data, 64)
+				if err := r.ctx.Upload(data, ones); err != nil {
+					t.Fatal(err)
+				}
+			}
 			err := r.run(f.kernel, f.blocks, 160, 24<<10, uint64(matrix), uint64(data), uint64(counts), uint64(out))
 			got := "nothing"
 			if err != nil {

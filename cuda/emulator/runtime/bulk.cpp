@@ -69,7 +69,7 @@ void copy_box(u32 to, const void *map, u32 k, u32 row, u32 barrier, u32 blocks, 
   for (u32 r = 0; r < m->box_rows && row + r < m->rows; r++) {
     u64 columns = k < m->columns ? m->columns - k : 0;
     if (columns > m->box_columns) columns = m->box_columns;
-    if (columns) check::access(m->data + (row + r) * m->stride + u64(k) * 2, u32(columns * 2), check::read, nullptr);
+    if (columns) check::access(m->data + (row + r) * m->stride + u64(k) * 2, u32(columns * 2), check::read | check::at_l2 | check::by_proxy, nullptr);
   }
   for (u32 rank = 0; rank < cluster_size(); rank++) {
     if (!(blocks >> rank & 1)) continue;

@@ -327,8 +327,9 @@ FAULTY(meets_without_fence, meets, NO_RELEASE)
 FAULTY(meets_at_wrong_counter, meets, WRONG_COUNTER)
 FAULTY(meets_one_thread, meets, ONE_THREAD)
 
-// copies_met copies what the blocks of the grid wrote, once all have.
-template <Fault F> DEV void copies_met(u8 *memory, ARGUMENTS) {
+// copies_met copies what the blocks of the grid wrote, once all have; boxes_met copies
+// it by a map, whose matrix data is.
+template <Fault F, bool box = false> DEV void copies_met(u8 *memory, ARGUMENTS) {
   const u32 base = start(memory), to = tile_at(base, 0);
   if (tid() == 0) {
     barrier_init(base, 1);
@@ -347,7 +348,12 @@ template <Fault F> DEV void copies_met(u8 *memory, ARGUMENTS) {
   sync();
   if (F != NOT_LOOKED_FOR) proxy_fence_global();
   if (tid() / 32 == 4) {
-    copy_bulk(to, data, gdim() * 512, base);
+    if (!box) {
+      copy_bulk(to, data, gdim() * 512, base);
+    } else if (elected()) {
+      expect(base, TILE);
+      copy_box(to, map, 0, 0, base);
+    }
     return;
   }
   wait_phase(base, 0);
@@ -362,3 +368,8 @@ FAULTY(ok_copies_met, copies_met, NONE)
 FAULTY(met_not_shown, copies_met, HIDDEN)
 FAULTY(met_not_looked_for, copies_met, NOT_LOOKED_FOR)
 FAULTY(met_without_fence, copies_met, NO_RELEASE)
+template <Fault F> DEV void boxes_met(u8 *memory, ARGUMENTS) { copies_met<F, true>(memory, map, data, counts, out); }
+FAULTY(ok_boxes_met, boxes_met, NONE)
+FAULTY(boxes_not_shown, boxes_met, HIDDEN)
+FAULTY(boxes_not_looked_for, boxes_met, NOT_LOOKED_FOR)
+FAULTY(boxes_without_fence, boxes_met, NO_RELEASE)
