@@ -8,8 +8,6 @@
 #include "hopper.cuh"
 
 #ifdef __NVPTX__
-#define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
-
 // One stage: c[64, n] += a[64, 64] · b[n, 64]ᵀ, four k16 steps whose
 // descriptors are 32 bytes apart in the swizzled lines.
 #define WGMMA(n, list, da, db) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, " da ", " db ", 1, 1, 1, 0, 0;\n\t"

@@ -7,11 +7,12 @@
 // HOPPER_KERNEL is KERNEL of blocks that have a multiprocessor's registers to themselves.
 #define HOPPER_KERNEL(threads) extern "C" __attribute__((global, launch_bounds(threads, 1)))
 
-// N10(3) names %30 to %39, N32 and N64 the first 32 and 64; F4(c, j) binds c[j],
+// N10(3) names %30 to %39, N32, N64 and N128 the first 32, 64 and 128; F4(c, j) binds c[j],
 // and SUMS8(c) the first 8.
 #define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
 #define N32 N10() N10(1) N10(2) "%30, %31"
 #define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
+#define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 #define F4(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define F16(c, j) F4(c, j), F4(c, j + 1), F4(c, j + 2), F4(c, j + 3)
 #define SUMS1(c) F4(c, 0)

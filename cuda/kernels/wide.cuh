@@ -7,6 +7,9 @@
 // weights it copies itself. One more warp fills the ring of inputs, 128 a stage.
 // Where the inputs are cut into parts, the blocks of a tile wait for each other,
 // and each adds up some of the rows, in the order of the parts.
+//
+// Of 256 rows, which decode a weight half as often, two blocks that are neighbours share
+// the inputs: each copies those of 128 rows to both.
 #pragma once
 #include "chain.cuh"
 #include "rounded.cuh"
@@ -15,7 +18,8 @@
 template <class W, u32 NT> struct Wide {
   static constexpr u32 rowsTile = NT * 8, unitRows = rowsTile * 128; // bytes of 64 inputs
   static constexpr u32 perGranule = W::inputs / 64;
-  static constexpr u32 slots = 4;                           // of a warp's ring of weights, 128 inputs each
+  static constexpr bool shares = NT == 32;
+  static constexpr u32 slots = shares ? 3 : 4;              // of a warp's ring of weights, 128 inputs each
   static constexpr u32 line = 20, box = rowsTile * line;    // floats of a row of 16 sums, apart from its neighbours' banks, and of a strip
   static constexpr u32 mostParts = 4;
   static constexpr u32 batch = 4;                           // tiles of 8 rows that are stored at a time
@@ -41,12 +45,17 @@ template <class W, u32 NT> struct Wide {
   // fill fills the ring of inputs.
   METHOD void fill() const {
     dependency_wait();
+    u32 rank = shares ? cluster_rank() : 0;
     Ring at{p.stages};
     _Pragma("nounroll") for (u32 pair = first; pair < last; pair++) {
       wait_phase(empty(at.stage), at.phase ^ 1);
       if (elected()) {
         expect(full(at.stage), 2 * unitRows);
-        UNROLL for (u32 half = 0; half < 2; half++) copy_box(rows + (at.stage * 2 + half) * unitRows, p.x, pair * 128 + half * 64, rowFirst(), full(at.stage));
+        UNROLL for (u32 half = 0; half < 2; half++) {
+          u32 to = rows + (at.stage * 2 + half) * unitRows, k = pair * 128 + half * 64;
+          if constexpr (shares) copy_box_pair(to + rank * (unitRows / 2), p.x, k, rowFirst() + rank * (rowsTile / 2), full(at.stage));
+          else copy_box(to, p.x, k, rowFirst(), full(at.stage));
+        }
       }
       sync_warp();
       at.next();
@@ -84,7 +93,8 @@ template <class W, u32 NT> struct Wide {
       rounded<W>(a[0], low, 0, p.shift, lane);
       chain(c, a[0], descriptor_of(x));
       products_wait<1>();
-      arrive(empty(before), lane == 0 && pair > first);
+      if constexpr (shares) arrive_at(empty(before), lane, lane < 2 && pair > first);
+      else arrive(empty(before), lane == 0 && pair > first);
       rounded<W>(a[1], perGranule == 1 ? low + p.granule : low, perGranule - 1, p.shift, lane);
       if (perGranule == 1 && pair * 2 + 1 >= depth) zero(a[1]); // what was there before
       chain(c, a[1], descriptor_of(x + (unitRows >> 4)));
@@ -171,7 +181,7 @@ template <class W, u32 NT> struct Wide {
       const float *b = i ? p.bias[1] : of(p.bias, weight);
       if (b && there && (i == 0 || p.gated)) bias[i] = *(const f32x4 *)(b + s.first + m);
     }
-    if (partsShift) exchange(mine + lane / 4 * line + m);
+    if (!shares && partsShift) exchange(mine + lane / 4 * line + m);
     if (p.gated) sync_all();
     else sync_warp();
     from += tile * 8 * line;
@@ -220,41 +230,58 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
   u32 offset = p.stages * 2 * T::unitRows + s.warp * T::slots * s.pairBytes;
   s.weights = s.rows + offset;
   s.weightsAt = s.base + offset;
-  bool fills = s.warp == s.wide * 4;
+  bool fills = s.warp == s.wide * 4, idle = T::shares && s.warp > s.wide * 4;
   Strip strip = stripAt(p, bid() * s.wide * 4 + s.warp);
   // A strip that is not there is multiplied as another, and dropped.
   const u8 *weights = strip.there ? of(p.weights, strip.weight) + (u64)(strip.first / 16) * s.depth * p.granule : p.weights[0];
   if (!fills) {
-    s.begin(weights);
+    if (!idle) s.begin(weights);
   } else {
     if (elected()) {
       prefetch_map(p.x);
       _Pragma("nounroll") for (u32 i = 0; i < p.stages; i++) {
         barrier_init(s.full(i), 1);
-        barrier_init(s.empty(i), s.wide * 4);
+        barrier_init(s.empty(i), s.wide * (T::shares ? 8 : 4)); // the warps that multiply
       }
       barriers_made();
     }
     sync_warp();
   }
-  sync();
-  if (fills) s.fill();
-  else s.work(strip, weights);
+  if constexpr (T::shares) cluster_sync();
+  else sync();
+  if constexpr (T::shares) {
+    if (fills || idle) {
+      fewer_registers<56>();
+      if (fills) s.fill();
+    } else {
+      more_registers<224>();
+      s.work(strip, weights);
+    }
+    // No block leaves while the other may still write to its shared memory.
+    sync_warp();
+    cluster_sync();
+  } else if (fills) {
+    s.fill();
+  } else {
+    s.work(strip, weights);
+  }
 }
 
 // The most threads are three warpgroups and the warp that copies.
-#define WIDE(name, W, NT)                                                                                          \
-  HOPPER_KERNEL(416)                                                                                               \
-  void name##_##NT(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1,    \
+#define WIDE(name, W, NT, most)                                                                                    \
+  HOPPER_KERNEL(most)                                                                                              \
+  void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1,    \
                    u16 *h2, const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1,        \
                    u32 out2, u32 add, u32 gated, const u16 *x, u32 in, u32 rows, u32 granule, u32 shift,           \
                    u32 stages, u32 partsShift, float *sums, u32 *done) {                                           \
-    DYNAMIC_SHARED(name##_##NT, shared);                                                                           \
+    DYNAMIC_SHARED(name, shared);                                                                           \
     Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,  \
                  x, in, rows, granule, shift, stages};                                                             \
     wide<W, NT>(p, partsShift, sums, done, shared);                                                                \
   }                                                                                                                \
-  REGISTER(name##_##NT)
-#define WIDE_ALL(name, W) \
-  WIDE(name, W, 8)        \
-  WIDE(name, W, 16)
+  REGISTER(name)
+#define WIDE_ALL(name, W)   \
+  WIDE(name##_8, W, 8, 416) \
+  WIDE(name##_16, W, 16, 416)
+// Of 256 rows two warpgroups multiply, and one has the warp that copies: setmaxnreg is of a warpgroup.
+#define WIDE_PAIR(name, W) WIDE(name##_pair, W, 32, 384)

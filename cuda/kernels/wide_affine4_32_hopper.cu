@@ -3,3 +3,4 @@
 
 using Affine4 = AffineGroups<Nibbles, 32>;
 WIDE_ALL(wide_affine4_32, Affine4)
+WIDE_PAIR(wide_affine4_32, Affine4)

@@ -3,3 +3,4 @@
 
 using Affine4 = AffineGroups<Nibbles, 64>;
 WIDE_ALL(wide_affine4, Affine4)
+WIDE_PAIR(wide_affine4, Affine4)

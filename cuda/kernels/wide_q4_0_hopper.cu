@@ -2,3 +2,4 @@
 #include "wide.cuh"
 
 WIDE_ALL(wide_q4_0, PackedQ4_0)
+WIDE_PAIR(wide_q4_0, PackedQ4_0)

@@ -52,20 +52,29 @@ var decodeRoute = map[Route]struct{ plain, packed int }{
 }
 
 // wideRows is how many rows go by kernels/wide.cuh where there is gemm_hopper.cu. Each 128
-// of them decode all weights, which is as much work as a type's decoding is. Thousands of
-// tokens a second of whole prompts by wide.cuh, and where weights are decoded first, H200s:
+// or 256 of them decode all weights, which is as much work as a type's decoding is. Thousands
+// of tokens a second of whole prompts by wide.cuh, and where weights are decoded first, H200s:
 //
-//	                    768          1,024        2,048        8,192 rows
-//	8B, affine 4 bits                             38.5 (37.1)  35.2 (36.0)
-//	4B, Q4_0            54.7 (51.3)  54.9 (51.6)  54.4 (56.9)
-//	4B, Q4_K            53.6 (50.8)  53.2 (51.0)  53.0 (56.8)
-//	4B, affine 8 bits   53.3 (51.1)  53.4 (51.2)  52.8 (57.0)
-//	4B, Q8_0            48.8 (50.6)  48.7 (51.1)  49.0 (56.5)
+//	                          768          1,024        2,048        4,096        8,192 rows
+//	8B, affine 4 bits, pairs                            42.6         40.8 (39.1)  37.3 (37.2)
+//	4B, Q4_0, pairs                                     62.5 (61.5)
+//	4B, Q4_K, pairs                                     60.9 (61.3)
+//	4B, affine 8 bits, pairs                            60.3 (61.0)
+//	4B, Q8_0, pairs                                     57.0 (60.9)
+//	4B, Q6_K, pairs                                     56.9 (61.2)
+//	blocks of 128 rows, other days:
+//	8B, affine 4 bits                                   38.5 (37.1)               35.2 (36.0)
+//	4B, Q4_0                  54.7 (51.3)  54.9 (51.6)  54.4 (56.9)
+//	4B, Q4_K                  53.6 (50.8)  53.2 (51.0)  53.0 (56.8)
+//	4B, affine 8 bits         53.3 (51.1)  53.4 (51.2)  52.8 (57.0)
+//	4B, Q8_0                  48.8 (50.6)  48.7 (51.1)  49.0 (56.5)
 func wideRows(dt backend.DType) int {
 	switch dt {
 	case backend.Affine4:
+		return 8192
+	case backend.Q4_0:
 		return 2048
-	case backend.Affine8, backend.Q4_0, backend.Q4_K:
+	case backend.Affine8, backend.Q4_K:
 		return 1024
 	}
 	return 512

@@ -12,12 +12,21 @@ import (
 
 // wideForm is how a launch of kernels/wide.cuh cuts outputs and inputs.
 type wideForm struct {
-	wide  int // warpgroups of a block, with 64 outputs each
-	parts int // of the inputs: 1, 2 or 4
+	wide  int  // warpgroups of a block, with 64 outputs each
+	parts int  // of the inputs: 1, 2 or 4
+	pair  bool // blocks of 256 rows, of which two share the inputs: of two warpgroups and one part
 }
 
 // String gives the outputs of a block, and the parts.
-func (f wideForm) String() string { return fmt.Sprintf("wide %d/%d", 64*f.wide, f.parts) }
+func (f wideForm) String() string {
+	if f.pair {
+		return fmt.Sprintf("wide %d, pairs", 64*f.wide)
+	}
+	return fmt.Sprintf("wide %d/%d", 64*f.wide, f.parts)
+}
+
+// widePair is the form of pairs.
+var widePair = wideForm{wide: 2, parts: 1, pair: true}
 
 // wideShape is how a launch of kernels/wide.cuh is cut.
 type wideShape struct {
@@ -33,13 +42,27 @@ const (
 	mostWideTiles  = 16
 	mostWideParts  = 4
 	mostWideStages = 8
-	wideSlots      = 4 // of a warp's ring of weights, 128 inputs each
+	pairTiles      = 32
 	// wideCounters is how many tiles may have parts.
 	wideCounters = 1 << 10
 )
 
-// threads is how many a block has: a warp copies what the others multiply.
-func (f wideForm) threads() int { return 128*f.wide + 32 }
+// threads is how many a block has: a warp copies what the others multiply, in pairs one of
+// a warpgroup.
+func (f wideForm) threads() int {
+	if f.pair {
+		return 128*f.wide + 128
+	}
+	return 128*f.wide + 32
+}
+
+// slots is how many a warp's ring of weights has, of 128 inputs each.
+func (f wideForm) slots() int {
+	if f.pair {
+		return 3
+	}
+	return 4
+}
 
 func (s wideShape) blocks() int { return s.grid.x * s.grid.y * s.grid.z }
 
@@ -56,13 +79,17 @@ func wideTiles(rows int) int {
 // other: they are for launches whose blocks are all at work at once.
 func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in, tiles int) (s wideShape, ok bool) {
 	s = wideShape{wideForm: f, tiles: tiles}
-	s.grid = dim{Ceil(total, 4*f.wide), f.parts, Ceil(rows, 8*s.tiles)}
+	s.grid = dim{Ceil(total, 4*f.wide), f.parts, 0}
+	if f.pair {
+		s.tiles, s.grid.x = pairTiles, 2*Ceil(total, 8*f.wide)
+	}
+	s.grid.z = Ceil(rows, 8*s.tiles)
 	stage, sums := 2*128*8*s.tiles, 4*f.wide*8*s.tiles*20*4
-	weights := 4 * f.wide * wideSlots * (128 / w.inputs) * w.granule
+	weights := 4 * f.wide * f.slots() * (128 / w.inputs) * w.granule
 	fixed := 2<<10 + weights // to begin on 1024 bytes, and barriers
 	s.stages = min((d.Info.SharedPerBlock-reservedShared-fixed)/stage, cmp.Or(d.Tuning.stages, mostWideStages))
 	s.shared = s.stages*stage + fixed
-	ok = s.stages >= 2 && s.stages*stage+weights >= sums
+	ok = s.stages >= 2 && s.stages*stage+weights >= sums && (w.pairs || !f.pair)
 	if f.parts > 1 {
 		ok = ok && f.parts <= Ceil(in, 128) && s.blocks() <= d.Info.SMs && s.grid.x*s.grid.z <= wideCounters
 	}
@@ -71,12 +98,17 @@ func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in, tiles int) (
 
 // time is how many microseconds a launch should take on an H100 of so many
 // multiprocessors: waves over the device, each of one block's stages, and the
-// exchange of parts. The numbers are fitted to 4-bit weights in groups of 64.
+// exchange of parts. The numbers are fitted to 4-bit weights in groups of 64. That of
+// pairs is what a stage of two warpgroups and 256 rows would take at the rate of three and
+// 128, less what whole prompts gain by it, whose steps are at the limit of power.
 func (s wideShape) time(sms, in int) float64 {
 	stages, wide := Ceil(Ceil(in, 128), s.parts), float64(s.wide)
 	step, edge := 0.18+0.235*wide, 2.7+0.57*wide
-	if s.tiles == 8 {
+	switch s.tiles {
+	case 8:
 		step, edge = 0.2+0.155*wide, 2.2
+	case pairTiles:
+		step, edge = 1.11, 6
 	}
 	if s.parts > 1 {
 		given := float64(s.blocks()*64*s.wide*8*s.tiles*4) * float64(s.parts-1) / float64(s.parts)
@@ -101,17 +133,26 @@ func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideSha
 	return d.fastestWide(w, total, rows.Count, in, parts)
 }
 
+// pairRows is from where on pairs are considered. Prompts of 1,024 rows of the 8B model are
+// as fast either way, fewer were not measured.
+const pairRows = 1024
+
 // fastestWide is the shape that should take the least time: of all, or of those with so
 // many parts. Where they may not be more, blocks of fewer rows fill the device, too.
 func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShape, ok bool) {
 	least := math.Inf(1)
+	if rows > pairRows {
+		if best, ok = d.wideShapeOf(widePair, w, total, rows, in, 0); ok {
+			least = best.time(d.Info.SMs, in)
+		}
+	}
 	for wide := 1; wide <= mostWide; wide++ {
 		for parts := 1; parts <= mostWideParts; parts *= 2 {
 			if only != 0 && parts != only {
 				continue
 			}
 			for tiles := wideTiles(rows); tiles >= mostWideTiles/2; tiles /= 2 {
-				s, fits := d.wideShapeOf(wideForm{wide, parts}, w, total, rows, in, tiles)
+				s, fits := d.wideShapeOf(wideForm{wide: wide, parts: parts}, w, total, rows, in, tiles)
 				if time := s.time(d.Info.SMs, in); fits && time < least {
 					best, least, ok = s, time, true
 				}
@@ -127,6 +168,9 @@ func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShap
 // wideKernel is the kernel of a shape.
 func wideKernel(f format, s wideShape) kernel {
 	file := strings.Replace(f.file, "stream_", "wide_", 1)
+	if s.pair {
+		return kernel{file + "_hopper", file + "_pair", s.shared}
+	}
 	return kernel{file + "_hopper", fmt.Sprintf("%s_%d", file, s.tiles), s.shared}
 }
 
@@ -184,7 +228,7 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows R
 		return
 	}
 	var at driver.Ptr
-	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows.Count, p.in, 8 * s.tiles}); d.err != nil {
+	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows.Count, p.in, min(mapRows, 8*s.tiles)}); d.err != nil {
 		return
 	}
 	args := append(p.args(at, rows.Count, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))

@@ -10,7 +10,7 @@ func wideTunings() []Tuning {
 	list := []Tuning{{}}
 	for wide := 1; wide <= mostWide; wide++ {
 		for parts := 1; parts <= mostWideParts; parts *= 2 {
-			list = append(list, Tuning{wide: wideForm{wide, parts}})
+			list = append(list, Tuning{wide: wideForm{wide: wide, parts: parts}})
 		}
 	}
 	return list

@@ -21,7 +21,7 @@ func init() {
 
 // wideForms are those that the self-tests go through, each with rows of its turn.
 var (
-	wideForms   = []wideForm{{3, 1}, {3, 4}, {2, 1}, {2, 2}, {1, 2}, {2, 4}, {1, 4}, {}} // {}: chosen
+	wideForms   = []wideForm{{3, 1, false}, {3, 4, false}, {2, 1, false}, {2, 2, false}, {1, 2, false}, {2, 4, false}, {1, 4, false}, widePair, {}} // {}: chosen
 	wideTurns   = []int{33, 127, 48, 128, 96, 64, 200}
 	wideOutputs = []int{144, 24, 152}
 )
@@ -51,9 +51,15 @@ func checkWide(d *Device, dt backend.DType, group int) error {
 		for j, form := range wideForms {
 			d.Tuning.wide = form
 			rows := wideTurns[(i+j)%len(wideTurns)]
+			if form.pair {
+				rows += 100
+			}
 			if d.brief { // one launch
 				d.Tuning.stages = 2 + j%2
 				rows = []int{33, 70}[(j+int(dt))%2]
+				if form.pair {
+					rows += 200
+				}
 				if ran := c.ran; (j/2+int(dt))%2 == 0 {
 					c.three(rows)
 				} else if c.gated(rows); c.ran == ran { // it has no room
@@ -75,7 +81,7 @@ func checkWide(d *Device, dt backend.DType, group int) error {
 type wideCase struct {
 	*projectBench
 	in    int
-	x     driver.Ptr // 200 rows
+	x     driver.Ptr // 300 rows
 	xs    []float32
 	w     []Linear
 	exact [][]float32 // rounded to bf16
@@ -100,7 +106,7 @@ func (c *wideCase) fits(w []Linear, rows int) bool {
 
 func (b *projectBench) wideCase(dt backend.DType, group, in int, outs []int) *wideCase {
 	c := &wideCase{projectBench: b, in: in, bias: make([][]float32, len(outs)+1)}
-	c.x, c.xs = b.rows(200, in)
+	c.x, c.xs = b.rows(300, in)
 	c.up = len(outs)
 	for i, out := range append(outs[:len(outs):len(outs)], outs[0]) {
 		t := b.tensor(dt, group, out, in)
