@@ -60,7 +60,7 @@ func (k kernel) roomy() bool {
 }
 
 var roomyKernels = []string{
-	"attend_fresh", "attend_merge", "attend_unit", "delta_few", "embed", "experts_few", "experts_one", "few_", "held_", "one_",
+	"attend_fresh", "attend_merge", "attend_unit", "delta_few", "embed", "experts_few", "experts_one", "few_", "held_", "one_affine4",
 	"route_bf16", "route_choose_few", "row_",
 }
 

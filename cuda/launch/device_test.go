@@ -110,7 +110,7 @@ func testRoomy(t *testing.T) {
 		{"attend_prefill", "flash_bf16_128", false}, {"route", "route_prompt_bf16", false}, {"gemm", "gated_wide", false},
 		{"experts_affine4", "experts_gated_affine4", false},
 
-		{"one_q4_0_hopper", "one_q4_0", true}, {"held_affine4_hopper", "held_affine4_1_2_normed", true}, {"few_affine4_hopper", "few_affine4_1", true},
+		{"one_affine4_hopper", "one_affine4", true}, {"one_q4_0_hopper", "one_q4_0", false}, {"held_affine4_hopper", "held_affine4_1_2_normed", true}, {"few_affine4_hopper", "few_affine4_1", true},
 		{"delta_few_hopper", "delta_few_c8", true}, {"experts_few_affine4_hopper", "experts_few_whole_affine4", true},
 		{"experts_few_affine4_hopper", "experts_one_gated_affine4", true},
 		{"attend_hopper", "flash_hopper", false}, {"tiled_affine4_hopper", "tiled_affine4_4_1", false}, {"wide_affine4_hopper", "wide_affine4_8", false},
