@@ -268,17 +268,17 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
 }
 
 // The most threads are three warpgroups and the warp that copies.
-#define WIDE(name, W, NT, most)                                                                                    \
-  HOPPER_KERNEL(most)                                                                                              \
-  void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1,    \
-                   u16 *h2, const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1,        \
-                   u32 out2, u32 add, u32 gated, const u16 *x, u32 in, u32 rows, u32 granule, u32 shift,           \
-                   u32 stages, u32 partsShift, float *sums, u32 *done) {                                           \
-    DYNAMIC_SHARED(name, shared);                                                                           \
-    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated,  \
-                 x, in, rows, granule, shift, stages};                                                             \
-    wide<W, NT>(p, partsShift, sums, done, shared);                                                                \
-  }                                                                                                                \
+#define WIDE(name, W, NT, most)                                                                                   \
+  HOPPER_KERNEL(most)                                                                                             \
+  void name(const u8 *w0, const u8 *w1, const u8 *w2, float *f0, float *f1, float *f2, u16 *h0, u16 *h1,          \
+            u16 *h2, const float *bias0, const float *bias1, const float *bias2, u32 out0, u32 out1,              \
+            u32 out2, u32 add, u32 gated, const u16 *x, u32 in, u32 rows, u32 granule, u32 shift,                 \
+            u32 stages, u32 partsShift, float *sums, u32 *done) {                                                 \
+    DYNAMIC_SHARED(name, shared);                                                                                 \
+    Projection p{{w0, w1, w2}, {f0, f1, f2}, {h0, h1, h2}, {bias0, bias1, bias2}, {out0, out1, out2}, add, gated, \
+                 x, in, rows, granule, shift, stages};                                                            \
+    wide<W, NT>(p, partsShift, sums, done, shared);                                                               \
+  }                                                                                                               \
   REGISTER(name)
 #define WIDE_ALL(name, W)   \
   WIDE(name##_8, W, 8, 416) \

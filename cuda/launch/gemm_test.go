@@ -104,6 +104,27 @@ func TestPromptOrder(t *testing.T) {
 	}
 }
 
+// TestWidePairs: pairs of blocks of 256 rows make large products of many rows, of types that they pay for.
+func TestWidePairs(t *testing.T) {
+	d := &Device{}
+	d.Info.SMs, d.Info.SharedPerBlock = 132, 227<<10
+	for _, c := range []struct {
+		dt            backend.DType
+		out, in, rows int
+		pair          bool
+	}{
+		{backend.Affine4, 2 * 12288, 4096, 2048, true}, {backend.Affine4, 4096, 12288, 2048, true}, {backend.Q4_0, 2 * 12288, 4096, 2048, true},
+		{backend.Affine4, 2 * 12288, 4096, 8192, true}, {backend.Affine4, 2 * 12288, 4096, 1024, false},
+		{backend.Affine4, 2048, 4096, 2048, true}, {backend.Affine4, 2 * 512, 2048, 2048, false}, // o and the shared expert of the 35B
+		{backend.Q4_K, 2 * 12288, 4096, 2048, false}, {backend.Affine8, 2 * 12288, 4096, 2048, false},
+	} {
+		f, _ := formatOf(c.dt, 64)
+		if s, ok := d.wideShape(f, c.out/16, Rows{Count: c.rows}, c.in); !ok || s.pair != c.pair {
+			t.Errorf("%v, %d outputs, %d inputs, %d rows: %v", c.dt, c.out, c.in, c.rows, s)
+		}
+	}
+}
+
 // promptRoute is the route of a product of prompts' rows.
 func (d *Device) promptRoute(in int, packed bool, rows int) Route {
 	w := &Weight{Out: 64, In: in}

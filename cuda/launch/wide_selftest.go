@@ -21,7 +21,10 @@ func init() {
 
 // wideForms are those that the self-tests go through, each with rows of its turn.
 var (
-	wideForms   = []wideForm{{3, 1, false}, {3, 4, false}, {2, 1, false}, {2, 2, false}, {1, 2, false}, {2, 4, false}, {1, 4, false}, widePair, {}} // {}: chosen
+	wideForms = []wideForm{
+		{wide: 3, parts: 1}, {wide: 3, parts: 4}, {wide: 2, parts: 1}, {wide: 2, parts: 2}, {wide: 1, parts: 2}, {wide: 2, parts: 4}, {wide: 1, parts: 4},
+		widePair, {}, // {}: chosen
+	}
 	wideTurns   = []int{33, 127, 48, 128, 96, 64, 200}
 	wideOutputs = []int{144, 24, 152}
 )
