@@ -24,8 +24,8 @@ const root = "../.."
 // break their lines would change them.
 const columns = 100
 
-func TestDocsWidth(t *testing.T) {
-	t.Parallel()
+// eachDoc calls f with the text of every document.
+func eachDoc(t *testing.T, f func(name, text string)) {
 	var docs []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
@@ -42,10 +42,17 @@ func TestDocsWidth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range tooWide(string(text)) {
-			t.Error(filepath.Clean(name) + ":" + line)
-		}
+		f(filepath.ToSlash(filepath.Clean(name)), string(text))
 	}
+}
+
+func TestDocsWidth(t *testing.T) {
+	t.Parallel()
+	eachDoc(t, func(name, text string) {
+		for _, line := range tooWide(text) {
+			t.Error(name + ":" + line)
+		}
+	})
 }
 
 // tooWide lists the lines of a Markdown text that are wider than columns, with
