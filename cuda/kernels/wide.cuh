@@ -247,9 +247,8 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
     }
     sync_warp();
   }
-  if constexpr (T::shares) cluster_sync();
-  else sync();
   if constexpr (T::shares) {
+    cluster_sync();
     if (fills || idle) {
       fewer_registers<56>();
       if (fills) s.fill();
@@ -260,10 +259,10 @@ template <class W, u32 NT> DEV void wide(const Projection &p, u32 partsShift, fl
     // No block leaves while the other may still write to its shared memory.
     sync_warp();
     cluster_sync();
-  } else if (fills) {
-    s.fill();
   } else {
-    s.work(strip, weights);
+    sync();
+    if (fills) s.fill();
+    else s.work(strip, weights);
   }
 }
 

@@ -54,7 +54,8 @@ type kernel struct {
 // roomy reports whether all of a multiprocessor's memory is to be shared memory while the kernel runs there: then blocks
 // of the next launch begin beside this one's, and need not wait until that memory is split anew
 // (docs/adr/0061-a-multiprocessor-is-not-split-anew.md). It is so for what steps of few rows are made of, between which a
-// multiprocessor stays as it is, but for norms: with them some steps are slower.
+// multiprocessor stays as it is, but for norms, and for projections of one row by Q4_0 and Q4_K: with them some steps are
+// slower.
 func (k kernel) roomy() bool {
 	return slices.ContainsFunc(roomyKernels, func(prefix string) bool { return strings.HasPrefix(k.name, prefix) })
 }

@@ -113,7 +113,7 @@ var faults = []fault{
 	{"inputs are freed while they are read", "wide.cuh", "products_wait<1>();\nif constexpr (shares) arrive_at(empty(before), lane, lane < 2 && pair > first);\nelse arrive(empty(before), lane == 0 && pair > first);", "if constexpr (shares) arrive_at(empty(before), lane, lane < 2 && pair > first);\nelse arrive(empty(before), lane == 0 && pair > first);\nproducts_wait<1>();", byWide},
 	{"shared inputs are freed in one block", "wide.cuh", "arrive_at(empty(before), lane, lane < 2 && pair > first);", "arrive(empty(before), lane == 0 && pair > first);", byWide},
 	{"a pair's block leaves before the other", "wide.cuh", "sync_warp();\ncluster_sync();", "sync_warp();", byWide},
-	{"a pair's barriers that the other block has not made", "wide.cuh", "if constexpr (T::shares) cluster_sync();", "if constexpr (T::shares) sync();", byWide},
+	{"a pair's barriers that the other block has not made", "wide.cuh", "if constexpr (T::shares) {\ncluster_sync();", "if constexpr (T::shares) {\nsync();", byWide},
 	{"parts are told of without a fence", "wide.cuh", "if (tid() == 0) {\nfence();", "if (tid() == 0) {", byWide},
 	{"one thread waits for the parts", "wide.cuh", "sync_all();\nif (tid() == 0 && atomic_add(count, 1)", "if (tid() == 0 && atomic_add(count, 1)", byWide},
 	{"the counter of parts is left as it is", "wide.cuh", "*count = 0;", "{}", byWide},

@@ -66,9 +66,12 @@ func (f wideForm) slots() int {
 
 func (s wideShape) blocks() int { return s.grid.x * s.grid.y * s.grid.z }
 
-// wideTiles is how many tiles of 8 rows a block takes of that many.
-func wideTiles(rows int) int {
-	if rows <= 64 {
+// tiles is how many tiles of 8 rows a block takes of that many.
+func (f wideForm) tiles(rows int) int {
+	switch {
+	case f.pair:
+		return pairTiles
+	case rows <= 64:
 		return mostWideTiles / 2
 	}
 	return mostWideTiles
@@ -79,11 +82,10 @@ func wideTiles(rows int) int {
 // other: they are for launches whose blocks are all at work at once.
 func (d *Device) wideShapeOf(f wideForm, w format, total, rows, in, tiles int) (s wideShape, ok bool) {
 	s = wideShape{wideForm: f, tiles: tiles}
-	s.grid = dim{Ceil(total, 4*f.wide), f.parts, 0}
+	s.grid = dim{Ceil(total, 4*f.wide), f.parts, Ceil(rows, 8*s.tiles)}
 	if f.pair {
-		s.tiles, s.grid.x = pairTiles, 2*Ceil(total, 8*f.wide)
+		s.grid.x += s.grid.x % 2
 	}
-	s.grid.z = Ceil(rows, 8*s.tiles)
 	stage, sums := 2*128*8*s.tiles, 4*f.wide*8*s.tiles*20*4
 	weights := 4 * f.wide * f.slots() * (128 / w.inputs) * w.granule
 	fixed := 2<<10 + weights // to begin on 1024 bytes, and barriers
@@ -121,7 +123,7 @@ func (s wideShape) time(sms, in int) float64 {
 // of sums depends on the parts of the inputs.
 func (d *Device) wideShape(w format, total int, rows Rows, in int) (best wideShape, ok bool) {
 	if f := d.Tuning.wide; f.wide != 0 {
-		return d.wideShapeOf(f, w, total, rows.Count, in, wideTiles(rows.Count))
+		return d.wideShapeOf(f, w, total, rows.Count, in, f.tiles(rows.Count))
 	}
 	parts := 0
 	if order := rows.ordered(); order != rows.Count {
@@ -142,7 +144,7 @@ const pairRows = 1024
 func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShape, ok bool) {
 	least := math.Inf(1)
 	if rows > pairRows {
-		if best, ok = d.wideShapeOf(widePair, w, total, rows, in, 0); ok {
+		if best, ok = d.wideShapeOf(widePair, w, total, rows, in, pairTiles); ok {
 			least = best.time(d.Info.SMs, in)
 		}
 	}
@@ -151,8 +153,9 @@ func (d *Device) fastestWide(w format, total, rows, in, only int) (best wideShap
 			if only != 0 && parts != only {
 				continue
 			}
-			for tiles := wideTiles(rows); tiles >= mostWideTiles/2; tiles /= 2 {
-				s, fits := d.wideShapeOf(wideForm{wide: wide, parts: parts}, w, total, rows, in, tiles)
+			f := wideForm{wide: wide, parts: parts}
+			for tiles := f.tiles(rows); tiles >= mostWideTiles/2; tiles /= 2 {
+				s, fits := d.wideShapeOf(f, w, total, rows, in, tiles)
 				if time := s.time(d.Info.SMs, in); fits && time < least {
 					best, least, ok = s, time, true
 				}

@@ -327,8 +327,7 @@ FAULTY(meets_without_fence, meets, NO_RELEASE)
 FAULTY(meets_at_wrong_counter, meets, WRONG_COUNTER)
 FAULTY(meets_one_thread, meets, ONE_THREAD)
 
-// copies_met copies what the blocks of the grid wrote, once all have; boxes_met copies
-// it by a map, whose matrix data is.
+// copies_met copies what the blocks of the grid wrote, once all have.
 template <Fault F, bool box = false> DEV void copies_met(u8 *memory, ARGUMENTS) {
   const u32 base = start(memory), to = tile_at(base, 0);
   if (tid() == 0) {
@@ -368,6 +367,8 @@ FAULTY(ok_copies_met, copies_met, NONE)
 FAULTY(met_not_shown, copies_met, HIDDEN)
 FAULTY(met_not_looked_for, copies_met, NOT_LOOKED_FOR)
 FAULTY(met_without_fence, copies_met, NO_RELEASE)
+
+// boxes_met is copies_met by a map, whose matrix data is.
 template <Fault F> DEV void boxes_met(u8 *memory, ARGUMENTS) { copies_met<F, true>(memory, map, data, counts, out); }
 FAULTY(ok_boxes_met, boxes_met, NONE)
 FAULTY(boxes_not_shown, boxes_met, HIDDEN)
