@@ -8,24 +8,29 @@ import (
 	"windrow/backend"
 )
 
-// Timeline is when the kernels of a step of some rows ran on a GPU.
+// Timeline is when the kernels of a step ran on a GPU: of some rows for each of some sequences.
 type Timeline struct {
-	Rows     int                `json:"rows"`
-	Launches []backend.Launched `json:"launches"`
+	Sequences int                `json:"sequences"`
+	Rows      int                `json:"rows"` // of a sequence
+	Launches  []backend.Launched `json:"launches"`
 }
 
-// runTimelines takes a step of each size of Rows.
+// runTimelines takes a step of each size of Rows, and each of Batches.
 func (r *runner) runTimelines(ctx context.Context) error {
 	if !r.Timeline {
 		return nil
 	}
+	var steps []Batch
 	for _, rows := range r.Rows {
-		r.next("when kernels of %d rows run", rows)
-		list, err := r.watch.Timeline(ctx, rows, r.Context)
+		steps = append(steps, Batch{Sequences: 1, Rows: rows})
+	}
+	for _, b := range append(steps, r.Batches...) {
+		r.next("when kernels of %d sequences of %d rows run", b.Sequences, b.Rows)
+		list, err := r.watch.Timeline(ctx, b.Sequences, b.Rows, r.Context)
 		if err != nil {
 			return err
 		}
-		r.timelines = append(r.timelines, Timeline{rows, list})
+		r.timelines = append(r.timelines, Timeline{b.Sequences, b.Rows, list})
 	}
 	return nil
 }
@@ -71,7 +76,11 @@ func (t *Timeline) table(w io.Writer) {
 		return
 	}
 	const us = 1e6
-	fmt.Fprintf(w, "\nkernels of a %d-row step, %d in %.2f ms; µs from the end of the one before\n", t.Rows, len(t.Launches), 1000*t.Launches[len(t.Launches)-1].Last)
+	step := fmt.Sprintf("%d-row step", t.Rows)
+	if t.Sequences > 1 {
+		step = fmt.Sprintf("step of %s rows", Batch{t.Sequences, t.Rows})
+	}
+	fmt.Fprintf(w, "\nkernels of a %s, %d in %.2f ms; µs from the end of the one before\n", step, len(t.Launches), 1000*t.Launches[len(t.Launches)-1].Last)
 	fmt.Fprintf(w, "kernel\tlaunches\tblocks × threads\tbegun (half)\tready\treleased\tfirst ends\thalf\tlast\n")
 	for _, a := range t.alike() {
 		mean := func(sum float64) float64 { return us * sum / float64(a.launches) }

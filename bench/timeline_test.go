@@ -17,7 +17,7 @@ func TestTimelineTable(t *testing.T) {
 		}
 		return l
 	}
-	line := Timeline{Rows: 4, Launches: []backend.Launched{
+	line := Timeline{Sequences: 1, Rows: 4, Launches: []backend.Launched{
 		at("a", 2, 0, 2, 2, 3, 4, 5, 10),
 		at("b", 1, 8, 9, 9, 11, 12, 13, 14),
 		at("a", 2, 12, 13, 14, 15, 17, 20, 22),
@@ -36,6 +36,11 @@ a       1         3 × 64            -2.0 (-1.0)   0.0    1.0       2.0         
 `
 	if text.String() != want {
 		t.Errorf("got\n%s, want\n%s", text.String(), want)
+	}
+	text.Reset()
+	(&Timeline{Sequences: 8, Rows: 16, Launches: line.Launches[:1]}).table(&text)
+	if first := "\nkernels of a step of 8x16 rows, 1 in 0.01 ms; "; !strings.HasPrefix(text.String(), first) {
+		t.Errorf("got\n%s, want first\n%s", text.String(), first)
 	}
 	text.Reset()
 	(&Timeline{Rows: 1}).table(&text)

@@ -79,7 +79,34 @@ func (s *Stopwatch) Step(ctx context.Context, rows, context int) (seconds float6
 // Batch is the seconds of a forward of rows for each of several sequences at a
 // context, with the results of all rows.
 func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (seconds float64, err error) {
-	return seconds, s.alone(ctx, func() error {
+	err = s.batched(ctx, sequences, rows, context, func(b *model.Batch) error {
+		seconds, err = s.settled(func() error { return s.fresh(ctx, b) })
+		return err
+	})
+	return seconds, err
+}
+
+// Timeline is when the kernels of a step ran, in a series of them: of a forward of rows for each
+// of several sequences at a context, with the results of all rows. Options.Timeline was set.
+func (s *Stopwatch) Timeline(ctx context.Context, sequences, rows, context int) (list []backend.Launched, err error) {
+	timed, ok := s.engine.device.backend.(backend.Timed)
+	if !ok {
+		return nil, fmt.Errorf("engine: kernels of %s do not tell when they run", s.engine.BackendName())
+	}
+	err = s.batched(ctx, sequences, rows, context, func(b *model.Batch) error {
+		if _, err := repeat(2*s.least, func() error { return s.fresh(ctx, b) }); err != nil {
+			return err
+		}
+		list, err = timed.Timeline(func() error { return s.fresh(ctx, b) })
+		return err
+	})
+	return list, err
+}
+
+// batched runs a measurement of a forward of rows for each of several sequences, whose caches are
+// freed then.
+func (s *Stopwatch) batched(ctx context.Context, sequences, rows, context int, measure func(*model.Batch) error) error {
+	return s.alone(ctx, func() error {
 		var spans []span
 		for range sequences {
 			c, err := s.filled(ctx, context, rows)
@@ -89,33 +116,8 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 			defer c.Close()
 			spans = append(spans, span{c, s.prompt(rows)})
 		}
-		b := batch(wantAll, spans...)
-		var err error
-		seconds, err = s.settled(func() error { return s.fresh(ctx, b) })
-		return err
+		return measure(batch(wantAll, spans...))
 	})
-}
-
-// Timeline is when the kernels of a step ran, in a series of them: of a forward of rows at a
-// context, with the results of all rows. Options.Timeline was set.
-func (s *Stopwatch) Timeline(ctx context.Context, rows, context int) (list []backend.Launched, err error) {
-	timed, ok := s.engine.device.backend.(backend.Timed)
-	if !ok {
-		return nil, fmt.Errorf("engine: kernels of %s do not tell when they run", s.engine.BackendName())
-	}
-	err = s.alone(ctx, func() error {
-		c, err := s.at(ctx, context, rows)
-		if err != nil {
-			return err
-		}
-		b := batch(wantAll, span{c, s.prompt(rows)})
-		if _, err := repeat(2*s.least, func() error { return s.fresh(ctx, b) }); err != nil {
-			return err
-		}
-		list, err = timed.Timeline(func() error { return s.fresh(ctx, b) })
-		return err
-	})
-	return list, err
 }
 
 // StepBytes is what a one-row step at a context reads: the weights, the states of
