@@ -302,7 +302,9 @@ func (d *Device) PrefillProject(dst []Target, x driver.Ptr, w []Linear, rows Row
 		outs[i] = l.Weight.Out
 	}
 	if route != routeBLAS {
-		d.gemm(d.tile(route, false, in, rows, outs[:]...), x, parts, in, rows.Count)
+		if t := d.tile(route, false, in, rows, outs[:]...); !d.prefillSliced(t, dst, x, w, false, rows.Count) {
+			d.gemm(t, x, parts, in, rows.Count)
+		}
 		return
 	}
 	for _, p := range parts {
@@ -327,7 +329,9 @@ func (d *Device) PrefillGated(dst Target, x driver.Ptr, gate, up Linear, rows Ro
 	at, in := 0, gate.Weight.In
 	g, u := d.part(gate, &at), d.part(up, &at)
 	if route != routeBLAS {
-		d.gemmGated(d.tile(route, true, in, rows, 2*g.out), dst, x, g, u, in, rows.Count)
+		if t := d.tile(route, true, in, rows, 2*g.out); !d.prefillSliced(t, []Target{dst}, x, []Linear{gate, up}, true, rows.Count) {
+			d.gemmGated(t, dst, x, g, u, in, rows.Count)
+		}
 		return
 	}
 	half := aligned(2 * g.out * rows.Count)

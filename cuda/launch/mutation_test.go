@@ -36,6 +36,7 @@ const (
 	byFew     = "few experts/affine4-64"
 	byLines   = "few/affine4-64"
 	byHeld    = "held/affine4-64"
+	bySliced  = "sliced"
 	byFresh   = "rotation in attention"
 )
 
@@ -118,6 +119,14 @@ var faults = []fault{
 	{"one thread waits for the parts", "wide.cuh", "sync_all();\nif (tid() == 0 && atomic_add(count, 1)", "if (tid() == 0 && atomic_add(count, 1)", byWide},
 	{"the counter of parts is left as it is", "wide.cuh", "*count = 0;", "{}", byWide},
 
+	{"a stage of slices is not waited for", "sliced_hopper.cu", "if (half == 0) wait_phase(full + at * 8, phase);", "", bySliced},
+	{"a stage of slices is filled that is in use", "sliced_hopper.cu", "wait_phase(empty + at * 8, phase ^ 1);", "", bySliced},
+	{"a stage of slices is freed before its products are over", "sliced_hopper.cu", "products_wait<1>();\narrive_at(empty + done * 8, lane, lane < 2 && done < STAGES);", "arrive_at(empty + done * 8, lane, lane < 2 && done < STAGES);\nproducts_wait<1>();", bySliced},
+	{"a slice is added before its products are over", "sliced_hopper.cu", "products_wait<0>(c);", "", bySliced},
+	{"a stage of slices is freed in one block", "sliced_hopper.cu", "products_wait<1>();\narrive_at(empty + done * 8, lane, lane < 2 && done < STAGES);", "products_wait<1>();\narrive(empty + done * 8, lane == 0 && done < STAGES);", bySliced},
+	{"a block of slices leaves before the other", "sliced_hopper.cu", "sync_warp();\ncluster_sync();", "sync_warp();", bySliced},
+	{"barriers of slices that the other block has not made", "sliced_hopper.cu", "cluster_sync();\nif (tid() / 128", "sync();\nif (tid() / 128", bySliced},
+	{"a barrier of slices waits for fewer bytes", "sliced_hopper.cu", "expect(arrived, 2 * (2 * box * 128", "expect(arrived, 2 * (box * 128", bySliced},
 	{"weights are not waited for", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nmultiply(total, stage);\nsync_warp();\nif", "sync_warp();\nmultiply(total, stage);\nsync_warp();\nif", byExperts},
 	{"a warp's weights are read before all lanes have them", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\ne.multiply(total, stage);\nsync_warp();\nloadNext", "wait_groups(p.stages - 1);\ne.multiply(total, stage);\nsync_warp();\nloadNext", byExperts},
 	{"a stage is filled while it is read", "experts.cuh", "e.multiply(total, stage);\nsync_warp();\nloadNext", "e.multiply(total, stage);\nloadNext", byExperts},
@@ -226,6 +235,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byLines:
 		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
+	case bySliced:
+		return "sliced_hopper", []string{"gemm_hopper", "gemm", "stream_bf16"}
 	case byHeld:
 		return "held_affine4_hopper", []string{"pack", "rows", "stream_affine4"}
 	case byExperts:
@@ -265,7 +276,12 @@ func (f fault) notice(t *testing.T, number int) error {
 	hopper, others := f.sources()
 	var patterns []string
 	if hopper != "" {
-		others, patterns = append(others, hopper), []string{hopper}
+		others = append(others, hopper)
+		for _, name := range others {
+			if strings.HasSuffix(name, "_hopper") {
+				patterns = append(patterns, name)
+			}
+		}
 	}
 	files, err := filepath.Glob("../kernels/*.cuh")
 	if err != nil {

@@ -31,18 +31,19 @@ type Inputs struct {
 // Tuning forces what is otherwise chosen by what measured fastest: it changes
 // the speed of projections and, but for wide, never their bits.
 type Tuning struct {
-	shared  int       // bytes of shared memory of a block, if not 0
-	group   int       // strips of a pass, if not 0
-	blocks  int       // of a launch, or clusters of kernels/few.cuh, if not 0
-	Stream  bool      // whatever the rows
-	Apart   bool      // rotation and attention, whatever the rows
-	Tiled   TiledForm // if not zero
-	wide    wideForm  // likewise
-	stages  int       // of the rings of all of them, at most, if not 0
-	noFew   bool      // few rows as without kernels/few.cuh and held.cuh
-	cluster int       // blocks of a cluster of that, at least
-	chunk   int       // granules of a copy of that, if not 0
-	held    use       // of kernels/held.cuh
+	shared  int        // bytes of shared memory of a block, if not 0
+	group   int        // strips of a pass, if not 0
+	blocks  int        // of a launch, or clusters of kernels/few.cuh, if not 0
+	Stream  bool       // whatever the rows
+	Apart   bool       // rotation and attention, whatever the rows
+	Tiled   TiledForm  // if not zero
+	wide    wideForm   // likewise
+	sliced  slicedTile // likewise, by its rows and width
+	stages  int        // of the rings of all of them, at most, if not 0
+	noFew   bool       // few rows as without kernels/few.cuh and held.cuh
+	cluster int        // blocks of a cluster of that, at least
+	chunk   int        // granules of a copy of that, if not 0
+	held    use        // of kernels/held.cuh
 
 	deltaRun     int  // rows that a warp of delta_rows takes in turn, if not 0
 	deltaFew     int  // rows up to which DeltaNet is one launch, if not 0
@@ -266,7 +267,7 @@ func (p *projection) args(x driver.Ptr, rows int, more ...int) []uint64 {
 	return list
 }
 
-// enqueueProjection enqueues one launch of kernels/stream.cuh or tiled.cuh.
+// enqueueProjection enqueues one launch, of the kernels that should take the least time.
 func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated bool, rows int) {
 	if d.err != nil {
 		return
@@ -290,6 +291,10 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 	}
 	if s, ok := d.one(f, total, rows, p.in, gated); ok {
 		d.launch(oneKernel(f, s), dim{x: s.blocks}, 32*oneWarps, append(p.args(x.X, rows, s.stages, s.strips, s.pass, s.more), uint64(x.Norm), f32(x.Eps))...)
+		return
+	}
+	if t, ok := d.sliced(&p, rows); ok && x.Norm == 0 {
+		d.enqueueSliced(t, &p, x.X, rows, d.streamWarps(f))
 		return
 	}
 	s := d.streamShapeOf(f, total, rows, p.in, gated)

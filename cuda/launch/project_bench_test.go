@@ -129,6 +129,8 @@ func (t Tuning) form() string {
 		return strings.ReplaceAll(t.Tiled.String(), "/", ":")
 	case t.wide.wide > 0:
 		return strings.ReplaceAll(t.wide.String(), "/", ":")
+	case t.sliced.rows > 0:
+		return "sliced" + t.sliced.String()
 	case t.shared > 0:
 		return fmt.Sprintf("%dKiB", t.shared>>10)
 	case t.group > 0:
@@ -283,6 +285,28 @@ func BenchmarkHybridForms(b *testing.B) {
 	needsHopper(m)
 	projectSweep{
 		shapes: hybridShapes, types: benchTypes[1:], rows: []int{1, 4, 8, 16, 32}, forms: tiledTunings, noise: 6 << 30, launches: 20,
+	}.run(m)
+}
+
+// slicedTunings are what is chosen, stream.cuh, and the tiles of sliced_hopper.cu that suit so
+// many rows.
+func slicedTunings(rows int) []Tuning {
+	list := []Tuning{{}, {Stream: true}}
+	for _, t := range slicedTiles {
+		if t.rows == 64 || rows > 64 {
+			list = append(list, Tuning{sliced: t})
+		}
+	}
+	return list
+}
+
+// BenchmarkSlicedForms compares the tiles of kernels/sliced_hopper.cu and stream.cuh, for the
+// 8B model's projections by bf16 weights and its head.
+func BenchmarkSlicedForms(b *testing.B) {
+	m := benchDevice(b)
+	needsHopper(m)
+	projectSweep{
+		shapes: projectShapes, types: benchTypes[:1], rows: []int{17, 24, 32, 48, 64, 96, 128, 256}, forms: slicedTunings, noise: 6 << 30, launches: 10,
 	}.run(m)
 }
 

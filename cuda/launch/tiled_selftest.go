@@ -87,6 +87,9 @@ type tiledCase struct {
 	cluster int       // of few.cuh, at least
 	chunk   int       // of its copies, at most, if not 0
 	held    use       // of held.cuh
+	sliced  slicedTile
+	outs    []int // of w
+	gatedTo int   // outputs of halves
 }
 
 const tiledRows = 130
@@ -96,17 +99,22 @@ var tiledOuts = []int{141, 24, 156}
 const tiledGated = 181
 
 func (b *projectBench) tiledCase(dt backend.DType, group, in int) *tiledCase {
-	c := &tiledCase{projectBench: b, in: in}
+	return b.tiledCaseTo(dt, group, in, tiledOuts, tiledGated)
+}
+
+// tiledCaseTo is a tiledCase of other numbers of outputs.
+func (b *projectBench) tiledCaseTo(dt backend.DType, group, in int, outs []int, gated int) *tiledCase {
+	c := &tiledCase{projectBench: b, in: in, outs: outs, gatedTo: gated}
 	c.format, _ = formatOf(dt, group)
 	c.x, _ = b.rows(tiledRows, in)
-	for _, out := range tiledOuts {
+	for _, out := range outs {
 		c.w = append(c.w, Linear{Weight: b.matrix(b.tensor(dt, group, out, in))})
 	}
-	c.w[1].Bias = b.uploadF32(b.normals(tiledOuts[1]))
+	c.w[1].Bias = b.uploadF32(b.normals(outs[1]))
 	for i := range c.halves {
-		c.halves[i].Weight = b.matrix(b.tensor(dt, group, tiledGated, in))
+		c.halves[i].Weight = b.matrix(b.tensor(dt, group, gated, in))
 	}
-	c.halves[1].Bias = b.uploadF32(b.normals(tiledGated))
+	c.halves[1].Bias = b.uploadF32(b.normals(gated))
 	return c
 }
 
@@ -116,7 +124,7 @@ func (c *tiledCase) three(t TiledForm, rows int) {
 	w := c.w[:1+rows%3]
 	var n []int
 	for i := range w {
-		n = append(n, rows*tiledOuts[i])
+		n = append(n, rows*c.outs[i])
 	}
 	c.same(t, rows, n, func(dst []Target) {
 		dst[0].Add = true
@@ -125,7 +133,7 @@ func (c *tiledCase) three(t TiledForm, rows int) {
 }
 
 func (c *tiledCase) gated(t TiledForm, rows int) {
-	c.same(t, rows, []int{rows * tiledGated}, func(dst []Target) {
+	c.same(t, rows, []int{rows * c.gatedTo}, func(dst []Target) {
 		c.d.ProjectGated(dst[0], c.x, c.halves[0], c.halves[1], rows)
 	})
 }
@@ -133,12 +141,21 @@ func (c *tiledCase) gated(t TiledForm, rows int) {
 // same compares what a projection to n[i] numbers writes by both kernels, in f32
 // and, but for the first of several, in bf16. All targets begin with the same noise.
 func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Target)) {
+	forced := []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks, cluster: c.cluster, chunk: c.chunk, held: c.held, sliced: c.sliced}}
+	c.sameBy(fmt.Sprintf("%v, %v", t, c.sliced), rows, n, func(way int, dst []Target) {
+		c.d.Tuning = forced[way]
+		project(dst)
+	})
+}
+
+// sameBy is same for two ways to project.
+func (c *tiledCase) sameBy(what string, rows int, n []int, project func(way int, dst []Target)) {
 	var results [2][][]byte
 	var noise [][]float32
 	for _, n := range n {
 		noise = append(noise, c.normals(n))
 	}
-	for i, forced := range []Tuning{{Stream: true}, {Tiled: t, stages: c.stages, blocks: c.blocks, cluster: c.cluster, chunk: c.chunk, held: c.held}} {
+	for way := range results {
 		var dst []Target
 		for j := range n {
 			dst = append(dst, Target{F32: c.uploadF32(noise[j])})
@@ -149,12 +166,11 @@ func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Targ
 		if c.err != nil {
 			return
 		}
-		c.d.Tuning = forced
-		project(dst)
+		project(way, dst)
 		for j := range n {
-			results[i] = append(results[i], c.download(4*n[j], dst[j].F32))
+			results[way] = append(results[way], c.download(4*n[j], dst[j].F32))
 			if dst[j].BF16 != 0 {
-				results[i] = append(results[i], c.download(2*n[j], dst[j].BF16))
+				results[way] = append(results[way], c.download(2*n[j], dst[j].BF16))
 			}
 		}
 	}
@@ -162,7 +178,7 @@ func (c *tiledCase) same(t TiledForm, rows int, n []int, project func(dst []Targ
 		got := results[1][i]
 		for at := range want {
 			if got[at] != want[at] && c.err == nil {
-				c.err = fmt.Errorf("%v, %d inputs, %d rows, %d weights: result %d differs at byte %d of %d", t, c.in, rows, len(n), i, at, len(want))
+				c.err = fmt.Errorf("%s, %d inputs, %d rows, %d weights: result %d differs at byte %d of %d", what, c.in, rows, len(n), i, at, len(want))
 			}
 		}
 	}
