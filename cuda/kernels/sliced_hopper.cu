@@ -13,7 +13,6 @@
 
 template <u32 ROWS, u32 WIDTH, u32 STAGES, bool GATED> struct Sliced {
   static constexpr u32 groups = ROWS / 64; // warpgroups that multiply
-  static constexpr u32 threads = groups * 128 + 128;
   static constexpr u32 xBytes = ROWS * 128, wBytes = WIDTH * 128; // of a unit: 64 inputs
   static constexpr u32 stage = 2 * (xBytes + wBytes);             // of two of them
   static constexpr u32 outputs = GATED ? WIDTH / 2 : WIDTH;

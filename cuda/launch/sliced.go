@@ -27,8 +27,9 @@ const (
 	slicedRows     = 33
 	slicedRowsHead = 17
 	slicedStrips   = 4096
-	// slicedPromptRows is up to how many rows of prompts are.
+	// Up to so many rows of prompts are, to all outputs and to those of a head.
 	slicedPromptRows = 128
+	slicedPromptHead = 64
 )
 
 // outputs is how many a tile has.
@@ -56,10 +57,11 @@ func (t slicedTile) box(rows int) int { return 8 * Ceil(rows, 16*Ceil(rows, t.ro
 
 // time is how many microseconds a projection should take on an H200: by waves over the device,
 // each of one tile a block, whose stages wait for what a multiprocessor gets from L2, some 118
-// GB/s. The numbers are fitted to the 8B model's projections.
+// GB/s. The numbers are fitted to the 8B model's projections. Of tiles that take as long, those
+// are the faster that are the fewest for the rows: each reads all weights.
 func (t slicedTile) time(sms, clusters, in, rows int) float64 {
 	step := 0.03 + float64((2*t.box(rows)+t.width)*128)/118e3 // of 64 inputs
-	return float64(Ceil(clusters, max(1, sms/2)))*float64(Ceil(in, 64))*step + 3.3
+	return float64(Ceil(clusters, max(1, sms/2)))*float64(Ceil(in, 64))*step + 3.2 + 0.1*float64(Ceil(rows, t.rows))
 }
 
 // clusters is how many pairs of tiles a projection has.
@@ -141,7 +143,7 @@ func (d *Device) prefillSliced(t gemmTile, dst []Target, x driver.Ptr, w []Linea
 	}
 	p := projectionOf(dst, w, gated)
 	s, ok := d.slicedTile(&p, rows)
-	if d.err = p.err; !ok || p.err != nil || rows > 64 && p.total >= slicedStrips {
+	if p.err != nil || !ok || rows > slicedPromptHead && p.total >= slicedStrips {
 		return false
 	}
 	d.enqueueSliced(s, &p, x, rows, t.split)
