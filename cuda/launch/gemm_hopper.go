@@ -56,16 +56,15 @@ func (d *Device) gemmOperand(t gemmTile, data driver.Ptr, rows, in, box int) uin
 	if !t.hopper || d.err != nil {
 		return uint64(data)
 	}
-	return d.mapOf(mapKey{data, rows, in, box})
+	return uint64(d.mapOf(mapKey{data, rows, in, box}))
 }
 
 // mapOf is the address of a matrix's tensor map.
-func (d *Device) mapOf(key mapKey) (a uint64) {
+func (d *Device) mapOf(key mapKey) (p driver.Ptr) {
 	if d.err == nil {
-		p, err := d.prefill.hopper.tensorMap(d.Context, key)
-		a, d.err = uint64(p), err
+		p, d.err = d.prefill.hopper.tensorMap(d.Context, key)
 	}
-	return a
+	return p
 }
 
 // hopperGEMM is what gemm_hopper.cu needs of the driver, and the tensor maps of

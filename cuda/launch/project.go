@@ -286,7 +286,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		return
 	}
 	if s, ok := d.tiled(f, total, rows); ok && x.Norm == 0 {
-		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.tiledInputs(s, x.X, rows, p.in), rows, s.stages, s.slices, d.streamWarps(f))...)
+		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.mapOf(mapKey{x.X, rows, p.in, 8 * s.Tiles}), rows, s.stages, s.slices, d.streamWarps(f))...)
 		return
 	}
 	if s, ok := d.one(f, total, rows, p.in, gated); ok {

@@ -113,21 +113,17 @@ func (d *Device) slicedTile(p *projection, rows int) (best slicedTile, ok bool) 
 // their tiles.
 func (d *Device) enqueueSliced(t slicedTile, p *projection, x driver.Ptr, rows, slices int) {
 	outputs, box := t.outputs(p.gated), t.box(rows)
-	args := []uint64{d.mapOf(mapKey{x, rows, p.in, box})}
+	maps := [4]uint64{uint64(d.mapOf(mapKey{x, rows, p.in, box}))}
 	for i, w := range p.weights {
-		if p.gated && i == 2 {
-			break
-		}
-		a := uint64(0)
 		if w != 0 {
-			a = d.mapOf(mapKey{w, p.out[i], p.in, outputs})
+			maps[1+i] = uint64(d.mapOf(mapKey{w, p.out[i], p.in, outputs}))
 		}
-		args = append(args, a)
 	}
+	var args []uint64
 	if p.gated {
-		args = append(args, uint64(p.f32[0]), uint64(p.b16[0]), uint64(p.bias[0]), uint64(p.bias[1]), uint64(p.add), uint64(rows), uint64(p.out[0]))
+		args = append(maps[:3:3], uint64(p.f32[0]), uint64(p.b16[0]), uint64(p.bias[0]), uint64(p.bias[1]), uint64(p.add), uint64(rows), uint64(p.out[0]))
 	} else {
-		args = append(args, uint64(p.f32[0]), uint64(p.f32[1]), uint64(p.f32[2]), uint64(p.b16[0]), uint64(p.b16[1]), uint64(p.b16[2]),
+		args = append(maps[:], uint64(p.f32[0]), uint64(p.f32[1]), uint64(p.f32[2]), uint64(p.b16[0]), uint64(p.b16[1]), uint64(p.b16[2]),
 			uint64(p.bias[0]), uint64(p.bias[1]), uint64(p.bias[2]), uint64(p.out[0]), uint64(p.out[1]), uint64(p.out[2]), uint64(p.add), uint64(rows))
 	}
 	args = append(args, uint64(p.in), uint64(box), uint64(bits.Len(uint(slices))-1))

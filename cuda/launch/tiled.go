@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-
-	"windrow/cuda/driver"
 )
 
 // TiledForm is how the blocks of kernels/tiled.cuh stand: teams of wide
@@ -182,10 +180,4 @@ func (d *Device) takesTiled() bool {
 		d.prefill.tried = d.prefill.hopper != nil
 	}
 	return d.prefill.hopper != nil
-}
-
-// tiledInputs is what a kernel of a shape takes for x: the address of its tensor
-// map.
-func (d *Device) tiledInputs(s tiledShape, x driver.Ptr, rows, in int) driver.Ptr {
-	return driver.Ptr(d.mapOf(mapKey{x, rows, in, 8 * s.Tiles}))
 }

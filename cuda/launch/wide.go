@@ -230,10 +230,7 @@ func (d *Device) wide(dst []Target, x driver.Ptr, w []Linear, gated bool, rows R
 		d.err = errUnprepared
 		return
 	}
-	var at driver.Ptr
-	if at, d.err = d.prefill.hopper.tensorMap(d.Context, mapKey{x, rows.Count, p.in, min(mapRows, 8*s.tiles)}); d.err != nil {
-		return
-	}
+	at := d.mapOf(mapKey{x, rows.Count, p.in, min(mapRows, 8*s.tiles)})
 	args := append(p.args(at, rows.Count, s.stages, bits.Len(uint(s.parts))-1), uint64(d.prefill.parts.sums), uint64(d.prefill.parts.counters))
 	d.launch(wideKernel(p.format, s), s.grid, s.threads(), args...)
 }
