@@ -563,6 +563,10 @@ KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity
   if (e == experts) { // the shared one
     list_shared(ROUTER, rows, tid(), listThreads);
     if (tid() == 0) *slot_shared(ROUTER) = {e, rows * k, rows, 0};
+    for (u32 i = tid(); i * capacity < rows; i += listThreads) { // its tiles are the first
+      const u32 rest = rows - i * capacity;
+      *(u32x4 *)(tables + tiles + i * 4) = {e, rows * k + i * capacity, rest < capacity ? rest : capacity, 0};
+    }
     return;
   }
   // Some threads an expert, each with some of the lines.
@@ -581,7 +585,7 @@ KERNEL(listThreads) void route_list(ROUTER_ARGS, const u32 *chosen, u32 capacity
   if (lane == 0) before[warp] = less, tiled[warp] = parts;
   if (tid() == e) counts[0] = count;
   sync();
-  u32 first = 0, tile = 0;
+  u32 first = 0, tile = gdim() > experts ? (rows + capacity - 1) / capacity : 0;
   UNROLL for (u32 i = 0; i < listThreads / 32; i++) first += before[i], tile += tiled[i];
   count = counts[0];
   // Tiles of up to `capacity` rows of an expert, of nearly equal length: {expert, first pair, rows}.

@@ -34,12 +34,59 @@ func BenchmarkExperts(b *testing.B) {
 	m := benchDevice(b)
 	for _, s := range mixtureShapes {
 		m.Run("shape", s.name, func(m meter) {
-			expertTimes(m, s.expertShape, weightType{backend.Affine4, 64}, 6, 3<<30, []int{1, 2, 4, 8, 16, 32, 64, 128, 2048})
+			mixtureSweep{of: weightType{backend.Affine4, 64}, rows: []int{1, 2, 4, 8, 16, 32, 64, 128, 2048}, layers: 6, noise: 3 << 30}.run(m, s.expertShape)
 		})
 	}
 }
 
-func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows []int) {
+// BenchmarkGroupedForms compares the tiles of kernels/grouped_wide.cuh, what is chosen and the
+// kernels that others run, for packed types.
+func BenchmarkGroupedForms(b *testing.B) {
+	m := benchDevice(b)
+	needsHopper(m)
+	for _, s := range mixtureShapes {
+		m.Run("shape", s.name, func(m meter) {
+			sweep := mixtureSweep{of: weightType{backend.Affine4, 64}, layers: 4, noise: 3 << 30}
+			sweep.rows, sweep.forms = []int{48, 64, 96, 128}, groupedPartTunings()
+			sweep.run(m, s.expertShape)
+			sweep.rows, sweep.prompt, sweep.forms = []int{64, 128, 256, 512, 2048}, true, groupedTunings()
+			for _, t := range benchTypes[1:] {
+				if t.dt == backend.Affine4 || s.name == mixtureShapes[0].name {
+					sweep.of = t
+					sweep.run(m, s.expertShape)
+				}
+			}
+		})
+	}
+}
+
+func groupedTunings() []Tuning {
+	list := []Tuning{{}, {groupedApart: true}}
+	for _, tile := range groupedTiles {
+		list = append(list, Tuning{grouped: tile})
+	}
+	return list
+}
+
+func groupedPartTunings() []Tuning {
+	list := []Tuning{{}, {groupedApart: true}}
+	for _, tile := range groupedPartTiles {
+		list = append(list, Tuning{groupedParts: tile})
+	}
+	return list
+}
+
+// mixtureSweep is a benchmark of a mixture of experts.
+type mixtureSweep struct {
+	of            weightType
+	rows          []int
+	prompt        bool     // rows have the bits that they have in any prompt
+	forms         []Tuning // none: what is chosen
+	layers, noise int      // and bytes of the slab
+}
+
+func (w mixtureSweep) run(m meter, s expertShape) {
+	t, layers, noise, rows := w.of, w.layers, w.noise, w.rows
 	b := newSlab(m, noise, []projectShape{{out: []int{s.width}, in: s.width}})
 	r := rand.New(rand.NewPCG(3, 4))
 	most := slices.Max(rows)
@@ -94,6 +141,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 		if router.Joined = e.Joined; e.Joined {
 			router.Share = &Weight{DType: backend.BF16, Out: 1, In: s.width, Raw: m.Filled(2*s.width, data)}
 		}
+		router.Wide, router.WideParts = e.GroupsWide()
 		routers, mixtures = append(routers, router), append(mixtures, e)
 	}
 	for _, n := range rows {
@@ -104,7 +152,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 		v := StepValues{Rows: n}
 		v.Write(block, shape, step)
 		m.Check(d.Context.Upload(step, block))
-		all := Rows{Count: bucket}
+		all := Rows{Count: bucket, Prompt: w.prompt}
 		decode := FewForExperts(false, all)
 		for i := range routers {
 			_, err := d.PrepareRoute(routers[i], bucket)
@@ -124,7 +172,7 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 			mixtures[i].Joined = joined
 			return d.expertsPass(dst, x32, x16, routing, mixtures[i], step, decode, all)
 		}
-		m.Run("rows", fmt.Sprint(n), func(m meter) {
+		measure := func(m meter) {
 			route(0)
 			table := make([]byte, 4)
 			m.Check(d.Stream.Synchronize())
@@ -152,7 +200,20 @@ func expertTimes(m meter, s expertShape, t weightType, layers, noise int, rows [
 				if (part.name == "shared" || part.name == "apart") && s.shared == 0 {
 					continue
 				}
+				if len(w.forms) > 0 && (part.name == "route" || part.name == "shared" || part.name == "apart") {
+					continue
+				}
 				m.Run("of", part.name, func(m meter) { m.Moved(moved, graph(m, layers, part.run)) })
+			}
+		}
+		m.Run("rows", fmt.Sprint(n), func(m meter) {
+			if len(w.forms) == 0 {
+				measure(m)
+				return
+			}
+			defer func() { d.Tuning = Tuning{} }()
+			for _, d.Tuning = range w.forms {
+				m.Run("type", t.dt.String(), func(m meter) { m.Run("form", d.Tuning.form(), measure) })
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func isHopperSelfTest(name string) bool {
 	case "few rows of gated DeltaNet", "prefill attention by wgmma", "decode attention by wgmma", "gemm: every tile, odd rows and tails", "gemm: gated", "gemm: more tiles than blocks", "sliced":
 		return true
 	}
-	return strings.HasPrefix(name, "tiled/") || strings.HasPrefix(name, "wide/") || strings.HasPrefix(name, "one/") || strings.HasPrefix(name, "few/") || strings.HasPrefix(name, "held/") || strings.HasPrefix(name, "few experts/")
+	return strings.HasPrefix(name, "tiled/") || strings.HasPrefix(name, "wide/") || strings.HasPrefix(name, "one/") || strings.HasPrefix(name, "few/") || strings.HasPrefix(name, "held/") || strings.HasPrefix(name, "few experts/") || strings.HasPrefix(name, "grouped experts/")
 }
 
 // TestSelfTestsHopper runs the self-tests of the kernels that are for compute

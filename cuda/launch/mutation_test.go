@@ -37,6 +37,7 @@ const (
 	byLines   = "few/affine4-64"
 	byHeld    = "held/affine4-64"
 	bySliced  = "sliced"
+	byGrouped = "grouped experts/affine4-64"
 	byFresh   = "rotation in attention"
 )
 
@@ -127,6 +128,14 @@ var faults = []fault{
 	{"a block of slices leaves before the other", "sliced_hopper.cu", "sync_warp();\ncluster_sync();", "sync_warp();", bySliced},
 	{"barriers of slices that the other block has not made", "sliced_hopper.cu", "cluster_sync();\nif (tid() / 128", "sync();\nif (tid() / 128", bySliced},
 	{"a barrier of slices waits for fewer bytes", "sliced_hopper.cu", "expect(arrived, 2 * (2 * box * 128", "expect(arrived, 2 * (box * 128", bySliced},
+	{"weights of many rows' experts are not waited for", "grouped_wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byGrouped},
+	{"gathered rows are not waited for", "grouped_wide.cuh", "wait_phase(full(at.stage), at.phase);", "", byGrouped},
+	{"rows are gathered where others are read", "grouped_wide.cuh", "wait_phase(empty(at.stage), at.phase ^ 1);", "", byGrouped},
+	{"gathered rows are freed before their products are over", "grouped_wide.cuh", "if (half == 0 && j == 1) arrive(", "if (half == 0 && j == 0) arrive(", byGrouped},
+	{"gathered rows are told of before they are there", "grouped_wide.cuh", "copy_wait<ahead>();\nif (untold == ahead) tell();", "if (untold == ahead) tell();", byGrouped},
+	{"the last gathered rows are told of before they are there", "grouped_wide.cuh", "copy_wait<0>();", "", byGrouped},
+	{"gathered rows are not shown to products", "grouped_wide.cuh", "proxy_fence();\narrive(full(told.stage), true);", "arrive(full(told.stage), true);", byGrouped},
+	{"experts' operands are overwritten while they are read", "grouped_wide.cuh", "products_wait<1>(); // that of these operands", "", byGrouped},
 	{"weights are not waited for", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nmultiply(total, stage);\nsync_warp();\nif", "sync_warp();\nmultiply(total, stage);\nsync_warp();\nif", byExperts},
 	{"a warp's weights are read before all lanes have them", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\ne.multiply(total, stage);\nsync_warp();\nloadNext", "wait_groups(p.stages - 1);\ne.multiply(total, stage);\nsync_warp();\nloadNext", byExperts},
 	{"a stage is filled while it is read", "experts.cuh", "e.multiply(total, stage);\nsync_warp();\nloadNext", "e.multiply(total, stage);\nloadNext", byExperts},
@@ -235,6 +244,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byLines:
 		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
+	case byGrouped:
+		return "grouped_wide_affine4_hopper", []string{"experts_affine4", "grouped_affine4", "route", "rows", "pack", "experts_few_affine4_hopper", "stream_affine4", "gemm"}
 	case bySliced:
 		return "sliced_hopper", []string{"gemm_hopper", "gemm", "stream_bf16"}
 	case byHeld:

@@ -36,6 +36,7 @@ var hybridShapes = []projectShape{
 	{"27b-down", []int{5120}, 17408, false},
 	{"a3b-qkv-z", []int{8192, 4096}, 2048, false},
 	{"a3b-out", []int{2048}, 4096, false},
+	{"30b-qkv", []int{4096, 512, 512}, 2048, false},
 	{"a3b-shared", []int{512, 512}, 2048, true},
 }
 
@@ -131,6 +132,12 @@ func (t Tuning) form() string {
 		return strings.ReplaceAll(t.wide.String(), "/", ":")
 	case t.sliced.rows > 0:
 		return "sliced" + t.sliced.String()
+	case t.groupedApart:
+		return "apart"
+	case t.grouped > 0:
+		return fmt.Sprintf("prompt%d", 8*t.grouped)
+	case t.groupedParts > 0:
+		return fmt.Sprintf("parts%d", 8*t.groupedParts)
 	case t.shared > 0:
 		return fmt.Sprintf("%dKiB", t.shared>>10)
 	case t.group > 0:
@@ -242,7 +249,7 @@ func tiledTunings(rows int) []Tuning {
 		list = append(list, Tuning{noFew: true}, Tuning{cluster: 1}, Tuning{cluster: 2}, Tuning{cluster: 4}, Tuning{cluster: 8})
 	}
 	for _, t := range []TiledForm{
-		{1, 1, 5, 1}, {1, 1, 4, 1}, {1, 1, 3, 1}, {1, 1, 2, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {2, 1, 2, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},
+		{1, 1, 5, 1}, {1, 1, 4, 1}, {1, 1, 3, 1}, {1, 1, 2, 1}, {2, 1, 5, 1}, {2, 1, 4, 1}, {2, 1, 3, 1}, {2, 1, 2, 1}, {4, 1, 3, 1}, {4, 1, 2, 1}, {4, 4, 1, 1}, {4, 1, 3, 4}, {4, 1, 2, 4}, {4, 1, 1, 4}, {8, 1, 3, 1}, {8, 1, 2, 1}, {8, 2, 1, 1}, {16, 1, 3, 1}, {16, 1, 2, 1},
 	} {
 		if r := 8 * t.Tiles; r < 2*rows && 4*r >= rows {
 			list = append(list, Tuning{Tiled: t})
@@ -274,17 +281,17 @@ func BenchmarkTiledForms(b *testing.B) {
 	m := benchDevice(b)
 	needsHopper(m)
 	projectSweep{
-		shapes: projectShapes[:4], types: benchTypes[1:], rows: []int{1, 8, 16, 24, 32, 48, 64, 128}, forms: tiledTunings,
+		shapes: projectShapes[:4], types: benchTypes[1:], rows: []int{1, 8, 16, 24, 32, 48, 64, 96, 128, 256}, forms: tiledTunings,
 		noise: 6 << 30, launches: 20,
 	}.run(m)
 }
 
-// BenchmarkHybridForms does the same for hybridShapes, of few rows.
+// BenchmarkHybridForms does the same for hybridShapes.
 func BenchmarkHybridForms(b *testing.B) {
 	m := benchDevice(b)
 	needsHopper(m)
 	projectSweep{
-		shapes: hybridShapes, types: benchTypes[1:], rows: []int{1, 4, 8, 16, 32}, forms: tiledTunings, noise: 6 << 30, launches: 20,
+		shapes: hybridShapes, types: benchTypes[1:], rows: []int{1, 4, 8, 16, 32, 48, 64, 96, 128, 256}, forms: tiledTunings, noise: 6 << 30, launches: 20,
 	}.run(m)
 }
 

@@ -30,6 +30,9 @@ type Router struct {
 	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
 	// router; else prompts have the bits of steps.
 	Rounded bool
+	// Wide and WideParts: its experts are for kernels/grouped_wide.cuh, in prompts and in decode
+	// passes (Experts.GroupsWide).
+	Wide, WideParts bool
 }
 
 // each is how many experts of a row are listed.
@@ -84,7 +87,7 @@ func routeLayoutOf(experts, chosen, bucket int) routeLayout {
 	}
 	tiles := 0
 	if bucket > fewRows {
-		tiles = groupedTilesOf(bucket*chosen, experts)
+		tiles = groupedTilesOf(bucket*(chosen+1), experts+1)
 	}
 	slots := 4 + 4*(experts+1) // one more for the shared expert
 	if bucket <= fewRows {
@@ -212,7 +215,21 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 	chosen := uint64(at) + uint64(l.chosen)
 	d.launch(kernel{file: "route", name: "route_choose"}, dim{x: Ceil(bucket, 32)}, 1024, append(args, chosen)...)
 	slots := r.Weight.Out + r.each(decode, rows) - r.Chosen
-	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 512, append(args, chosen, uint64(groupedRows), uint64(l.tiles))...)
+	d.launch(kernel{file: "route", name: "route_list"}, dim{x: slots}, 512, append(args, chosen, uint64(d.listedRows(r, decode, rows)), uint64(l.tiles))...)
+}
+
+// listedRows is how many rows of an expert a tile has, at most.
+func (d *Device) listedRows(r *Router, decode bool, rows Rows) int {
+	tile, pairs, experts := 0, rows.Count*r.Chosen, r.Weight.Out
+	if FewForExperts(decode, rows) {
+		tile = d.groupedPartTile(r.WideParts, rows.Count, pairs, experts)
+	} else {
+		tile = d.groupedTile(r.Wide, pairs, experts)
+	}
+	if tile == 0 {
+		return groupedRows
+	}
+	return 8 * tile
 }
 
 // routeGrid is how a few rows of a router go to blocks, one a multiprocessor: of four rows and as few

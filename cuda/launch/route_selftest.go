@@ -176,16 +176,22 @@ func (b *projectBench) checkLists(routing []float32, experts, k, each, rows, buc
 		return nil
 	}
 	tiled, next := 0, 0
+	if each > k {
+		next = rows * k
+	}
 	for i := range word(l.tables + 4) {
+		if next == rows*each && each > k { // behind the shared one's
+			next = 0
+		}
 		at := l.tables + 4*l.tiles + 16*i
-		if e, first, n := word(at), word(at+4), word(at+8); first != next || n < 1 || n > groupedRows || e >= experts {
+		if e, first, n := word(at), word(at+4), word(at+8); first != next || n < 1 || n > groupedRows || (e == experts) != (first >= rows*k) {
 			return fmt.Errorf("tile %d has %d pairs from %d on, of expert %d, want those from %d", i, n, first, e, next)
 		}
 		next += word(at + 8)
 		tiled += word(at + 8)
 	}
-	if tiled != rows*k {
-		return fmt.Errorf("%d of %d pairs are in tiles", tiled, rows*k)
+	if tiled != rows*each {
+		return fmt.Errorf("%d of %d pairs are in tiles", tiled, rows*each)
 	}
 	return nil
 }

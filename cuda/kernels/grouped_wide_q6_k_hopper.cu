@@ -1,0 +1,4 @@
+// Experts of many rows by Q6_K blocks, by wgmma.
+#include "grouped_wide.cuh"
+
+GROUPED_WIDE(q6_k, PackedQ6_K, 2)
