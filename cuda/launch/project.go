@@ -288,7 +288,7 @@ func (d *Device) enqueueProjection(dst []Target, x Inputs, w []Linear, gated boo
 		d.launch(fewRowsKernel(f, s), dim{x: s.clusters * s.cluster}, 32*(fewWorkers+fewFinishers), p.args(x.X, rows, s.stages, s.strips, s.more, s.chunk)...)
 		return
 	}
-	if s, ok := d.tiled(f, total, rows); ok && x.Norm == 0 {
+	if s, ok := d.tiled(f, total, rows, p.in); ok && x.Norm == 0 {
 		d.launch(tiledKernel(f, s), dim{x: s.blocks}, s.threads(), p.args(d.mapOf(mapKey{x.X, rows, p.in, 8 * s.Tiles}), rows, s.stages, s.slices, d.streamWarps(f))...)
 		return
 	}

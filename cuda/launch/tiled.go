@@ -113,20 +113,13 @@ func tiledKernel(f format, s tiledShape) kernel {
 	return kernel{file + "_hopper", name, s.shared}
 }
 
-// tiledFrom says from how many rows and strips of outputs on which form was
-// the fastest on an H100; the first line that fits holds. Where none does,
-// kernels/stream.cuh was faster.
+// tiledFrom says from how many rows and strips of outputs on which form was the fastest on an
+// H100, of less than manyRows; the first line that fits holds. Where none does, kernels/stream.cuh
+// was faster.
 var tiledFrom = []struct {
 	rows, strips int
 	form         TiledForm
 }{
-	{96, 1024, TiledForm{16, 1, 3, 1}}, // of weights that are rounded
-	{96, 1024, TiledForm{8, 1, 3, 1}},
-	{96, 320, TiledForm{4, 1, 3, 1}},
-	{96, 256, TiledForm{8, 2, 1, 1}},
-	{48, 1024, TiledForm{8, 1, 3, 1}},
-	{48, 320, TiledForm{8, 2, 1, 1}},
-	{48, 256, TiledForm{4, 4, 1, 1}},
 	{24, 1536, TiledForm{4, 1, 3, 1}},
 	{24, 768, TiledForm{4, 1, 2, 1}}, // as on an H200 (BenchmarkHybridForms)
 	{24, 384, TiledForm{4, 4, 1, 1}},
@@ -135,14 +128,50 @@ var tiledFrom = []struct {
 	{2, 1344, TiledForm{1, 1, 3, 1}}, // of weights that are rounded, where all blocks are at work at once
 }
 
+// manyRows is from how many rows on forms are chosen by tiledTimes.
+const manyRows = 48
+
+// tiledTime is how long a wave of blocks takes, in µs.
+type tiledTime struct {
+	start  float64 // whatever the inputs are
+	inputs float64 // for 2,048 of them
+	full   float64 // more where all multiprocessors have a block
+}
+
+// tiledTimes are those of an H200: fits to what BenchmarkTiledForms and BenchmarkHybridForms
+// measure of 48 to 256 rows, with errors of 2 to 8 % in the mean.
+var tiledTimes = []struct {
+	form            TiledForm
+	rounded, scaled tiledTime // weights that are rounded, and others
+}{
+	{TiledForm{4, 1, 2, 1}, tiledTime{4.5, 5.8, 0.1}, tiledTime{3.6, 12.5, 1.4}},
+	{TiledForm{4, 1, 3, 1}, tiledTime{4.8, 7.3, 1.0}, tiledTime{4.5, 15.7, 1.3}},
+	{TiledForm{8, 1, 2, 1}, tiledTime{5.8, 6.8, 0.9}, tiledTime{6.3, 15.8, 1.2}},
+	{TiledForm{8, 1, 3, 1}, tiledTime{6.5, 8.9, 1.8}, tiledTime{7.9, 20.3, 1.4}},
+	{TiledForm{8, 2, 1, 1}, tiledTime{4.7, 4.0, 3.6}, tiledTime{5.6, 8.1, 2.2}},
+	{TiledForm{4, 4, 1, 1}, tiledTime{0.5, 2.9, 6.9}, tiledTime{2.7, 5.3, 3.5}},
+	{TiledForm{4, 1, 3, 4}, tiledTime{-1.7, 2.2, 9.0}, tiledTime{-3.5, 4.1, 11.3}},
+	{TiledForm{16, 1, 2, 1}, tiledTime{18.2, 9.0, 1.3}, tiledTime{}},
+	{TiledForm{16, 1, 3, 1}, tiledTime{20.9, 14.1, 0.3}, tiledTime{}},
+}
+
+// of is how long so many blocks take.
+func (t tiledTime) of(blocks, sms, in int) float64 {
+	waves := float64(Ceil(blocks, sms))
+	return waves*(t.start+t.inputs*float64(in)/2048) + t.full*float64(blocks)/float64(sms)
+}
+
 // tiled chooses how kernels/tiled.cuh makes a projection to total strips; ok is
 // false where kernels/stream.cuh is faster, or the device not one for it.
-func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
+func (d *Device) tiled(f format, total, rows, in int) (s tiledShape, ok bool) {
 	if f == bf16Format || d.Tuning.Stream || !d.takesTiled() {
 		return s, false
 	}
 	if d.Tuning.Tiled.Tiles != 0 {
 		return d.tiledShapeOf(d.Tuning.Tiled, f, total, rows)
+	}
+	if rows >= manyRows {
+		return d.tiledMany(f, total, rows, in)
 	}
 	for _, from := range tiledFrom {
 		if rows < from.rows || total < from.strips || !from.form.fits(f) {
@@ -156,6 +185,29 @@ func (d *Device) tiled(f format, total, rows int) (s tiledShape, ok bool) {
 		}
 	}
 	return tiledShape{}, false
+}
+
+// tiledMany chooses the form that should take the least time of many rows. Few strips of outputs
+// are not for it: kernels/stream.cuh splits them further.
+func (d *Device) tiledMany(f format, total, rows, in int) (best tiledShape, ok bool) {
+	if total <= 64 || f.rounds && total <= d.Info.SMs && rows < 64 {
+		return best, false
+	}
+	least := 0.0
+	for _, t := range tiledTimes {
+		time := t.scaled
+		if f.rounds {
+			time = t.rounded
+		}
+		s, fits := d.tiledShapeOf(t.form, f, total, rows)
+		if !fits {
+			continue
+		}
+		if takes := time.of(s.blocks, d.Info.SMs, in); !ok || takes < least {
+			best, least, ok = s, takes, true
+		}
+	}
+	return best, ok
 }
 
 // wideOf is how many warpgroups make total strips of 16 rows the soonest. A block takes
