@@ -18,8 +18,8 @@ type Plan struct {
 	// ascending. The first of Rows must be 1: c(rows) is relative to it.
 	Prefill, Rows []int
 	Context       int
-	// Timeline adds when the kernels of a step of each of Rows and Batches run, on an
-	// NVIDIA GPU whose engine was opened with engine.Options.Timeline.
+	// Timeline adds when the kernels of each prompt of Prefill, and of a step of each of Rows
+	// and Batches run, on an NVIDIA GPU whose engine was opened with engine.Options.Timeline.
 	Timeline bool
 	// Contexts are those of further steps of one row.
 	Contexts []int

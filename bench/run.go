@@ -59,7 +59,7 @@ func (p *Plan) Run(ctx context.Context, e *engine.Engine, progress func(done, to
 	}
 	r.total *= p.Repetitions
 	if p.Timeline {
-		r.total += len(p.Rows) + len(p.Batches)
+		r.total += len(p.Prefill) + len(p.Rows) + len(p.Batches)
 	}
 	for range p.Repetitions {
 		for _, part := range []func(context.Context) error{r.runPrefill, r.runSteps, r.runContexts, r.runBatches, r.runModes} {

@@ -8,17 +8,27 @@ import (
 	"windrow/backend"
 )
 
-// Timeline is when the kernels of a step ran on a GPU: of some rows for each of some sequences.
+// Timeline is when the kernels of a step ran on a GPU: of some rows for each of some sequences,
+// or of a prompt.
 type Timeline struct {
-	Sequences int                `json:"sequences"`
-	Rows      int                `json:"rows"` // of a sequence
+	Prompt    int                `json:"prompt,omitempty"` // its tokens; 0: a step
+	Sequences int                `json:"sequences,omitempty"`
+	Rows      int                `json:"rows,omitempty"` // of a sequence
 	Launches  []backend.Launched `json:"launches"`
 }
 
-// runTimelines takes a step of each size of Rows, and each of Batches.
+// runTimelines takes each prompt of Prefill, a step of each size of Rows, and each of Batches.
 func (r *runner) runTimelines(ctx context.Context) error {
 	if !r.Timeline {
 		return nil
+	}
+	for _, n := range r.Prefill {
+		r.next("when kernels of a prompt of %d run", n)
+		list, err := r.watch.PrefillTimeline(ctx, n)
+		if err != nil {
+			return err
+		}
+		r.timelines = append(r.timelines, Timeline{Prompt: n, Launches: list})
 	}
 	var steps []Batch
 	for _, rows := range r.Rows {
@@ -30,7 +40,7 @@ func (r *runner) runTimelines(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.timelines = append(r.timelines, Timeline{b.Sequences, b.Rows, list})
+		r.timelines = append(r.timelines, Timeline{Sequences: b.Sequences, Rows: b.Rows, Launches: list})
 	}
 	return nil
 }
@@ -77,7 +87,10 @@ func (t *Timeline) table(w io.Writer) {
 	}
 	const us = 1e6
 	step := fmt.Sprintf("%d-row step", t.Rows)
-	if t.Sequences > 1 {
+	switch {
+	case t.Prompt > 0:
+		step = fmt.Sprintf("prompt of %d", t.Prompt)
+	case t.Sequences > 1:
 		step = fmt.Sprintf("step of %s rows", Batch{t.Sequences, t.Rows})
 	}
 	fmt.Fprintf(w, "\nkernels of a %s, %d in %.2f ms; µs from the end of the one before\n", step, len(t.Launches), 1000*t.Launches[len(t.Launches)-1].Last)

@@ -43,6 +43,11 @@ a       1         3 × 64            -2.0 (-1.0)   0.0    1.0       2.0         
 		t.Errorf("got\n%s, want first\n%s", text.String(), first)
 	}
 	text.Reset()
+	(&Timeline{Prompt: 2048, Launches: line.Launches[:1]}).table(&text)
+	if first := "\nkernels of a prompt of 2048, 1 in 0.01 ms; "; !strings.HasPrefix(text.String(), first) {
+		t.Errorf("got\n%s, want first\n%s", text.String(), first)
+	}
+	text.Reset()
 	(&Timeline{Rows: 1}).table(&text)
 	if text.Len() > 0 {
 		t.Errorf("of no launches: %q", text.String())

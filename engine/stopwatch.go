@@ -45,21 +45,31 @@ func (s *Stopwatch) Close() {
 
 // Prefill is the tokens per second of a prompt of n.
 func (s *Stopwatch) Prefill(ctx context.Context, n int) (rate float64, err error) {
-	return rate, s.alone(ctx, func() error {
+	return rate, s.prefilled(ctx, n, func(c *model.Cache) error {
+		seconds, err := repeat(s.least, func() error { return s.refill(ctx, c, n) })
+		rate = float64(n) / seconds
+		return err
+	})
+}
+
+// prefilled runs a measurement of a prompt of n, whose cache is freed then.
+func (s *Stopwatch) prefilled(ctx context.Context, n int, measure func(*model.Cache) error) error {
+	return s.alone(ctx, func() error {
 		c, err := s.engine.newCache(n, min(n, s.chunk()))
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		seconds, err := repeat(s.least, func() error {
-			if _, err := c.Truncate(0); err != nil {
-				return err
-			}
-			return s.fill(ctx, c, n)
-		})
-		rate = float64(n) / seconds
-		return err
+		return measure(c)
 	})
+}
+
+// refill is fill from the beginning.
+func (s *Stopwatch) refill(ctx context.Context, c *model.Cache, n int) error {
+	if _, err := c.Truncate(0); err != nil {
+		return err
+	}
+	return s.fill(ctx, c, n)
 }
 
 // Step is the seconds of a forward of rows at a context, with the results of all
@@ -86,12 +96,38 @@ func (s *Stopwatch) Batch(ctx context.Context, sequences, rows, context int) (se
 	return seconds, err
 }
 
-// Timeline is when the kernels of a step ran, in a series of them: of a forward of rows for each
-// of several sequences at a context, with the results of all rows. Options.Timeline was set.
-func (s *Stopwatch) Timeline(ctx context.Context, sequences, rows, context int) (list []backend.Launched, err error) {
+// timed is the backend, where its kernels tell when they run.
+func (s *Stopwatch) timed() (backend.Timed, error) {
 	timed, ok := s.engine.device.backend.(backend.Timed)
 	if !ok {
 		return nil, fmt.Errorf("engine: kernels of %s do not tell when they run", s.engine.BackendName())
+	}
+	return timed, nil
+}
+
+// PrefillTimeline is when the kernels of a prompt of n ran. Options.Timeline was set.
+func (s *Stopwatch) PrefillTimeline(ctx context.Context, n int) (list []backend.Launched, err error) {
+	timed, err := s.timed()
+	if err != nil {
+		return nil, err
+	}
+	err = s.prefilled(ctx, n, func(c *model.Cache) error {
+		again := func() error { return s.refill(ctx, c, n) }
+		if _, err := repeat(s.least, again); err != nil {
+			return err
+		}
+		list, err = timed.Timeline(again)
+		return err
+	})
+	return list, err
+}
+
+// Timeline is when the kernels of a step ran, in a series of them: of a forward of rows for each
+// of several sequences at a context, with the results of all rows. Options.Timeline was set.
+func (s *Stopwatch) Timeline(ctx context.Context, sequences, rows, context int) (list []backend.Launched, err error) {
+	timed, err := s.timed()
+	if err != nil {
+		return nil, err
 	}
 	err = s.batched(ctx, sequences, rows, context, func(b *model.Batch) error {
 		if _, err := repeat(2*s.least, func() error { return s.fresh(ctx, b) }); err != nil {

@@ -46,7 +46,7 @@ func benchCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "data", Category: categoryOutput, DefaultText: "tinygsm and gsm8k", Usage: "prompts for the modes: gsm8k, tinygsm or a JSONL `FILE` (repeatable)"},
 			&cli.IntFlag{Name: "prompts", Category: categoryOutput, Value: 8, Usage: "the first `N` prompts of each (0: no modes)"},
 			&cli.BoolFlag{Name: "dry", Category: categoryOutput, Usage: "with --backend metal: run nothing, count the dispatches, bytes and operations of these forwards (on any machine)"},
-			&cli.BoolFlag{Name: "timeline", Category: categoryOutput, Usage: "with --backend cuda: also print when each kernel of these steps runs on the GPU (steps take some percent longer then)"},
+			&cli.BoolFlag{Name: "timeline", Category: categoryOutput, Usage: "with --backend cuda: also print when each kernel of these prompts and steps runs on the GPU (they take some percent longer then)"},
 			&cli.BoolFlag{Name: "json", Category: categoryOutput, Usage: "print one JSON object"},
 		),
 		Action:      runBench,

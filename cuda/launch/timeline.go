@@ -20,24 +20,29 @@ import (
 // kernel before, and where it ends, in a list of its multiprocessor.
 type timeline struct {
 	mu    sync.Mutex
-	names []string // of kernels, by number
-	lists driver.Ptr
-	count int // of lists
+	names []string   // of kernels, by number
+	heads driver.Ptr // of the lists: how many records each has; and behind them the lists
+	count int        // of lists
 }
 
 const (
-	timelineHead    = 32 // bytes of a list before its records: how many there are
+	timelineHead    = 32 // bytes
 	timelineRecord  = 32
-	timelineRecords = 1 << 14 // of a list
-	timelineList    = timelineHead + timelineRecord*timelineRecords
+	timelineRecords = 1 << 17 // of a list: what a prompt of 2,048 of a mixture of 48 layers tells, 70,000, and as many more
+	timelineList    = timelineRecord * timelineRecords
 )
+
+// list is where that of a multiprocessor lies.
+func (t *timeline) list(i int) driver.Ptr {
+	return t.heads + driver.Ptr(t.count*timelineHead+i*timelineList)
+}
 
 // WatchKernels has all kernels tell when they run (Timeline). It comes before the first is
 // loaded.
 func (d *Device) WatchKernels() error {
 	t := &timeline{count: d.Info.SMs}
 	var err error
-	if t.lists, err = d.Context.Alloc(t.count * timelineList); err != nil {
+	if t.heads, err = d.Context.Alloc(t.count * (timelineHead + timelineList)); err != nil {
 		return err
 	}
 	d.timeline = t
@@ -47,7 +52,7 @@ func (d *Device) WatchKernels() error {
 // forgetKernels gives back what WatchKernels took.
 func (d *Device) forgetKernels() {
 	if d.timeline != nil {
-		d.Context.Free(d.timeline.lists)
+		d.Context.Free(d.timeline.heads)
 		d.timeline = nil
 	}
 }
@@ -94,23 +99,24 @@ func (t *timeline) mark(name string, ptx []byte) ([]byte, error) {
 	mov.u32 %%told5, %%smid;
 	rem.u32 %%told5, %%told5, %[2]d;
 	mov.u64 %%where0, %[3]d;
-	mad.wide.u32 %%where0, %%told5, %[4]d, %%where0;
-	atom.global.add.u32 %%told6, [%%where0], 1;
+	mad.wide.u32 %%where1, %%told5, %[4]d, %%where0;
+	atom.global.add.u32 %%told6, [%%where1], 1;
 	setp.ge.u32 %%quiet1, %%told6, %[5]d;
 	@%%quiet1 bra TOLD%[1]d;
-	mad.wide.u32 %%where1, %%told6, %[6]d, %%where0;
+	mad.wide.u32 %%where1, %%told5, %[6]d, %%where0;
+	mad.wide.u32 %%where1, %%told6, %[7]d, %%where1;
 	mov.u32 %%told7, %%nctaid.x;
 	mov.u32 %%told8, %%nctaid.y;
 	mul.lo.u32 %%told7, %%told7, %%told8;
 	mov.u32 %%told8, %%nctaid.z;
 	mul.lo.u32 %%told7, %%told7, %%told8;
 	mov.u32 %%told9, %%ntid.x;
-	mov.u32 %%told10, %[7]d;
+	mov.u32 %%told10, %[8]d;
 	mov.u32 %%told11, 0;
-	st.global.v4.u32 [%%where1+%[8]d], {%%told0, %%told1, %%told2, %%told3};
-	st.global.v4.u32 [%%where1+%[9]d], {%%told10, %%told7, %%told9, %%told11};
+	st.global.v4.u32 [%%where1+%[9]d], {%%told0, %%told1, %%told2, %%told3};
+	st.global.v4.u32 [%%where1+%[10]d], {%%told10, %%told7, %%told9, %%told11};
 TOLD%[1]d:
-	ret;`, ends, t.count, uint64(t.lists), timelineList, timelineRecords, timelineRecord, number, timelineHead, timelineHead+16)
+	ret;`, ends, t.count, uint64(t.heads), timelineHead, timelineRecords, timelineList, timelineRecord, number, t.count*timelineHead, t.count*timelineHead+16)
 	})
 	if ends == 0 {
 		return nil, fmt.Errorf("cuda: kernel %s has no end", name)
@@ -126,12 +132,12 @@ func (d *Device) Timeline(run func() error) ([]backend.Launched, error) {
 	if t == nil {
 		return nil, errors.New("cuda: kernels do not tell when they run")
 	}
-	data := make([]byte, t.count*timelineList)
+	heads := make([]byte, t.count*timelineHead)
 	err := d.within(func() error {
 		if err := d.Stream.Synchronize(); err != nil {
 			return err
 		}
-		return d.Context.Upload(t.lists, data)
+		return d.Context.Upload(t.heads, heads)
 	})
 	if err == nil {
 		err = run()
@@ -139,15 +145,29 @@ func (d *Device) Timeline(run func() error) ([]backend.Launched, error) {
 	if err != nil {
 		return nil, err
 	}
+	lists := make([][]byte, t.count)
 	if err := d.within(func() error {
 		if err := d.Stream.Synchronize(); err != nil {
 			return err
 		}
-		return d.Context.Download(data, t.lists)
+		if err := d.Context.Download(heads, t.heads); err != nil {
+			return err
+		}
+		for i := range lists {
+			n := binary.LittleEndian.Uint32(heads[i*timelineHead:])
+			if n > timelineRecords {
+				return fmt.Errorf("cuda: more warps ran than there is room to tell of: %d on a multiprocessor, room for %d", n, timelineRecords)
+			}
+			lists[i] = make([]byte, n*timelineRecord)
+			if err := d.Context.Download(lists[i], t.list(i)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}); err != nil {
 		return nil, err
 	}
-	return t.launches(data)
+	return t.launches(lists)
 }
 
 func (d *Device) within(f func() error) error {
@@ -159,20 +179,16 @@ func (d *Device) within(f func() error) error {
 // told is what a warp notes, in ns.
 type told struct{ begun, ready, released, ended int64 }
 
-// launches reads the lists. Of one kernel in one grid no launch ends before the one before
+// launches reads the records of each multiprocessor. Of one kernel in one grid no launch ends before the one before
 // it has: so many warps make a launch, in the order in which they ended.
-func (t *timeline) launches(lists []byte) ([]backend.Launched, error) {
+func (t *timeline) launches(lists [][]byte) ([]backend.Launched, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	type kind struct{ kernel, blocks, threads uint32 }
 	warps := map[kind][]told{}
 	var zero uint32
-	for list := range slices.Chunk(lists, timelineList) {
-		n := binary.LittleEndian.Uint32(list)
-		if n > timelineRecords {
-			return nil, fmt.Errorf("cuda: more warps ran than there is room to tell of: %d on a multiprocessor, room for %d", n, timelineRecords)
-		}
-		for r := range slices.Chunk(list[timelineHead:timelineHead+n*timelineRecord], timelineRecord) {
+	for _, list := range lists {
+		for r := range slices.Chunk(list, timelineRecord) {
 			word := func(i int) uint32 { return binary.LittleEndian.Uint32(r[4*i:]) }
 			if len(warps) == 0 {
 				zero = word(0)
