@@ -67,8 +67,7 @@ func (d *Device) groupedPartTile(wide bool, bucket, pairs, experts int) int {
 }
 
 // expertsGrouped makes silu(gate·x) ⊙ up·x of all pairs in bf16, or, where up is nil,
-// the products with gate in f32. each is how many pairs share a row of x. list is where
-// the list of tiles lies in the tables, in words.
+// the products with gate in f32. each is how many pairs share a row of x.
 func (d *Device) expertsGrouped(dst, x driver.Ptr, gate, up *ExpertList, each int, p *expertsPass) {
 	wide, _ := p.GroupsWide()
 	if t := d.groupedTile(wide, p.bucket*p.Chosen, p.Gate.Count); t > 0 {
