@@ -77,7 +77,7 @@ func (c *compiler) experts(y *op, o *backend.Op) error {
 		}
 	}
 	before.router.Rounded = gates[0].weight.Fast()
-	before.router.Wide, before.router.WideParts = e.GroupsWide()
+	before.router.Wide = e.Wide()
 	e.Leave(before.router)
 	y.kind, y.mixture, y.routing, y.src = opExperts, e, o.Src[1], o.Src[:1]
 	return nil

@@ -41,11 +41,10 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
   METHOD void gather() const {
     const u32 line0 = (warp - warps) * 4 + lane / 8, chunk = lane % 8;
     constexpr u32 each = (mostRows + 15) / 16;
-    Ring at{p.stages};
-    Ring told{p.stages};
+    Ring at{p.stages}, told{p.stages};
     constexpr u32 ahead = 2;
     u32 untold = 0; // stages
-    auto tell = [&]() __attribute__((always_inline)) {
+    auto tell = [&]() INLINE {
       proxy_fence();
       arrive(full(told.stage), true);
       told.next();
@@ -165,13 +164,13 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
   }
 };
 
-template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void grouped_wide(const Mixture &p, u8 *shared, u32 list, u32 number) {
+template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void grouped_wide(const Mixture &p, u8 *shared, u32 list) {
   using G = GroupedWide<W, gated, T, warpgroups, inParts>;
   launch_dependents();
   dependency_wait();
   G y{p, list};
   y.across = (p.out + G::outputs - 1) / G::outputs;
-  y.count = p.tables[number] * y.across;
+  y.count = p.tables[1] * y.across; // of all tiles
   y.warp = shfl(tid() / 32, 0);
   y.lane = tid() % 32;
   y.depth = (p.in + W::inputs - 1) / W::inputs;
@@ -205,25 +204,25 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void gro
 }
 
 // Kernels of T * 8 rows and so many warpgroups: family is grouped_wide or, in parts, grouped_parts.
-#define GROUPED(family, inParts, name, W, T, warpgroups)                                                                                                \
-  HOPPER_KERNEL(warpgroups * 128 + 128)                                                                                                             \
-  void family##_gated_##name##_##T(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out,    \
-                                   u32 granule, u32 shift, u32 stages, u32 parts, u32 k, u32 list, u32 number) {                                    \
-    DYNAMIC_SHARED(family##_gated_##name##_##T, shared);                                                                                            \
-    const Mixture p{{gate, up}, x, dst, nullptr, tables, pairs, in, out, granule, shift, stages, parts, k};                                         \
-    grouped_wide<W, true, T, warpgroups, inParts>(p, shared, list, number);                                                                         \
-  }                                                                                                                                                 \
-  REGISTER(family##_gated_##name##_##T)                                                                                                             \
-  HOPPER_KERNEL(warpgroups * 128 + 128)                                                                                                             \
-  void family##_down_##name##_##T(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out, u32 granule,     \
-                                  u32 shift, u32 stages, u32 parts, u32 k, u32 list, u32 number) {                                                  \
-    DYNAMIC_SHARED(family##_down_##name##_##T, shared);                                                                                             \
-    const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, k};                                       \
-    grouped_wide<W, false, T, warpgroups, inParts>(p, shared, list, number);                                                                        \
-  }                                                                                                                                                 \
+#define GROUPED(family, inParts, name, W, T, warpgroups)                                                                                         \
+  HOPPER_KERNEL(warpgroups * 128 + 128)                                                                                                          \
+  void family##_gated_##name##_##T(const u64 *gate, const u64 *up, const u16 *x, u16 *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out, \
+                                   u32 granule, u32 shift, u32 stages, u32 parts, u32 k, u32 list) {                                             \
+    DYNAMIC_SHARED(family##_gated_##name##_##T, shared);                                                                                         \
+    const Mixture p{{gate, up}, x, dst, nullptr, tables, pairs, in, out, granule, shift, stages, parts, k};                                      \
+    grouped_wide<W, true, T, warpgroups, inParts>(p, shared, list);                                                                              \
+  }                                                                                                                                              \
+  REGISTER(family##_gated_##name##_##T)                                                                                                          \
+  HOPPER_KERNEL(warpgroups * 128 + 128)                                                                                                          \
+  void family##_down_##name##_##T(const u64 *down, const u16 *x, float *dst, const u32 *tables, const u32 *pairs, u32 in, u32 out, u32 granule,  \
+                                  u32 shift, u32 stages, u32 parts, u32 k, u32 list) {                                                           \
+    DYNAMIC_SHARED(family##_down_##name##_##T, shared);                                                                                          \
+    const Mixture p{{down, down}, x, nullptr, dst, tables, pairs, in, out, granule, shift, stages, parts, k};                                    \
+    grouped_wide<W, false, T, warpgroups, inParts>(p, shared, list);                                                                             \
+  }                                                                                                                                              \
   REGISTER(family##_down_##name##_##T)
 
-// Those that cuda/launch/experts_grouped.go chooses from: groupedTiles, and groupedParts.
+// Those that cuda/launch/experts_grouped.go chooses from: groupedTiles, and groupedPartTiles.
 #define GROUPED_WIDE(name, W, warpgroups)               \
   GROUPED(grouped_wide, false, name, W, 2, warpgroups)  \
   GROUPED(grouped_wide, false, name, W, 4, warpgroups)  \

@@ -10,8 +10,8 @@
 // N10(3) names %30 to %39, N24 to N128 the first 24 to 128; F4(c, j) binds c[j],
 // and SUMS8(c) the first 8.
 #define N10(d) "%" #d "0, %" #d "1, %" #d "2, %" #d "3, %" #d "4, %" #d "5, %" #d "6, %" #d "7, %" #d "8, %" #d "9, "
-#define N32 N10() N10(1) N10(2) "%30, %31"
 #define N24 N10() N10(1) "%20, %21, %22, %23"
+#define N32 N10() N10(1) N10(2) "%30, %31"
 #define N36 N10() N10(1) N10(2) "%30, %31, %32, %33, %34, %35"
 #define N64 N10() N10(1) N10(2) N10(3) N10(4) N10(5) "%60, %61, %62, %63"
 #define N128 N10() N10(1) N10(2) N10(3) N10(4) N10(5) N10(6) N10(7) N10(8) N10(9) N10(10) N10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
@@ -20,8 +20,8 @@
 #define SUMS1(c) F4(c, 0)
 #define SUMS2(c) F4(c, 0), F4(c, 1)
 #define SUMS4(c) F16(c, 0)
-#define SUMS8(c) F16(c, 0), F16(c, 4)
 #define SUMS6(c) SUMS4(c), F4(c, 4), F4(c, 5)
+#define SUMS8(c) F16(c, 0), F16(c, 4)
 #define SUMS9(c) SUMS8(c), F4(c, 8)
 #define SUMS16(c) SUMS8(c), F16(c, 8), F16(c, 12)
 #define SUMS32(c) SUMS16(c), F16(c, 16), F16(c, 20), F16(c, 24), F16(c, 28)
@@ -43,8 +43,8 @@ template <u32 newest> DEV void products_wait() { asm volatile("wgmma.wait_group.
 PRODUCTS_WAIT(1, SUMS1)
 PRODUCTS_WAIT(2, SUMS2)
 PRODUCTS_WAIT(4, SUMS4)
-PRODUCTS_WAIT(8, SUMS8)
 PRODUCTS_WAIT(6, SUMS6)
+PRODUCTS_WAIT(8, SUMS8)
 PRODUCTS_WAIT(9, SUMS9)
 PRODUCTS_WAIT(16, SUMS16)
 PRODUCTS_WAIT(32, SUMS32)

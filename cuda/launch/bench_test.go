@@ -99,7 +99,7 @@ func TestBenchmarks(t *testing.T) {
 		{"delta", func(m meter) { deltaTimes(m, deltaSelfCases[0], 2, []int{1, 20}) }},
 		{"experts", func(m meter) {
 			mixtureSweep{of: benchTypes[1], rows: []int{1, 9, 140}, layers: 2, noise: 1 << 20}.run(m, expertShape{6, 2, 128, 64, 64})
-			mixtureSweep{of: benchTypes[1], rows: []int{40}, prompt: true, forms: groupedTunings()[:3], layers: 2, noise: 1 << 20}.run(m, expertShape{6, 2, 128, 64, 0})
+			mixtureSweep{of: benchTypes[1], rows: []int{40}, prompt: true, forms: groupedTunings(groupedTiles[:1]), layers: 2, noise: 1 << 20}.run(m, expertShape{6, 2, 128, 64, 0})
 		}},
 		{"rows", func(m meter) { newSpeed(m, 64).rows() }},
 		{"exact projections", func(m meter) { newSpeed(m, 64).projections() }},

@@ -188,7 +188,7 @@ type expertsPass struct {
 	tiles, slots, each, bucket   int
 	rows                         Rows // bucket of them
 	few                          bool // rows of an expert, as in decode passes
-	partTile                     int  // of those, if kernels/grouped_wide.cuh takes them: in 8 rows
+	wideTile                     int  // of kernels/grouped_wide.cuh, in 8 rows; 0: others run
 	// logits are those of the only row, by which its experts are to be chosen; 0: they are.
 	logits driver.Ptr
 }
@@ -219,10 +219,7 @@ func (d *Device) expertsPass(dst, x32, x16, routing driver.Ptr, e *Experts, step
 	route, lists := routeLayoutOf(e.Gate.Count, e.Chosen, bucket), d.mixtures.route.data
 	p.tables, p.pairs, p.tiles = lists+driver.Ptr(route.tables), lists+driver.Ptr(route.pairs), route.tiles
 	p.each, p.few = e.each(decode, rows), FewForExperts(decode, rows)
-	if p.few {
-		_, wide := e.GroupsWide()
-		p.partTile = d.groupedPartTile(wide, bucket, bucket*e.Chosen, e.Gate.Count)
-	}
+	p.wideTile = d.groupedTile(e.Wide(), decode, rows, e.Chosen, e.Gate.Count)
 	if e.Shared != nil {
 		p.shares = lists + driver.Ptr(route.shares)
 		if p.each == e.Chosen {
@@ -250,13 +247,13 @@ func (d *Device) expertsIn(p *expertsPass) {
 		}
 		return
 	}
-	switch w := p.Gate.Of; {
-	case !p.few:
-		d.expertsGrouped(p.at(p.inner16), p.x16, &p.Gate, &p.Up, p.Chosen, p)
-	case p.partTile > 0:
-		d.expertsWide("grouped_parts", p.partTile, p.at(p.inner16), p.x16, &p.Gate, &p.Up, gatedParts(w.format(), w.In), p.each, p)
-	default:
+	switch {
+	case p.wideTile > 0:
+		d.expertsWide(p, p.at(p.inner16), p.x16, &p.Gate, &p.Up)
+	case p.few:
 		d.expertsGated(p)
+	default:
+		d.expertsGrouped(p, p.at(p.inner16), p.x16, &p.Gate, &p.Up)
 	}
 	if !p.Down.Of.Fast() {
 		d.ToF32(p.at(p.inner32), p.at(p.inner16), n)
@@ -268,10 +265,10 @@ func (d *Device) expertsOut(p *expertsPass) {
 	switch {
 	case !p.Down.Of.Fast():
 		d.expertsSIMT(p.at(p.made), p.at(p.inner32), p.routing, &p.Down, nil, p.Chosen, 1, p.step, p.bucket)
+	case p.wideTile > 0:
+		d.expertsWide(p, p.at(p.made), p.at(p.inner16), &p.Down, nil)
 	case !p.few:
-		d.expertsGrouped(p.at(p.made), p.at(p.inner16), &p.Down, nil, 1, p)
-	case p.partTile > 0:
-		d.expertsWide("grouped_parts", p.partTile, p.at(p.made), p.at(p.inner16), &p.Down, nil, downParts(p.Down.Of.format(), p.Down.Of.In), 1, p)
+		d.expertsGrouped(p, p.at(p.made), p.at(p.inner16), &p.Down, nil)
 	case p.bucket <= fewRows && p.joinParts() != 0:
 		d.expertsJoin(p)
 		return

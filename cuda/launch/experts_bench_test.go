@@ -47,9 +47,9 @@ func BenchmarkGroupedForms(b *testing.B) {
 	for _, s := range mixtureShapes {
 		m.Run("shape", s.name, func(m meter) {
 			sweep := mixtureSweep{of: weightType{backend.Affine4, 64}, layers: 4, noise: 3 << 30}
-			sweep.rows, sweep.forms = []int{48, 64, 96, 128}, groupedPartTunings()
+			sweep.rows, sweep.forms = []int{48, 64, 96, 128}, groupedTunings(groupedPartTiles)
 			sweep.run(m, s.expertShape)
-			sweep.rows, sweep.prompt, sweep.forms = []int{64, 128, 256, 512, 2048}, true, groupedTunings()
+			sweep.rows, sweep.prompt, sweep.forms = []int{64, 128, 256, 512, 2048}, true, groupedTunings(groupedTiles)
 			for _, t := range benchTypes[1:] {
 				if t.dt == backend.Affine4 || s.name == mixtureShapes[0].name {
 					sweep.of = t
@@ -60,18 +60,10 @@ func BenchmarkGroupedForms(b *testing.B) {
 	}
 }
 
-func groupedTunings() []Tuning {
+func groupedTunings(tiles []int) []Tuning {
 	list := []Tuning{{}, {groupedApart: true}}
-	for _, tile := range groupedTiles {
+	for _, tile := range tiles {
 		list = append(list, Tuning{grouped: tile})
-	}
-	return list
-}
-
-func groupedPartTunings() []Tuning {
-	list := []Tuning{{}, {groupedApart: true}}
-	for _, tile := range groupedPartTiles {
-		list = append(list, Tuning{groupedParts: tile})
 	}
 	return list
 }
@@ -141,7 +133,7 @@ func (w mixtureSweep) run(m meter, s expertShape) {
 		if router.Joined = e.Joined; e.Joined {
 			router.Share = &Weight{DType: backend.BF16, Out: 1, In: s.width, Raw: m.Filled(2*s.width, data)}
 		}
-		router.Wide, router.WideParts = e.GroupsWide()
+		router.Wide = e.Wide()
 		routers, mixtures = append(routers, router), append(mixtures, e)
 	}
 	for _, n := range rows {
@@ -200,7 +192,7 @@ func (w mixtureSweep) run(m meter, s expertShape) {
 				if (part.name == "shared" || part.name == "apart") && s.shared == 0 {
 					continue
 				}
-				if len(w.forms) > 0 && (part.name == "route" || part.name == "shared" || part.name == "apart") {
+				if len(w.forms) > 0 && !slices.Contains([]string{"gated", "down", "all"}, part.name) {
 					continue
 				}
 				m.Run("of", part.name, func(m meter) { m.Moved(moved, graph(m, layers, part.run)) })

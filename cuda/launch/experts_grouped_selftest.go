@@ -7,13 +7,7 @@ import (
 	"windrow/backend/vectors"
 )
 
-func init() {
-	for _, f := range projectFormats {
-		if f.dt.Quantized() {
-			registerSelfTest("grouped experts/"+vectors.Name(f.dt, f.group), func(d *Device) error { return checkGrouped(d, f.dt, f.group) })
-		}
-	}
-}
+func init() { registerPacked("grouped experts", checkGrouped) }
 
 // groupedShapes have tiles that are full, and that have a row, strips that do not fill an item,
 // inputs of half a granule and of more than the ring of rows holds, more items than blocks, and
@@ -43,12 +37,12 @@ func checkGrouped(d *Device, dt backend.DType, group int) error {
 	}
 	for _, s := range groupedShapes(dt, d.brief) {
 		b := newExpertsBench(d, dt, group, s, false)
-		compare := func(rows int, decode bool, tuning func(tile int) Tuning, tiles []int) {
+		compare := func(rows int, decode bool, tiles []int) {
 			x, before := b.inputs(rows), b.normals(rows*b.width)
 			d.Tuning = Tuning{groupedApart: true}
 			want, _ := b.run(x, before, decode)
 			for _, tile := range tiles {
-				d.Tuning = tuning(tile)
+				d.Tuning = Tuning{grouped: tile}
 				got, _ := b.run(x, before, decode)
 				if b.err == nil {
 					if err := vectors.Equal(got, want); err != nil {
@@ -58,11 +52,11 @@ func checkGrouped(d *Device, dt backend.DType, group int) error {
 			}
 		}
 		for _, rows := range prompts {
-			compare(rows, false, func(tile int) Tuning { return Tuning{grouped: tile} }, groupedTiles)
+			compare(rows, false, groupedTiles)
 		}
-		if _, parts := b.e.GroupsWide(); parts {
+		if b.e.Wide().decode {
 			for _, rows := range decoded {
-				compare(rows, true, func(tile int) Tuning { return Tuning{groupedParts: tile} }, groupedPartTiles)
+				compare(rows, true, groupedPartTiles)
 			}
 		}
 		d.Tuning = Tuning{}

@@ -10,14 +10,18 @@ func TestGroupedTiles(t *testing.T) {
 		{96, 8, 256, 2, 1}, {128, 8, 256, 2, 2}, {512, 8, 256, 4, 2}, {2048, 8, 256, 9, 2},
 		{128, 10, 512, 2, 1}, {512, 10, 512, 2, 2}, {2048, 10, 512, 6, 2},
 	} {
-		if got := d.groupedTile(true, c.rows*c.chosen, c.experts); got != c.prompt {
+		wide, rows := wideExperts{true, true}, Rows{Count: c.rows, Prompt: true}
+		if got := d.groupedTile(wide, false, rows, c.chosen, c.experts); got != c.prompt {
 			t.Errorf("%d of %d experts, a prompt of %d rows: tiles of %d, want %d", c.chosen, c.experts, c.rows, 8*got, 8*c.prompt)
 		}
-		if got := d.groupedPartTile(true, c.rows, c.rows*c.chosen, c.experts); got != c.decode {
+		if got := d.groupedTile(wide, true, rows, c.chosen, c.experts); got != c.decode {
 			t.Errorf("%d of %d experts, %d rows: tiles of %d, want %d", c.chosen, c.experts, c.rows, 8*got, 8*c.decode)
 		}
 	}
-	if d.groupedTile(false, 2048*8, 128) != 0 || d.groupedPartTile(false, 128, 1024, 128) != 0 {
-		t.Error("experts by other weights are tiled")
+	for _, decode := range []bool{false, true} {
+		rows := Rows{Count: 2048}
+		if d.groupedTile(wideExperts{}, decode, rows, 8, 128) != 0 || d.groupedTile(wideExperts{prompts: decode, decode: !decode}, decode, rows, 8, 128) != 0 {
+			t.Errorf("experts are tiled that are not for it, decode %v", decode)
+		}
 	}
 }

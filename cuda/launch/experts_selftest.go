@@ -122,7 +122,7 @@ func newExpertsBench(d *Device, dt backend.DType, group int, s expertShape, exac
 	router[b.unused*s.width] = -1e6           // rows begin with a positive number
 	b.router = Router{Weight: &Weight{DType: backend.F32, Out: s.experts, In: s.width, Raw: b.uploadF32(router)}, Chosen: s.chosen, Renormalise: s.experts != 40}
 	b.router.Joined, b.router.Rounded = b.e.Joined, b.e.Gate.Of != nil && b.e.Gate.Of.Fast()
-	b.router.Wide, b.router.WideParts = b.e.GroupsWide()
+	b.router.Wide = b.e.Wide()
 	if s.shared > 0 {
 		for _, shape := range [][2]int{{s.shared, s.width}, {s.shared, s.width}, {s.width, s.shared}} {
 			if len(b.shared) == 3 {

@@ -48,9 +48,8 @@ type Tuning struct {
 	deltaRun     int  // rows that a warp of delta_rows takes in turn, if not 0
 	deltaFew     int  // rows up to which DeltaNet is one launch, if not 0
 	deltaWide    use  // of its blocks of 32 columns
-	grouped      int  // tile of kernels/grouped_wide.cuh in prompts, if not 0
-	groupedParts int  // and in decode passes
-	groupedApart bool // without those
+	grouped      int  // tile of kernels/grouped_wide.cuh, if not 0
+	groupedApart bool // without that
 	expertsApart bool // few rows of a mixture: down in a launch of its own
 	expertsTight bool // what down of few rows makes has no room of its own
 	routeEach    int  // experts of a group of kernels/route.cu, if not 0

@@ -135,9 +135,7 @@ func (t Tuning) form() string {
 	case t.groupedApart:
 		return "apart"
 	case t.grouped > 0:
-		return fmt.Sprintf("prompt%d", 8*t.grouped)
-	case t.groupedParts > 0:
-		return fmt.Sprintf("parts%d", 8*t.groupedParts)
+		return fmt.Sprintf("tile%d", 8*t.grouped)
 	case t.shared > 0:
 		return fmt.Sprintf("%dKiB", t.shared>>10)
 	case t.group > 0:

@@ -25,8 +25,17 @@ func init() {
 
 // registerNibbles registers a self-test of each format of 4-bit weights, which some kernels are for alone.
 func registerNibbles(prefix string, check func(d *Device, dt backend.DType, group int) error) {
+	registerFormats(prefix, format.nibbles, check)
+}
+
+// registerPacked registers a self-test of each format of packed weights.
+func registerPacked(prefix string, check func(d *Device, dt backend.DType, group int) error) {
+	registerFormats(prefix, func(format) bool { return true }, check)
+}
+
+func registerFormats(prefix string, takes func(format) bool, check func(d *Device, dt backend.DType, group int) error) {
 	for _, f := range projectFormats {
-		if packed, ok := formatOf(f.dt, f.group); ok && packed.nibbles() {
+		if packed, ok := formatOf(f.dt, f.group); ok && takes(packed) {
 			registerSelfTest(prefix+"/"+vectors.Name(f.dt, f.group), func(d *Device) error { return check(d, f.dt, f.group) })
 		}
 	}

@@ -30,9 +30,8 @@ type Router struct {
 	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
 	// router; else prompts have the bits of steps.
 	Rounded bool
-	// Wide and WideParts: its experts are for kernels/grouped_wide.cuh, in prompts and in decode
-	// passes (Experts.GroupsWide).
-	Wide, WideParts bool
+	// Wide is that of its experts (Experts.Wide).
+	Wide wideExperts
 }
 
 // each is how many experts of a row are listed.
@@ -220,16 +219,10 @@ func (d *Device) Route(routing, x driver.Ptr, r *Router, n Normed, step driver.P
 
 // listedRows is how many rows of an expert a tile has, at most.
 func (d *Device) listedRows(r *Router, decode bool, rows Rows) int {
-	tile, pairs, experts := 0, rows.Count*r.Chosen, r.Weight.Out
-	if FewForExperts(decode, rows) {
-		tile = d.groupedPartTile(r.WideParts, rows.Count, pairs, experts)
-	} else {
-		tile = d.groupedTile(r.Wide, pairs, experts)
+	if tile := d.groupedTile(r.Wide, decode, rows, r.Chosen, r.Weight.Out); tile > 0 {
+		return 8 * tile
 	}
-	if tile == 0 {
-		return groupedRows
-	}
-	return 8 * tile
+	return groupedRows
 }
 
 // routeGrid is how a few rows of a router go to blocks, one a multiprocessor: of four rows and as few

@@ -7,17 +7,10 @@ import (
 	"math"
 
 	"windrow/backend"
-	"windrow/backend/vectors"
 	"windrow/cuda/driver"
 )
 
-func init() {
-	for _, f := range projectFormats {
-		if f.dt.Quantized() {
-			registerSelfTest("wide/"+vectors.Name(f.dt, f.group), func(d *Device) error { return checkWide(d, f.dt, f.group) })
-		}
-	}
-}
+func init() { registerPacked("wide", checkWide) }
 
 // wideForms are those that the self-tests go through, each with rows of its turn.
 var (
