@@ -17,7 +17,11 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
   static constexpr u32 mostRows = T * 8, warps = warpgroups * 4, slots = 4; // slots of a warp's ring of weights, 128 inputs each
   static constexpr u32 unit = mostRows * 128, stage = 2 * unit; // bytes of 64 inputs of the rows, and of 128
   static constexpr u32 perGranule = W::inputs / 64;
-  static_assert(!inParts || (W::rounds && perGranule == 2));     // a stage is a granule
+  static_assert(!inParts || !W::rounds || perGranule == 2);      // a stage of weights that are rounded is a granule
+  static constexpr bool scaled = inParts && !W::rounds;         // scales are applied to sums
+  static constexpr u32 folds = 64 / W::fold, steps = W::fold / 16; // of 64 inputs; of a fold
+  static constexpr bool takesSums = scaled && W::sums;          // of inputs, over each fold
+  static constexpr u32 foldSums = takesSums ? 2 * folds * mostRows : 0; // floats of a stage
   static constexpr u32 outputs = warps * (gated ? 16 : 32); // of an item
 
   const Mixture &p;
@@ -26,6 +30,7 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
   u32 warp, lane;
   u32 barriers, rows, weights;
   const u8 *weightsAt;
+  float *foldAt;
   u32 pairBytes, depth, pairs; // of 128 inputs of a strip; granules of a strip; stages of an item
 
   METHOD u32 full(u32 at) const { return barriers + at * 8; }
@@ -36,6 +41,26 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
   METHOD u32x4 tileOf(u32 item) const { return *(const u32x4 *)(p.tables + list + item / across * 4); }
   METHOD u32 stripOf(u32 item) const { return (item % across * warps + warp) * (gated ? 1 : 2); }
 
+  // sumFolds makes the sums of a stage's inputs over each fold: products with ones, the same in
+  // every row of a result.
+  METHOD void sumFolds(u32 at) const {
+    float *to = foldAt + at * foldSums;
+    const u32 from = rows + at * stage + lane % 8 * 128;
+    UNROLL for (u32 i = 0; i < (T + 3) / 4; i++) {
+      const u32 nt = i * 4 + warp - warps;
+      if (T % 4 != 0 && nt >= T) break;
+      UNROLL for (u32 half = 0; half < 2; half++) {
+        u32 b[2][4];
+        float acc[folds][4] = {};
+        u32 one[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+        UNROLL for (u32 j = 0; j < 2; j++) load_matrix_at(b[j], from + half * unit + nt * 1024 + (((j * 4 + lane / 8) ^ lane % 8) << 4));
+        UNROLL for (u32 k = 0; k < 4; k++) mma_bf16(acc[k / steps], one, {b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]});
+        if (lane / 4 == 0)
+          UNROLL for (u32 f = 0; f < folds; f++) *(f32x2 *)(to + (half * folds + f) * mostRows + nt * 8 + lane % 4 * 2) = f32x2{acc[f][0], acc[f][1]};
+      }
+    }
+  }
+
   // gather fills the ring of rows: eight threads a line, each sixteenth line. Copies of two
   // stages are on their way while a third's are waited for.
   METHOD void gather() const {
@@ -45,6 +70,10 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
     constexpr u32 ahead = 2;
     u32 untold = 0; // stages
     auto tell = [&]() INLINE {
+      if constexpr (takesSums) {
+        sync_group(1, 128); // all copies of the stage are there
+        sumFolds(told.stage);
+      }
       proxy_fence();
       arrive(full(told.stage), true);
       told.next();
@@ -134,6 +163,75 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
       arrive(empty(before), lane == 0 && before < p.stages);
       UNROLL for (u32 i = 0; i < T * 8; i++) sum[i / 4 / T][i / 4 % T][i % 4] += c[i / 4 / T][i / 4 % T][i % 4];
     }
+    store(item, tile, sum);
+  }
+
+  // multiplyScaled adds the products of 64 inputs, half of a stage, to total, fold by fold.
+  METHOD void multiplyScaled(float (&total)[2][T][4], const u8 *granules, u32 bytes, u32 block, u32 x, const float *sums) const {
+    u32 w[2][4][4];
+    UNROLL for (u32 j = 0; j < 2; j++) {
+      const typename W::Numbers numbers = W::load(granules + j * bytes, block, lane);
+      UNROLL for (u32 k = 0; k < 4; k++) W::decode(w[j][k], numbers, k);
+    }
+    UNROLL for (u32 f = 0; f < folds; f++) {
+      float acc[2][T][4];
+      UNROLL for (u32 j = 0; j < 2; j++) {
+        products_fence();
+        UNROLL for (u32 k = f * steps; k < f * steps + steps; k++) product(acc[j], w[j][k], descriptor_of(x + k * 2), k > f * steps);
+        products_commit();
+      }
+      UNROLL for (u32 j = 0; j < 2; j++) {
+        Affine scale = W::scales(granules + j * bytes, block * folds + f, p.shift, lane / 4);
+        UNROLL for (u32 i = 0; i < 2; i++) scale.bias[i] = fma(scale.scale[i], -(float)W::offset, scale.bias[i]);
+        if (j == 0) products_wait<1>(acc[0]);
+        else products_wait<0>(acc[1]);
+        UNROLL for (u32 nt = 0; nt < T; nt++) {
+          f32x2 of{};
+          if constexpr (takesSums) of = *(const f32x2 *)(sums + f * mostRows + nt * 8);
+          UNROLL for (u32 e = 0; e < 4; e++) {
+            float &to = total[j][nt][e];
+            to = fma(scale.scale[e / 2], acc[j][nt][e], to);
+            if constexpr (takesSums) to = fma(scale.bias[e / 2], e % 2 ? of.y : of.x, to);
+          }
+        }
+      }
+    }
+  }
+
+  // workScaled is work by weights whose scales are applied to sums. A part may end within a stage.
+  METHOD void workScaled(u32 item, const u32x4 &tile, Ring &at, Ring &mine, Ahead &next) const {
+    float sum[2][T][4], total[2][T][4] = {};
+    UNROLL for (u32 i = 0; i < T * 8; i++) sum[i / 4 / T][i / 4 % T][i % 4] = -0.f; // which leaves the bits of what is added
+    u32 part = 1, granule = 0;
+    _Pragma("nounroll") for (u32 pair = 0; pair < pairs; pair++) {
+      wait_phase(there(mine.stage), mine.phase);
+      wait_phase(full(at.stage), at.phase);
+      const u8 *low = weightsAt + mine.stage * 2 * pairBytes;
+      const u32 x = descriptor_low(rows + at.stage * stage);
+      const float *sums = foldAt + at.stage * foldSums + lane % 4 * 2;
+      UNROLL for (u32 half = 0; half < 2; half++) {
+        if (perGranule == 1 && half == 1 && granule == depth) break;
+        multiplyScaled(total, low + (perGranule == 1 ? half * p.granule : 0), pairBytes, perGranule == 1 ? 0 : half, x + half * (unit >> 4), sums + half * folds * mostRows);
+        if (perGranule == 2 && half == 0) continue;
+        if (++granule == part * depth / p.parts) {
+          UNROLL for (u32 i = 0; i < T * 8; i++) {
+            sum[i / 4 / T][i / 4 % T][i % 4] += total[i / 4 / T][i / 4 % T][i % 4];
+            total[i / 4 / T][i / 4 % T][i % 4] = 0;
+          }
+          part++;
+        }
+      }
+      if (takesSums) sync_warp(); // all lanes have read the sums
+      arrive(empty(at.stage), lane == 0);
+      copyNext(next, mine.stage);
+      at.next();
+      mine.next();
+    }
+    store(item, tile, sum);
+  }
+
+  // store stores what was made of an item.
+  METHOD void store(u32 item, const u32x4 &tile, const float (&sum)[2][T][4]) const {
     const u32 first = stripOf(item) * 16 + lane / 4;
     UNROLL for (u32 nt = 0; nt < T; nt++)
       UNROLL for (u32 column = 0; column < 2; column++) {
@@ -159,7 +257,8 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
     aim(next);
     _Pragma("nounroll") for (u32 slot = 0; slot < slots; slot++) copyNext(next, slot);
     _Pragma("nounroll") for (u32 item = bid(); item < count; item += gdim()) {
-      work(item, tileOf(item), at, mine, next);
+      if constexpr (scaled) workScaled(item, tileOf(item), at, mine, next);
+      else work(item, tileOf(item), at, mine, next);
     }
   }
 };
@@ -167,10 +266,7 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> struct Group
 template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void grouped_wide(const Mixture &p, u8 *shared, u32 list) {
   using G = GroupedWide<W, gated, T, warpgroups, inParts>;
   launch_dependents();
-  dependency_wait();
   G y{p, list};
-  y.across = (p.out + G::outputs - 1) / G::outputs;
-  y.count = p.tables[1] * y.across; // of all tiles
   y.warp = shfl(tid() / 32, 0);
   y.lane = tid() % 32;
   y.depth = (p.in + W::inputs - 1) / W::inputs;
@@ -179,7 +275,8 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void gro
   // Barriers, and then the rings: of rows, on 1024 bytes, and of weights.
   y.barriers = (shared_address(shared) + 1023) / 1024 * 1024;
   y.rows = y.barriers + 1024;
-  const u32 offset = 1024 + p.stages * G::stage + y.warp * G::slots * 2 * y.pairBytes;
+  const u32 folds = 1024 + p.stages * G::stage, offset = folds + p.stages * G::foldSums * 4 + y.warp * G::slots * 2 * y.pairBytes;
+  y.foldAt = (float *)(shared + (y.barriers - shared_address(shared)) + folds);
   y.weights = y.barriers + offset;
   y.weightsAt = shared + (y.barriers - shared_address(shared)) + offset;
   const bool multiplies = y.warp < G::warps;
@@ -193,6 +290,9 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void gro
     UNROLL for (u32 i = 0; i < G::slots; i++) barrier_init(y.there(i), 1);
   }
   barriers_made();
+  dependency_wait();
+  y.across = (p.out + G::outputs - 1) / G::outputs;
+  y.count = p.tables[1] * y.across; // of all tiles
   sync();
   if (multiplies) {
     more_registers<warpgroups == 2 ? 224 : 152>();
@@ -230,4 +330,5 @@ template <class W, bool gated, u32 T, u32 warpgroups, bool inParts> DEV void gro
   GROUPED(grouped_wide, false, name, W, 9, warpgroups)
 #define GROUPED_PARTS(name, W, warpgroups)              \
   GROUPED(grouped_parts, true, name, W, 1, warpgroups)  \
-  GROUPED(grouped_parts, true, name, W, 2, warpgroups)
+  GROUPED(grouped_parts, true, name, W, 2, warpgroups)  \
+  GROUPED(grouped_parts, true, name, W, 4, warpgroups)

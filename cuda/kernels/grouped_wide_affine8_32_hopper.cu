@@ -3,3 +3,4 @@
 
 using Affine8 = AffineGroups<Bytes, 32>;
 GROUPED_WIDE(affine8_32, Affine8, 2)
+GROUPED_PARTS(affine8_32, Affine8, 2)

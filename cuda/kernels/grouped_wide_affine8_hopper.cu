@@ -3,3 +3,4 @@
 
 using Affine8 = AffineGroups<Bytes, 64>;
 GROUPED_WIDE(affine8, Affine8, 2)
+GROUPED_PARTS(affine8, Affine8, 2)

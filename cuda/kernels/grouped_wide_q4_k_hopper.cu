@@ -2,3 +2,4 @@
 #include "grouped_wide.cuh"
 
 GROUPED_WIDE(q4_k, PackedQ4_K, 3)
+GROUPED_PARTS(q4_k, PackedQ4_K, 3)

@@ -2,3 +2,4 @@
 #include "grouped_wide.cuh"
 
 GROUPED_WIDE(q6_k, PackedQ6_K, 2)
+GROUPED_PARTS(q6_k, PackedQ6_K, 2)

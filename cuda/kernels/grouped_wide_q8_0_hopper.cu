@@ -2,3 +2,4 @@
 #include "grouped_wide.cuh"
 
 GROUPED_WIDE(q8_0, PackedQ8_0, 2)
+GROUPED_PARTS(q8_0, PackedQ8_0, 2)

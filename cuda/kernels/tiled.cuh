@@ -16,23 +16,6 @@
 #include "chain.cuh"
 #include "strips.cuh"
 
-#ifdef __NVPTX__
-// product starts c[64, n] (+)= a[64, 16] · b[n, 16]ᵀ, a in registers; c starts at
-// zero where add is 0.
-#define PRODUCT(n, tiles, list, sums, a0, a1, a2, a3, b, p)                                                                                 \
-  DEV void product(float (&c)[tiles][4], const u32 (&a)[4], u64 b_, u32 add) {                                                             \
-    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " p ", 0;\n\twgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {" \
-                 a0 ", " a1 ", " a2 ", " a3 "}, " b ", p, 1, 1, 0;\n\t}"                                                                    \
-                 : sums(c)                                                                                                                 \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_), "r"(add)                                                           \
-                 : "memory");                                                                                                              \
-  }
-PRODUCT(16, 2, N8, SUMS2, "%8", "%9", "%10", "%11", "%12", "%13")
-PRODUCT(32, 4, N16, SUMS4, "%16", "%17", "%18", "%19", "%20", "%21")
-PRODUCT(64, 8, N32, SUMS8, "%32", "%33", "%34", "%35", "%36", "%37")
-#undef PRODUCT
-#endif
-
 template <class W, u32 NT, u32 KG, u32 C> struct Tiler {
   static constexpr u32 teams = KG * C; // of the cluster
   // A block's threads, and the registers of those that multiply, and that fill.

@@ -47,13 +47,17 @@ func BenchmarkGroupedForms(b *testing.B) {
 	for _, s := range mixtureShapes {
 		m.Run("shape", s.name, func(m meter) {
 			sweep := mixtureSweep{of: weightType{backend.Affine4, 64}, layers: 4, noise: 3 << 30}
-			sweep.rows, sweep.forms = []int{48, 64, 96, 128}, groupedTunings(groupedPartTiles)
-			sweep.run(m, s.expertShape)
-			sweep.rows, sweep.prompt, sweep.forms = []int{64, 128, 256, 512, 2048}, true, groupedTunings(groupedTiles)
 			for _, t := range benchTypes[1:] {
 				if t.dt == backend.Affine4 || s.name == mixtureShapes[0].name {
 					sweep.of = t
-					sweep.run(m, s.expertShape)
+					m.Run("pass", "decode", func(m meter) {
+						sweep.rows, sweep.decode, sweep.prompt, sweep.forms = []int{48, 64, 96, 128, 256}, true, false, groupedTunings(groupedPartTiles)
+						sweep.run(m, s.expertShape)
+					})
+					m.Run("pass", "prompt", func(m meter) {
+						sweep.rows, sweep.decode, sweep.prompt, sweep.forms = []int{64, 128, 256, 512, 2048}, false, true, groupedTunings(groupedTiles)
+						sweep.run(m, s.expertShape)
+					})
 				}
 			}
 		})
@@ -72,6 +76,7 @@ func groupedTunings(tiles []int) []Tuning {
 type mixtureSweep struct {
 	of            weightType
 	rows          []int
+	decode        bool     // rows have the bits that they have in any step
 	prompt        bool     // rows have the bits that they have in any prompt
 	forms         []Tuning // none: what is chosen
 	layers, noise int      // and bytes of the slab
@@ -145,7 +150,7 @@ func (w mixtureSweep) run(m meter, s expertShape) {
 		v.Write(block, shape, step)
 		m.Check(d.Context.Upload(step, block))
 		all := Rows{Count: bucket, Prompt: w.prompt}
-		decode := FewForExperts(false, all)
+		decode := w.decode || FewForExperts(false, all)
 		for i := range routers {
 			_, err := d.PrepareRoute(routers[i], bucket)
 			m.Check(err)

@@ -14,29 +14,21 @@ const groupedRows = 64
 // has kernels of: of prompts, and with inputs in parts as in decode passes.
 var (
 	groupedTiles     = []int{2, 4, 6, 9}
-	groupedPartTiles = []int{1, 2}
+	groupedPartTiles = []int{1, 2, 4}
 )
 
 // groupedTilesOf bounds the tiles of rows that experts have.
 func groupedTilesOf(pairs, experts int) int { return Ceil(pairs, 8*groupedPartTiles[0]) + experts }
 
-// wideExperts says in which passes kernels/grouped_wide.cuh has kernels of a mixture's experts.
-type wideExperts struct{ prompts, decode bool }
-
-// Wide is that of a mixture. Its router, which lists tiles, says so, too.
-func (e *Experts) Wide() (w wideExperts) {
-	gate, down := e.Gate.Of, e.Down.Of
-	w.prompts = gate.Packed != nil && down.Packed != nil
-	w.decode = w.prompts && gate.format().rounds && down.format().rounds
-	return w
-}
+// Wide reports whether kernels/grouped_wide.cuh has kernels of a mixture's experts.
+func (e *Experts) Wide() bool { return e.Gate.Of.Packed != nil && e.Down.Of.Packed != nil }
 
 // groupedTile is the tile, in 8 rows, in which kernels/grouped_wide.cuh takes the rows that
 // chose an expert, by how many those are in the mean: that which most experts' rows fit into.
 // 0: other kernels take them, as few rows of a decode pass, of which an expert has one or two.
-func (d *Device) groupedTile(w wideExperts, decode bool, rows Rows, chosen, experts int) int {
+func (d *Device) groupedTile(wide, decode bool, rows Rows, chosen, experts int) int {
 	few := FewForExperts(decode, rows)
-	if few && (!w.decode || rows.Count <= fewRows) || !few && !w.prompts || d.Tuning.groupedApart || !d.takesTiled() {
+	if !wide || few && rows.Count <= fewRows || d.Tuning.groupedApart || !d.takesTiled() {
 		return 0
 	}
 	if d.Tuning.grouped > 0 {
@@ -44,11 +36,11 @@ func (d *Device) groupedTile(w wideExperts, decode bool, rows Rows, chosen, expe
 	}
 	mean := float64(rows.Count*chosen) / float64(experts)
 	switch {
-	case few && mean <= 3:
+	case few && (mean <= 3 || mean <= 4 && rows.Count <= 64): // a shared expert has all rows
 		return 1
-	case few || mean < 12:
+	case mean < 12:
 		return 2
-	case mean < 25:
+	case few || mean < 25:
 		return 4
 	case mean < 45:
 		return 6
@@ -96,10 +88,23 @@ func (d *Device) expertsWide(p *expertsPass, dst, x driver.Ptr, gate, up *Expert
 	}
 	const slots = 4 // of a warp's ring
 	stage, fixed := 8*p.wideTile*256, 2<<10+4*warpgroups*slots*2*(128/f.inputs)*f.granule
+	if p.few {
+		stage += f.foldSums(8 * p.wideTile)
+	}
 	stages := min(8, (d.Info.SharedPerBlock-reservedShared-fixed)/stage) // there are barriers of 8
 	suffix := f.file[len("stream"):]
 	k := kernel{"grouped_wide" + suffix + "_hopper", fmt.Sprintf("%s%s%s_%d", family, name, suffix, p.wideTile), stages*stage + fixed}
 	items := Ceil(w.Out, outputs) * (Ceil(p.bucket*p.each, 8*p.wideTile) + p.slots)
 	d.launch(k, dim{x: min(d.Info.SMs, items)}, 128*warpgroups+128, append(args, uint64(x), uint64(dst), uint64(p.tables), uint64(p.pairs), uint64(w.In), uint64(w.Out), uint64(f.granule),
 		uint64(f.shift), uint64(stages), uint64(parts), uint64(each), uint64(p.tiles))...)
+}
+
+// foldSums is the bytes of a stage's sums of inputs of so many rows over each fold, where scales are
+// applied to sums.
+func (f format) foldSums(rows int) int {
+	switch f.file {
+	case "stream_affine8", "stream_affine8_32", "stream_q4_0", "stream_q4_k":
+		return 4 * 2 * 2 * rows
+	}
+	return 0
 }

@@ -54,10 +54,8 @@ func checkGrouped(d *Device, dt backend.DType, group int) error {
 		for _, rows := range prompts {
 			compare(rows, false, groupedTiles)
 		}
-		if b.e.Wide().decode {
-			for _, rows := range decoded {
-				compare(rows, true, groupedPartTiles)
-			}
+		for _, rows := range decoded {
+			compare(rows, true, groupedPartTiles)
 		}
 		d.Tuning = Tuning{}
 		if err := b.close(); err != nil {

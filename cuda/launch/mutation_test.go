@@ -38,6 +38,7 @@ const (
 	byHeld    = "held/affine4-64"
 	bySliced  = "sliced"
 	byGrouped = "grouped experts/affine4-64"
+	byFolds   = "grouped experts/affine8-64"
 	byFresh   = "rotation in attention"
 )
 
@@ -128,13 +129,16 @@ var faults = []fault{
 	{"a block of slices leaves before the other", "sliced_hopper.cu", "sync_warp();\ncluster_sync();", "sync_warp();", bySliced},
 	{"barriers of slices that the other block has not made", "sliced_hopper.cu", "cluster_sync();\nif (tid() / 128", "sync();\nif (tid() / 128", bySliced},
 	{"a barrier of slices waits for fewer bytes", "sliced_hopper.cu", "expect(arrived, 2 * (2 * box * 128", "expect(arrived, 2 * (box * 128", bySliced},
-	{"weights of many rows' experts are not waited for", "grouped_wide.cuh", "wait_phase(there(mine.stage), mine.phase);", "", byGrouped},
-	{"gathered rows are not waited for", "grouped_wide.cuh", "wait_phase(full(at.stage), at.phase);", "", byGrouped},
+	{"weights of many rows' experts are not waited for", "grouped_wide.cuh", "wait_phase(there(mine.stage), mine.phase);\nwait_phase(full(at.stage), at.phase);\nconst u8 *low = weightsAt + mine.stage * 2 * pairBytes;\nconst u32 x = descriptor_low(rows + at.stage * stage);\nUNROLL", "wait_phase(full(at.stage), at.phase);\nconst u8 *low = weightsAt + mine.stage * 2 * pairBytes;\nconst u32 x = descriptor_low(rows + at.stage * stage);\nUNROLL", byGrouped},
+	{"gathered rows are not waited for", "grouped_wide.cuh", "wait_phase(full(at.stage), at.phase);\nconst u8 *low = weightsAt + mine.stage * 2 * pairBytes;\nconst u32 x = descriptor_low(rows + at.stage * stage);\nUNROLL", "const u8 *low = weightsAt + mine.stage * 2 * pairBytes;\nconst u32 x = descriptor_low(rows + at.stage * stage);\nUNROLL", byGrouped},
 	{"rows are gathered where others are read", "grouped_wide.cuh", "wait_phase(empty(at.stage), at.phase ^ 1);", "", byGrouped},
 	{"gathered rows are freed before their products are over", "grouped_wide.cuh", "if (half == 0 && j == 1) arrive(", "if (half == 0 && j == 0) arrive(", byGrouped},
 	{"gathered rows are told of before they are there", "grouped_wide.cuh", "copy_wait<ahead>();\nif (untold == ahead) tell();", "if (untold == ahead) tell();", byGrouped},
 	{"the last gathered rows are told of before they are there", "grouped_wide.cuh", "copy_wait<0>();", "", byGrouped},
 	{"gathered rows are not shown to products", "grouped_wide.cuh", "proxy_fence();\narrive(full(told.stage), true);", "arrive(full(told.stage), true);", byGrouped},
+	{"inputs of an expert's rows are summed before all are there", "grouped_wide.cuh", "sync_group(1, 128); // all copies of the stage are there", "", byFolds},
+	{"sums of inputs are overwritten while a lane reads them", "grouped_wide.cuh", "if (takesSums) sync_warp(); // all lanes have read the sums", "", byFolds},
+	{"scales are applied before an expert's products are over", "grouped_wide.cuh", "else products_wait<0>(acc[1]);", "else products_wait<1>(acc[1]);", byFolds},
 	{"experts' operands are overwritten while they are read", "grouped_wide.cuh", "products_wait<1>(); // that of these operands", "", byGrouped},
 	{"weights are not waited for", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\nmultiply(total, stage);\nsync_warp();\nif", "sync_warp();\nmultiply(total, stage);\nsync_warp();\nif", byExperts},
 	{"a warp's weights are read before all lanes have them", "experts.cuh", "wait_groups(p.stages - 1);\nsync_warp();\ne.multiply(total, stage);\nsync_warp();\nloadNext", "wait_groups(p.stages - 1);\ne.multiply(total, stage);\nsync_warp();\nloadNext", byExperts},
@@ -244,6 +248,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend_decode_hopper", []string{"attend"}
 	case byLines:
 		return "few_affine4_hopper", []string{"pack", "stream_affine4"}
+	case byFolds:
+		return "grouped_wide_affine8_hopper", []string{"experts_affine8", "grouped_affine8", "route", "rows", "pack", "stream_affine8", "gemm"}
 	case byGrouped:
 		return "grouped_wide_affine4_hopper", []string{"experts_affine4", "grouped_affine4", "route", "rows", "pack", "experts_few_affine4_hopper", "stream_affine4", "gemm"}
 	case bySliced:

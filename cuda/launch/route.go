@@ -30,8 +30,8 @@ type Router struct {
 	// Rounded: its experts round, and have other bits in prompts than in steps. So may their
 	// router; else prompts have the bits of steps.
 	Rounded bool
-	// Wide is that of its experts (Experts.Wide).
-	Wide wideExperts
+	// Wide is that of its experts, whose tiles it lists (Experts.Wide).
+	Wide bool
 }
 
 // each is how many experts of a row are listed.
