@@ -168,8 +168,13 @@ func BenchmarkRotateStore(b *testing.B) {
 	a := newAttendBench(m, 20, 2048, 2048)
 	for _, t := range attendTypes {
 		m.Run("kv", fmt.Sprint(t), func(m meter) {
-			for _, rows := range []int{1, 16, 128, 2048} {
-				m.Run("rows", fmt.Sprint(rows), func(m meter) { a.rotate(m, t, rows) })
+			for _, rows := range []int{1, 16, 128, 256, 512, 2048} {
+				m.Run("rows", fmt.Sprint(rows), func(m meter) {
+					defer func() { m.D.Tuning = Tuning{} }()
+					for _, m.D.Tuning.rotateHeads = range []int{0, 1, 2} {
+						m.Run("heads", fmt.Sprint(m.D.Tuning.rotateHeads), func(m meter) { a.rotate(m, t, rows) })
+					}
+				})
 			}
 		})
 	}
@@ -178,7 +183,7 @@ func BenchmarkRotateStore(b *testing.B) {
 func (b *attendBench) rotate(m meter, t backend.KVType, rows int) {
 	a := b.shape(t)
 	step, shape := b.step(m, a, 1, 0, rows)
-	h := Rotation{QHeads: a.QHeads, KVHeads: a.KVHeads, Dim: a.Dim, Pairs: a.Dim / 2, Angles: b.angles, QNorm: b.norm, KNorm: b.norm, Eps: 1e-6, KV: a.KV, Layers: a.Layers}
+	h := Rotation{QHeads: a.QHeads, KVHeads: a.KVHeads, Dim: a.Dim, Pairs: a.Dim / 2, Angles: b.angles, QNorm: b.norm, KNorm: b.norm, Eps: 1e-6, KV: a.KV, Layers: a.Layers, NarrowOnly: true}
 	graph(m, b.layers, func(layer int) { m.D.RotateStore(b.q, b.k, b.v, b.out, h, step, layer, shape.Bucket) })
 }
 

@@ -53,6 +53,7 @@ type Tuning struct {
 	expertsApart bool // few rows of a mixture: down in a launch of its own
 	expertsTight bool // what down of few rows makes has no room of its own
 	routeEach    int  // experts of a group of kernels/route.cu, if not 0
+	rotateHeads  int  // that a warp of kernels/rotate.cu takes, if not 0
 }
 
 // use says whether kernels are used where they can be.

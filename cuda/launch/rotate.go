@@ -1,17 +1,13 @@
 package launch
 
 import (
+	"slices"
+
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
 
-// Kernels of rotate.cu.
-var (
-	kernelRotateStore    = kernel{file: "rotate", name: "rotate_store"}
-	kernelRotateStoreOdd = kernel{file: "rotate", name: "rotate_store_odd"}
-)
-
-// rotateWarps is the warps of a block of rotate.cu; each takes one head of a row.
+// rotateWarps is the warps of a block of rotate.cu; each takes heads of a row.
 const rotateWarps = 8
 
 // Rotation is the shape of RotateStore.
@@ -36,16 +32,47 @@ func headStride(dim int, gated bool) int {
 	return dim
 }
 
+// forms are how many heads of a row a warp may take.
+func (h Rotation) forms() []int {
+	if h.Dim%4 != 0 || h.Pairs%2 != 0 {
+		return []int{1}
+	}
+	return []int{1, 2}
+}
+
+// kernel is that whose warps take so many heads.
+func (h Rotation) kernel(each int) kernel {
+	switch {
+	case len(h.forms()) == 1:
+		return kernel{file: "rotate", name: "rotate_store_odd"}
+	case each > 1:
+		return kernel{file: "rotate", name: "rotate_store_two"}
+	}
+	return kernel{file: "rotate", name: "rotate_store"}
+}
+
+// warps is how many take those of a row: of queries, of keys, and of values.
+func (h Rotation) warps(each int) int { return Ceil(h.QHeads, each) + 2*Ceil(h.KVHeads, each) }
+
+// rotateHeads is how many heads of a row a warp takes: two where those of a head each
+// would be more than half of what is at work at once.
+func (d *Device) rotateHeads(h Rotation, rows int) int {
+	forms := h.forms()
+	switch n := d.Tuning.rotateHeads; {
+	case slices.Contains(forms, n):
+		return n
+	case rows*h.warps(1) <= 32*d.Info.SMs:
+		return 1
+	}
+	return forms[len(forms)-1]
+}
+
 // RotateStore norms and rotates the step's rows of q [bucket, QHeads·dim] f32 (gated: [bucket, QHeads·2·dim])
 // in place, and into qBF16 of the same shape unless that is 0, and stores the
 // rows of k (normed and rotated) and v [bucket, KVHeads·dim] in the KV pages.
 func (d *Device) RotateStore(q, k, v, qBF16 driver.Ptr, h Rotation, step driver.Ptr, layer, bucket int) {
-	which := kernelRotateStore
-	if h.Dim%4 != 0 || h.Pairs%2 != 0 {
-		which = kernelRotateStoreOdd
-	}
-	heads := bucket * (h.QHeads + 2*h.KVHeads)
-	d.launch(which, dim{x: (heads + rotateWarps - 1) / rotateWarps}, rotateWarps*32,
+	each := d.rotateHeads(h, bucket)
+	d.launch(h.kernel(each), dim{x: Ceil(bucket*h.warps(each), rotateWarps)}, rotateWarps*32,
 		uint64(q), uint64(k), uint64(v), uint64(qBF16), flag(!h.NarrowOnly || qBF16 == 0), uint64(h.QNorm), uint64(h.KNorm), f32(h.Eps),
 		uint64(step), uint64(h.Angles.List), uint64(h.Pairs), uint64(layer), uint64(h.QHeads), uint64(h.KVHeads), uint64(h.Dim), uint64(headStride(h.Dim, h.Gated)), uint64(h.KV))
 }

@@ -21,7 +21,7 @@ func init() {
 type rotateCase struct {
 	dim, qHeads, kvHeads int
 	pairs                int // 0: all
-	norm                 bool
+	norm, gated          bool
 	window, keep, slots  int
 	bases, rows          []int
 }
@@ -39,6 +39,8 @@ var rotateCases = []rotateCase{
 	{dim: 128, pairs: 16, qHeads: 3, kvHeads: 1, norm: true, bases: []int{60, 0}, rows: []int{5, 1}},
 	{dim: 80, pairs: 7, qHeads: 2, kvHeads: 2, norm: true, bases: []int{5}, rows: []int{9}},
 	{dim: 130, pairs: 64, qHeads: 1, kvHeads: 1, bases: []int{5}, rows: []int{2}},
+	{dim: 128, qHeads: 9, kvHeads: 5, norm: true, gated: true, bases: []int{60, 0}, rows: []int{6, 3}},
+	{dim: 256, pairs: 32, qHeads: 6, kvHeads: 3, norm: true, gated: true, bases: []int{60}, rows: []int{7}},
 }
 
 // drawnAngles are some for each position, for self-tests.
@@ -124,66 +126,79 @@ func (c rotateCase) check(d *Device, r *rand.Rand) error {
 	}
 	turns := &turns{pairs: c.pairs, cos: make([]float32, v.Rows*c.pairs), sin: make([]float32, v.Rows*c.pairs)}
 	drawnAngles(c.pairs).Fill(turns.cos, turns.sin, v.Positions)
-	q, k, values := vectors.Normals(r, shape.Bucket*c.qHeads*c.dim), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim)
+	width := headStride(c.dim, c.gated)
+	q, k, values := vectors.Normals(r, shape.Bucket*c.qHeads*width), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim), vectors.Normals(r, shape.Bucket*c.kvHeads*c.dim)
 	clear(k[:c.dim]) // a group of zeros
-	h := Rotation{QHeads: c.qHeads, KVHeads: c.kvHeads, Dim: c.dim, Pairs: c.pairs, Angles: b.angles(drawnAngles(c.pairs), v.Positions).Table(), Eps: eps, Layers: layers}
+	h := Rotation{QHeads: c.qHeads, KVHeads: c.kvHeads, Dim: c.dim, Gated: c.gated, Pairs: c.pairs, Angles: b.angles(drawnAngles(c.pairs), v.Positions).Table(), Eps: eps, Layers: layers}
 	var qNorm, kNorm []float32
 	if c.norm {
 		qNorm, kNorm = vectors.Normals(r, c.dim), vectors.Normals(r, c.dim)
 		h.QNorm, h.KNorm = b.floats(qNorm), b.floats(kNorm)
 	}
+	narrow, only := b.empty(2*len(q)), b.empty(2*len(q))
+	pk, pv := b.floats(k), b.floats(values)
+	defer func() { d.Tuning = Tuning{} }()
 
-	var keys []float32 // as the f32 cache has them
+	var first, keys []float32 // of the first form, and as the f32 cache has them
 	for _, t := range []backend.KVType{backend.KVF32, backend.KVBF16, backend.KVInt8} {
 		h.KV = t
-		var pages [][]driver.Ptr
-		v.Spans = nil
-		first := 0
-		for i, n := range c.rows {
-			l := backend.KeysLayout(layers, c.kvHeads, c.dim, t, c.bases[i]+n)
-			l.Window, l.Keep = c.window, c.keep
-			if c.window > 0 {
-				l.Slots = c.slots
+		for _, d.Tuning.rotateHeads = range h.forms() {
+			fail := func(of string, err error) error {
+				return fmt.Errorf("%v, %d heads a warp: %s: %w", t, d.Tuning.rotateHeads, of, err)
 			}
-			var list []driver.Ptr
-			for range pagesOf(l) {
-				list = append(list, b.empty(pageBytes(l)))
+			var pages [][]driver.Ptr
+			v.Spans, shape.Pages = nil, 0
+			row := 0
+			for i, n := range c.rows {
+				l := backend.KeysLayout(layers, c.kvHeads, c.dim, t, c.bases[i]+n)
+				l.Window, l.Keep = c.window, c.keep
+				if c.window > 0 {
+					l.Slots = c.slots
+				}
+				var list []driver.Ptr
+				for range pagesOf(l) {
+					list = append(list, b.empty(pageBytes(l)))
+				}
+				store := storageOn(l, list)
+				pages = append(pages, list)
+				v.Spans = append(v.Spans, backend.Span{Storage: store, Base: c.bases[i], First: row, Rows: n})
+				row += n
+				shape.Pages += pagesOf(l)
 			}
-			store := storageOn(l, list)
-			pages = append(pages, list)
-			v.Spans = append(v.Spans, backend.Span{Storage: store, Base: c.bases[i], First: first, Rows: n})
-			first += n
-			shape.Pages += pagesOf(l)
-		}
-		step := b.step(v, shape)
-		pq, narrow, only := b.floats(q), b.empty(2*len(q)), b.empty(2*len(q))
-		pk, pv := b.floats(k), b.floats(values)
-		d.RotateStore(pq, pk, pv, narrow, h, step, layer, shape.Bucket)
-		got := b.readFloats(pq, len(q))
-		again := b.floats(q)
-		h.NarrowOnly = true
-		d.RotateStore(again, pk, pv, only, h, step, layer, shape.Bucket)
-		h.NarrowOnly = false
-		if err := c.checkQueries(v, turns, got, q, qNorm, eps, tolerance); err != nil {
-			return fmt.Errorf("%v: queries: %w", t, err)
-		}
-		n := v.Rows * c.qHeads * c.dim
-		for _, p := range []driver.Ptr{narrow, only} {
-			if err := vectors.Equal(b.readHalves(p, len(q)), append(rounded(got[:n]), nanRows(1, len(q)-n)...)); err != nil {
-				return fmt.Errorf("%v: queries as bf16: %w", t, err)
+			step := b.step(v, shape)
+			pq := b.floats(q)
+			h.NarrowOnly = true
+			d.RotateStore(pq, pk, pv, only, h, step, layer, shape.Bucket)
+			if err := vectors.Equal(b.readFloats(pq, len(q)), q); err != nil {
+				return fail("queries that were to stay", err)
 			}
-		}
-		if err := vectors.Equal(b.readFloats(again, len(q)), q); err != nil {
-			return fmt.Errorf("%v: queries that were to stay: %w", t, err)
-		}
-		if t == backend.KVF32 {
-			var err error
-			if keys, err = c.keysOf(b, v, turns, k, kNorm, layer, eps, tolerance); err != nil {
-				return fmt.Errorf("keys: %w", err)
+			h.NarrowOnly = false
+			d.RotateStore(pq, pk, pv, narrow, h, step, layer, shape.Bucket)
+			got := b.readFloats(pq, len(q))
+			if err := c.checkQueries(v, turns, got, q, qNorm, eps, tolerance); err != nil {
+				return fail("queries", err)
 			}
-		}
-		if err := c.checkPages(b, v, pages, layer, keys, values); err != nil {
-			return fmt.Errorf("%v: %w", t, err)
+			if first == nil {
+				first = got
+			}
+			if err := vectors.Equal(got, first); err != nil {
+				return fail("queries that others have", err)
+			}
+			n := v.Rows * c.qHeads * width
+			for _, p := range []driver.Ptr{narrow, only} {
+				if err := vectors.Equal(b.readHalves(p, len(q)), append(rounded(got[:n]), nanRows(1, len(q)-n)...)); err != nil {
+					return fail("queries as bf16", err)
+				}
+			}
+			if keys == nil {
+				var err error
+				if keys, err = c.keysOf(b, v, turns, k, kNorm, layer, eps, tolerance); err != nil {
+					return fail("keys", err)
+				}
+			}
+			if err := c.checkPages(b, v, pages, layer, keys, values); err != nil {
+				return fail("pages", err)
+			}
 		}
 	}
 	return nil
@@ -200,14 +215,19 @@ func (t *turns) rotated(x, norm []float32, row int, eps float64) []float64 {
 }
 
 func (c rotateCase) checkQueries(v *StepValues, t *turns, got, q, norm []float32, eps, tolerance float64) error {
-	n := v.Rows * c.qHeads
+	n, width := v.Rows*c.qHeads, headStride(c.dim, c.gated)
 	for i := range n {
-		row, at := i/c.qHeads, i*c.dim
+		row, at, gate := i/c.qHeads, i*width, (i+1)*width-c.dim
 		if err := vectors.Near(got[at:at+c.dim], t.rotated(q[at:at+c.dim], norm, row, eps), tolerance); err != nil {
 			return fmt.Errorf("row %d: %w", row, err)
 		}
+		if c.gated {
+			if err := vectors.Equal(got[gate:gate+c.dim], q[gate:gate+c.dim]); err != nil {
+				return fmt.Errorf("the gate of row %d: %w", row, err)
+			}
+		}
 	}
-	return vectors.Equal(got[n*c.dim:], q[n*c.dim:])
+	return vectors.Equal(got[n*width:], q[n*width:])
 }
 
 // tileOf finds a row's line in the tile of a head: the tile's bytes are at
