@@ -24,13 +24,24 @@
 SCORES(64, 8, N32, SUMS8, 512, 514, 516, 518)
 SCORES(128, 16, N64, SUMS16, 1024, 1026, 1028, 1030)
 #undef SCORES
+// start_scores_256 is that of queries[64, 256] by keys[64, 256].
+DEV void start_scores_256(float (&s)[8][4], u64 q, u64 k) {
+#define FOUR(a, b, c, d, p) STEP(64, N32, a, p) STEP(64, N32, b, yes) STEP(64, N32, c, yes) STEP(64, N32, d, yes)
+  asm volatile("{\n\t.reg .pred no, yes;\n\t.reg .b64 a, b;\n\tsetp.ne.b64 no, %[k], %[k];\n\tsetp.eq.b64 yes, %[k], %[k];\n\twgmma.fence.sync.aligned;\n\t" FOUR(0, 2, 4, 6, no)
+                   FOUR(512, 514, 516, 518, yes) FOUR(1024, 1026, 1028, 1030, yes) FOUR(1536, 1538, 1540, 1542, yes) "wgmma.commit_group.sync.aligned;\n\t}"
+               : SUMS8(s)
+               : [q] "l"(q), [k] "l"(k)
+               : "memory");
+#undef FOUR
+}
 #undef STEP
 #else
-template <int tiles> DEV void start_scores(float (&s)[tiles][4], u64 q, u64 k) {
+template <int tiles, u32 steps = 8> DEV void start_scores(float (&s)[tiles][4], u64 q, u64 k) {
   products_fence();
-  for (u32 i = 0; i < 8; i++) product(s, q + i / 4 * tiles * 64 + i % 4 * 2, k + i / 4 * tiles * 64 + i % 4 * 2, i > 0);
+  for (u32 i = 0; i < steps; i++) product(s, q + i / 4 * tiles * 64 + i % 4 * 2, k + i / 4 * tiles * 64 + i % 4 * 2, i > 0);
   products_commit();
 }
+DEV void start_scores_256(float (&s)[8][4], u64 q, u64 k) { start_scores<8, 16>(s, q, k); }
 #endif
 
 // copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to

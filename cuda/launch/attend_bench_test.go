@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -119,7 +120,7 @@ func (b *attendBench) decode(m meter, t backend.KVType, context, spans, rows int
 		by("4:hopper", attendSplit{4, attendQueries, true})
 		by("16:hopper", attendSplit{16, attendQueries, true})
 	}
-	if d.hopperAttends(a) {
+	if a.forHopper() && d.hopperAttends(a) {
 		m.Run("by", "grouped", func(m meter) {
 			m.Moved(bytes, graph(m, b.layers, func(layer int) {
 				d.attendFlash(flashGrouped(), 0, b.out, b.q, 0, a, step, layer, shape.Bucket, shape.Spans, rows)
@@ -136,20 +137,25 @@ func BenchmarkPrefillAttention(b *testing.B) {
 	for _, t := range attendTypes {
 		m.Run("kv", fmt.Sprint(t), func(m meter) {
 			for _, rows := range []int{512, 2048, 8192} {
-				m.Run("rows", fmt.Sprint(rows), func(m meter) { a.prefill(m, t, rows) })
+				m.Run("rows", fmt.Sprint(rows), func(m meter) {
+					for _, dim := range []int{128, 256} {
+						m.Run("dim", fmt.Sprint(dim), func(m meter) { a.prefill(m, t, dim, rows) })
+					}
+				})
 			}
 		})
 	}
 }
 
-func (b *attendBench) prefill(m meter, t backend.KVType, rows int) {
+func (b *attendBench) prefill(m meter, t backend.KVType, dim, rows int) {
 	a := b.shape(t)
+	a.QHeads, a.KVHeads, a.Dim = a.QHeads*a.Dim/dim, a.KVHeads*a.Dim/dim, dim // as many numbers
 	step, shape := b.step(m, a, 1, 0, rows)
 	variants := []flashVariant{flashPlain(a)}
 	if m.D.hopperAttends(a) {
-		variants = append(variants, flashHopper())
-	} else if m.D.flash.prefill.refused != nil {
-		m.Log(m.D.flash.prefill.refused)
+		variants = append(variants, flashHopper(dim))
+	} else if err := errors.Join(m.D.flash.prefill.refused, m.D.flash.long.refused); err != nil {
+		m.Log(err)
 	}
 	for _, v := range variants {
 		m.Run("by", v.name, func(m meter) {
@@ -191,6 +197,6 @@ func (b *attendBench) rotate(m meter, t backend.KVType, rows int) {
 func tinyAttention(m meter) {
 	b := newAttendBench(m, 2, 192, 64)
 	b.decode(m, backend.KVInt8, 70, 1, 1)
-	b.prefill(m, backend.KVInt8, 33)
+	b.prefill(m, backend.KVInt8, 128, 33)
 	b.rotate(m, backend.KVInt8, 3)
 }

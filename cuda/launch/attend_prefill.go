@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"slices"
 
 	"windrow/backend"
 	"windrow/cuda/driver"
@@ -39,25 +38,28 @@ func flashPlain(a Attention) flashVariant {
 	return flashVariant{kernel{"attend_prefill", fmt.Sprintf("flash_%v_%d", a.KV, n), shared}, attendThreads, flashPlainRows(n), false}
 }
 
-// flashHopper is the kernel of attend_hopper.cu, with its dynamic shared memory:
-// queries of 32 KiB, two stages of 64 KiB of 128 keys and values, barriers, and
-// room to begin on 1024 bytes. Three stages were as fast at 2048 rows, and
-// slower at 8192.
-func flashHopper() flashVariant {
-	const stages = 2
-	return flashVariant{kernel{"attend_hopper", "flash_hopper", 32<<10 + stages<<16 + 8*(1+4*stages) + 1024}, 384, flashRows, false}
+// flashHopper is the kernel of flash_hopper.cuh of a length of heads, with its dynamic shared
+// memory: queries, stages of 64 KiB of keys and values, barriers, and room to begin on 1024 bytes.
+func flashHopper(dim int) flashVariant {
+	k, stages := kernel{file: "attend_hopper", name: "flash_hopper"}, 3
+	if dim > 128 {
+		k, stages = kernel{file: "attend_256_hopper", name: "flash_hopper_256"}, 2
+	}
+	k.shared = flashRows*2*dim + stages<<16 + 8*(3+4*stages) + 1024
+	return flashVariant{k, 384, flashRows, false}
 }
 
-// flashGrouped is flashHopper for spans of few rows.
+// flashGrouped is flashHopper of heads of 128, for spans of few rows.
 func flashGrouped() flashVariant {
-	v := flashHopper()
+	v := flashHopper(128)
 	v.name += "_grouped"
 	v.grouped = true
 	return v
 }
 
-// flashState remembers what the device takes of attention by wgmma.
-type flashState struct{ prefill, decode hopperState }
+// flashState remembers what the device takes of attention by wgmma: of prefill passes, of heads of
+// 128 and of 256, and of decode passes.
+type flashState struct{ prefill, long, decode hopperState }
 
 // hopperState is whether the device takes a kernel for compute capability 9.0.
 type hopperState struct {
@@ -80,16 +82,23 @@ func (s *hopperState) look(d *Device, k kernel) bool {
 // forHopper reports whether a shape is for attention by wgmma.
 func (a Attention) forHopper() bool { return a.KV == backend.KVBF16 && a.Dim == 128 && !a.Gated }
 
-// hopperAttends reports whether attend_hopper.cu takes a shape on this device.
+// hopperAttends reports whether flash_hopper.cuh takes a shape on this device.
 func (d *Device) hopperAttends(a Attention) bool {
-	return a.forHopper() && d.flash.prefill.look(d, flashHopper().kernel)
+	if a.KV != backend.KVBF16 || a.Dim != 128 && a.Dim != 256 {
+		return false
+	}
+	state := &d.flash.prefill
+	if a.Dim > 128 {
+		state = &d.flash.long
+	}
+	return state.look(d, flashHopper(a.Dim).kernel)
 }
 
 // Flashes reports whether a pass whose bits may depend on the rows takes
 // flashGrouped: where its blocks, one a KV head and span of up to 32 rows, are
 // enough for the device.
 func (d *Device) Flashes(a Attention, spans int) bool {
-	return d.hopperAttends(a) && 5*a.KVHeads*spans >= d.Info.SMs
+	return a.forHopper() && d.hopperAttends(a) && 5*a.KVHeads*spans >= d.Info.SMs
 }
 
 // AttendPrefill is AttendDecode for spans of any number of rows, at most
@@ -98,7 +107,7 @@ func (d *Device) Flashes(a Attention, spans int) bool {
 func (d *Device) AttendPrefill(out32, out16, q16, gates driver.Ptr, a Attention, step driver.Ptr, layer, bucket, spans, mostRows int) {
 	which := flashPlain(a)
 	if d.hopperAttends(a) {
-		which = flashHopper()
+		which = flashHopper(a.Dim)
 	}
 	d.attendFlash(which, out32, out16, q16, gates, a, step, layer, bucket, spans, mostRows)
 }
@@ -115,8 +124,5 @@ func (d *Device) attendFlash(which flashVariant, out32, out16, q16, gates driver
 		heads, vectors = a.KVHeads, vectors*a.group()
 	}
 	args := []uint64{uint64(out32), uint64(out16), uint64(q16), uint64(gates), uint64(step), uint64(layer), uint64(a.QHeads), uint64(a.KVHeads), f32(float32(float64(a.Scale) * log2e))}
-	if which.file == "attend_hopper" { // without gates
-		args = slices.Delete(args, 3, 4)
-	}
 	d.launch(which.kernel, dim{heads, Ceil(vectors, which.rows), spans}, which.threads, args...)
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +16,15 @@ func init() {
 			return checkAttendPrefill(d, t, flashCases, flashPlain)
 		})
 	}
-	registerSelfTest("prefill attention by wgmma", checkFlashHopper)
+	registerSelfTest("prefill attention by wgmma", func(d *Device) error {
+		if err := checkFlashHopper(d, hopperCases, flashHopper(128)); err != nil {
+			return err
+		}
+		return checkFlashHopper(d, append(groupedCases, hopperCases[:4]...), flashGrouped())
+	})
+	registerSelfTest("prefill attention of heads of 256 by wgmma", func(d *Device) error {
+		return checkFlashHopper(d, longCases, flashHopper(256))
+	})
 }
 
 // flashCases have spans around the 128 rows of a block, contexts that begin
@@ -35,6 +44,15 @@ var hopperCases = []attendCase{
 	{dim: 128, kvHeads: 2, group: 2, bases: []int{0, 65, 1}, rows: []int{300, 33, 64}},
 	{dim: 128, kvHeads: 1, group: 4, bases: []int{1000, 127}, rows: []int{200, 130}},
 	{dim: 128, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
+	{dim: 128, kvHeads: 1, group: 2, gated: true, bases: []int{65}, rows: []int{66}},
+}
+
+// longCases are of heads of 256, whose tiles have 64 keys.
+var longCases = []attendCase{
+	{dim: 256, kvHeads: 1, group: 2, gated: true, bases: []int{0, 70}, rows: []int{129, 1}},
+	{dim: 256, kvHeads: 2, group: 1, gated: true, bases: []int{0, 65, 1}, rows: []int{300, 33, 64}},
+	{dim: 256, kvHeads: 1, group: 2, bases: []int{500, 63}, rows: []int{200, 66}},
+	{dim: 256, kvHeads: 1, group: 1, window: 200, keep: 4, slots: 340, bases: []int{0, 190, 1000}, rows: []int{40, 100, 70}},
 }
 
 // groupedCases have spans that fill a block's first half, or less, or both.
@@ -43,16 +61,12 @@ var groupedCases = []attendCase{
 	{dim: 128, kvHeads: 1, group: 7, bases: []int{130, 640}, rows: []int{9, 24}},
 }
 
-// checkFlashHopper does nothing on devices that attend_hopper.cu is not for.
-func checkFlashHopper(d *Device) error {
-	a := Attention{KV: backend.KVBF16, Dim: 128}
-	if !d.hopperAttends(a) {
-		return d.flash.prefill.refused
+// checkFlashHopper does nothing on devices that flash_hopper.cuh is not for.
+func checkFlashHopper(d *Device, cases []attendCase, by flashVariant) error {
+	if !d.hopperAttends(Attention{KV: backend.KVBF16, Dim: cases[0].dim}) {
+		return errors.Join(d.flash.prefill.refused, d.flash.long.refused)
 	}
-	if err := checkAttendPrefill(d, a.KV, hopperCases, func(Attention) flashVariant { return flashHopper() }); err != nil {
-		return err
-	}
-	return checkAttendPrefill(d, a.KV, append(groupedCases, hopperCases...), func(Attention) flashVariant { return flashGrouped() })
+	return checkAttendPrefill(d, backend.KVBF16, cases, func(Attention) flashVariant { return by })
 }
 
 // checkAttendPrefill: the probabilities are rounded to bf16, and with int8 the

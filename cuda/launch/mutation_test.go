@@ -26,6 +26,7 @@ type fault struct {
 const (
 	byTiles   = "gemm: every tile, odd rows and tails"
 	byFlash   = "prefill attention by wgmma"
+	byLong    = "prefill attention of heads of 256 by wgmma"
 	byUnits   = "decode attention by wgmma"
 	byTiled   = "tiled/affine4-64"
 	byScaled  = "tiled/q4_0"
@@ -54,9 +55,11 @@ var faults = []fault{
 	{"a barrier waits for fewer bytes", "gemm_hopper.cu", "expect(arrived, stage);", "expect(arrived, stage - 64);", byTiles},
 
 	{"copies are not shown to products", "attend_hopper.cuh", "proxy_fence();", "", byFlash},
-	{"copies are told of before they arrive", "attend_hopper.cu", "copy_wait<2>();", "copy_wait<3>();", byFlash},
-	{"keys are freed while they are read", "attend_hopper.cu", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byFlash},
-	{"values are freed while they are read", "attend_hopper.cu", "products_wait<0>(o);\nif (u) arrive(empty + v, lane == 0);", "if (u) arrive(empty + v, lane == 0);\nproducts_wait<0>(o);", byFlash},
+	{"copies are told of before they arrive", "flash_hopper.cuh", "copy_wait<2>();", "copy_wait<3>();", byFlash},
+	{"keys are freed while they are read", "flash_hopper.cuh", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byFlash},
+	{"keys of 256 numbers are freed while they are read", "flash_hopper.cuh", "products_wait<1>(x);\narrive(empty + k, lane == 0);", "arrive(empty + k, lane == 0);\nproducts_wait<1>(x);", byLong},
+	{"values of 256 numbers are read before they are there", "flash_hopper.cuh", "wait_phase(full + v, (u - 1) / STAGES % 2);\nstart_values", "start_values", byLong},
+	{"values are freed while they are read", "flash_hopper.cuh", "products_wait<0>(o);\nif (u) arrive(empty + v, lane == 0);", "if (u) arrive(empty + v, lane == 0);\nproducts_wait<0>(o);", byFlash},
 
 	{"copies of units are told of before they arrive", "attend_decode_hopper.cu", "copy_wait<1>();", "copy_wait<2>();", byUnits},
 	{"a stage of a unit is filled that is in use", "attend_decode_hopper.cu", "wait_phase(room, parity);", "", byUnits},
@@ -272,6 +275,8 @@ func (f fault) sources() (hopper string, others []string) {
 		return "attend", nil
 	case byPrefill:
 		return "attend_prefill", nil
+	case byLong:
+		return "attend_256_hopper", nil
 	}
 	return "attend_hopper", nil
 }

@@ -71,7 +71,7 @@ func Begin(d *driver.Driver, ordinal int) *Begun {
 	major, minor := devices[ordinal].Major, devices[ordinal].Minor
 	b := &Begun{kernel: kernel{file: "rows", name: "rms_norm"}, done: make(chan struct{})}
 	if major == 9 && minor == 0 {
-		b.kernel = flashHopper().kernel
+		b.kernel = flashHopper(128).kernel
 	}
 	go func() {
 		defer close(b.done)
