@@ -214,8 +214,9 @@ DEV void flash(float *out32, u16 *out16, const u16 *q, const float *gates, const
     soften(x, m, l, shrink, scale);
     products_wait<0>(o);
     if (u) arrive(empty + v, lane == 0);
-    UNROLL for (u32 n = 0; n < DIM / 8; n++)
-      UNROLL for (int j = 0; j < 4; j++) o[n][j] *= shrink[j / 2];
+    if (ballot(shrink[0] != 1 || shrink[1] != 1)) // no row of most tiles has a new maximum: times 1 changes no bit
+      UNROLL for (u32 n = 0; n < DIM / 8; n++)
+        UNROLL for (int j = 0; j < 4; j++) o[n][j] *= shrink[j / 2];
     pack(p, x);
   }
   const u32 u = w.tiles - 1;
