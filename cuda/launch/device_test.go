@@ -159,6 +159,6 @@ func TestSelfTestsChecked(t *testing.T) {
 // withoutHopper keeps the device from kernels that are for compute capability 9.0
 // alone.
 func (d *Device) withoutHopper() {
-	d.common, d.flash.prefill.tried, d.flash.decode.tried = true, true, true
+	d.common, d.flash.prefill.tried, d.flash.long.tried, d.flash.decode.tried = true, true, true, true
 	d.findBLAS()
 }
