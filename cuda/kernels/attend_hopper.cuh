@@ -44,9 +44,9 @@ template <int tiles, u32 steps = 8> DEV void start_scores(float (&s)[tiles][4], 
 DEV void start_scores_256(float (&s)[8][4], u64 q, u64 k) { start_scores<8, 16>(s, q, k); }
 #endif
 
-// copy_piece copies 16 bytes, piece 0 to 15 of a line of 128 elements, to
-// its place in the swizzle: lines of 128 bytes, the second halves, which HALF bytes
-// have, behind all first ones, pieces turned by the line's number.
+// copy_piece copies 16 bytes, a piece of a line, to its place in the swizzle: lines of
+// 128 bytes, of 64 elements, the next 64 of all lines HALF bytes behind, pieces turned by
+// the line's number.
 template <u32 HALF> DEV void copy_piece(u32 to, u32 line, u32 piece, const void *from, bool there) {
   copy_to(to + piece / 8 * HALF + line * 128 + (piece % 8 ^ line % 8) * 16, from, there);
 }

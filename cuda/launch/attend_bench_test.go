@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -154,7 +153,7 @@ func (b *attendBench) prefill(m meter, t backend.KVType, dim, rows int) {
 	variants := []flashVariant{flashPlain(a)}
 	if m.D.hopperAttends(a) {
 		variants = append(variants, flashHopper(dim))
-	} else if err := errors.Join(m.D.flash.prefill.refused, m.D.flash.long.refused); err != nil {
+	} else if err := m.D.flash.of(dim).refused; err != nil {
 		m.Log(err)
 	}
 	for _, v := range variants {

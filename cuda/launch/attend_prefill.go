@@ -61,6 +61,14 @@ func flashGrouped() flashVariant {
 // 128 and of 256, and of decode passes.
 type flashState struct{ prefill, long, decode hopperState }
 
+// of is what it remembers of prefill passes, by the length of heads.
+func (s *flashState) of(dim int) *hopperState {
+	if dim > 128 {
+		return &s.long
+	}
+	return &s.prefill
+}
+
 // hopperState is whether the device takes a kernel for compute capability 9.0.
 type hopperState struct {
 	tried, takes bool
@@ -84,14 +92,7 @@ func (a Attention) forHopper() bool { return a.KV == backend.KVBF16 && a.Dim == 
 
 // hopperAttends reports whether flash_hopper.cuh takes a shape on this device.
 func (d *Device) hopperAttends(a Attention) bool {
-	if a.KV != backend.KVBF16 || a.Dim != 128 && a.Dim != 256 {
-		return false
-	}
-	state := &d.flash.prefill
-	if a.Dim > 128 {
-		state = &d.flash.long
-	}
-	return state.look(d, flashHopper(a.Dim).kernel)
+	return a.KV == backend.KVBF16 && (a.Dim == 128 || a.Dim == 256) && d.flash.of(a.Dim).look(d, flashHopper(a.Dim).kernel)
 }
 
 // Flashes reports whether a pass whose bits may depend on the rows takes

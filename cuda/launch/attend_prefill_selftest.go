@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +19,7 @@ func init() {
 		if err := checkFlashHopper(d, hopperCases, flashHopper(128)); err != nil {
 			return err
 		}
-		return checkFlashHopper(d, append(groupedCases, hopperCases[:4]...), flashGrouped())
+		return checkFlashHopper(d, append(groupedCases, hopperCases...), flashGrouped())
 	})
 	registerSelfTest("prefill attention of heads of 256 by wgmma", func(d *Device) error {
 		return checkFlashHopper(d, longCases, flashHopper(256))
@@ -64,7 +63,7 @@ var groupedCases = []attendCase{
 // checkFlashHopper does nothing on devices that flash_hopper.cuh is not for.
 func checkFlashHopper(d *Device, cases []attendCase, by flashVariant) error {
 	if !d.hopperAttends(Attention{KV: backend.KVBF16, Dim: cases[0].dim}) {
-		return errors.Join(d.flash.prefill.refused, d.flash.long.refused)
+		return d.flash.of(cases[0].dim).refused
 	}
 	return checkAttendPrefill(d, backend.KVBF16, cases, func(Attention) flashVariant { return by })
 }

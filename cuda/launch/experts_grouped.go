@@ -87,24 +87,15 @@ func (d *Device) expertsWide(p *expertsPass, dst, x driver.Ptr, gate, up *Expert
 		family = "grouped_parts"
 	}
 	const slots = 4 // of a warp's ring
-	stage, fixed := 8*p.wideTile*256, 2<<10+4*warpgroups*slots*2*(128/f.inputs)*f.granule
-	if p.few {
-		stage += f.foldSums(8 * p.wideTile)
+	row := 2 * 128  // bytes of a stage
+	if p.few && f.sums && !f.rounds {
+		row += 2 * 2 * 4 // sums of inputs
 	}
+	stage, fixed := 8*p.wideTile*row, 2<<10+4*warpgroups*slots*2*(128/f.inputs)*f.granule
 	stages := min(8, (d.Info.SharedPerBlock-reservedShared-fixed)/stage) // there are barriers of 8
 	suffix := f.file[len("stream"):]
 	k := kernel{"grouped_wide" + suffix + "_hopper", fmt.Sprintf("%s%s%s_%d", family, name, suffix, p.wideTile), stages*stage + fixed}
 	items := Ceil(w.Out, outputs) * (Ceil(p.bucket*p.each, 8*p.wideTile) + p.slots)
 	d.launch(k, dim{x: min(d.Info.SMs, items)}, 128*warpgroups+128, append(args, uint64(x), uint64(dst), uint64(p.tables), uint64(p.pairs), uint64(w.In), uint64(w.Out), uint64(f.granule),
 		uint64(f.shift), uint64(stages), uint64(parts), uint64(each), uint64(p.tiles))...)
-}
-
-// foldSums is the bytes of a stage's sums of inputs of so many rows over each fold, where scales are
-// applied to sums.
-func (f format) foldSums(rows int) int {
-	switch f.file {
-	case "stream_affine8", "stream_affine8_32", "stream_q4_0", "stream_q4_k":
-		return 4 * 2 * 2 * rows
-	}
-	return 0
 }

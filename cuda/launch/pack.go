@@ -17,6 +17,7 @@ type format struct {
 	scales  int  // bytes of those
 	shift   int  // log2(group / inputs of a fold)
 	rounds  bool // kernels round weights to bf16 (packed.cuh)
+	sums    bool // biases are added times sums of inputs, if not
 	pairs   bool // kernels/wide.cuh has pairs of blocks of 256 rows
 }
 
@@ -27,9 +28,9 @@ var bf16Format = format{file: "stream_bf16", inputs: 64, granule: 2048}
 func formatOf(dt backend.DType, group int) (format, bool) {
 	switch dt {
 	case backend.Affine4, backend.Affine8:
-		f := format{file: "stream_affine4", inputs: 128, rounds: true, pairs: true}
+		f := format{file: "stream_affine4", inputs: 128, rounds: true, sums: true, pairs: true}
 		if dt == backend.Affine8 {
-			f = format{file: "stream_affine8", inputs: 64}
+			f = format{file: "stream_affine8", inputs: 64, sums: true}
 		}
 		f.scales = 64 * max(1, f.inputs/group)
 		f.granule = 1024 + f.scales
@@ -41,11 +42,11 @@ func formatOf(dt backend.DType, group int) (format, bool) {
 		f.shift = bits.Len(uint(group/fold)) - 1
 		return f, true
 	case backend.Q4_0:
-		return format{file: "stream_q4_0", inputs: 128, granule: 1024 + 128, scales: 128, pairs: true}, true
+		return format{file: "stream_q4_0", inputs: 128, granule: 1024 + 128, scales: 128, sums: true, pairs: true}, true
 	case backend.Q8_0:
 		return format{file: "stream_q8_0", inputs: 64, granule: 1024 + 64, scales: 64}, true
 	case backend.Q4_K:
-		return format{file: "stream_q4_k", inputs: 128, granule: 1024 + 128 + 64, scales: 128 + 64}, true
+		return format{file: "stream_q4_k", inputs: 128, granule: 1024 + 128 + 64, scales: 128 + 64, sums: true}, true
 	case backend.Q6_K:
 		return format{file: "stream_q6_k", inputs: 64, granule: 768 + 64 + 32, scales: 64 + 32}, true
 	}

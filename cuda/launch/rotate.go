@@ -1,8 +1,6 @@
 package launch
 
 import (
-	"slices"
-
 	"windrow/backend"
 	"windrow/cuda/driver"
 )
@@ -32,18 +30,14 @@ func headStride(dim int, gated bool) int {
 	return dim
 }
 
-// forms are how many heads of a row a warp may take.
-func (h Rotation) forms() []int {
-	if h.Dim%4 != 0 || h.Pairs%2 != 0 {
-		return []int{1}
-	}
-	return []int{1, 2}
-}
+// odd reports whether a lane takes one pair of elements at a time: heads that 4 does not divide, or
+// odd numbers of pairs.
+func (h Rotation) odd() bool { return h.Dim%4 != 0 || h.Pairs%2 != 0 }
 
 // kernel is that whose warps take so many heads.
 func (h Rotation) kernel(each int) kernel {
 	switch {
-	case len(h.forms()) == 1:
+	case h.odd():
 		return kernel{file: "rotate", name: "rotate_store_odd"}
 	case each > 1:
 		return kernel{file: "rotate", name: "rotate_store_two"}
@@ -57,14 +51,15 @@ func (h Rotation) warps(each int) int { return Ceil(h.QHeads, each) + 2*Ceil(h.K
 // rotateHeads is how many heads of a row a warp takes: two where those of a head each
 // would be more than half of what is at work at once.
 func (d *Device) rotateHeads(h Rotation, rows int) int {
-	forms := h.forms()
-	switch n := d.Tuning.rotateHeads; {
-	case slices.Contains(forms, n):
-		return n
-	case rows*h.warps(1) <= 32*d.Info.SMs:
+	switch {
+	case h.odd():
 		return 1
+	case d.Tuning.rotateHeads > 0:
+		return d.Tuning.rotateHeads
+	case rows*h.warps(1) > 32*d.Info.SMs:
+		return 2
 	}
-	return forms[len(forms)-1]
+	return 1
 }
 
 // RotateStore norms and rotates the step's rows of q [bucket, QHeads·dim] f32 (gated: [bucket, QHeads·2·dim])
